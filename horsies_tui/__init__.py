@@ -1,0 +1,1 @@
+"""The console: live screens over the tables that the `horsies` engine fills."""

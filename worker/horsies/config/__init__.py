@@ -1,0 +1,1 @@
+"""What an application says about itself, validated as a whole."""

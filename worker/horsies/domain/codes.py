@@ -1,0 +1,77 @@
+"""What a failed task says in one word: the built-in code families and the shape of user codes."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from itertools import chain
+from typing import TypeAlias
+
+
+class OperationalErrorCode(str, Enum):
+    """Something around the task broke."""
+
+    UNHANDLED_EXCEPTION = "UNHANDLED_EXCEPTION"
+    TASK_EXCEPTION = "TASK_EXCEPTION"
+    WORKER_CRASHED = "WORKER_CRASHED"
+    BROKER_ERROR = "BROKER_ERROR"
+    WORKER_RESOLUTION_ERROR = "WORKER_RESOLUTION_ERROR"
+    WORKER_SERIALIZATION_ERROR = "WORKER_SERIALIZATION_ERROR"
+    RESULT_DESERIALIZATION_ERROR = "RESULT_DESERIALIZATION_ERROR"
+    WORKFLOW_ENQUEUE_FAILED = "WORKFLOW_ENQUEUE_FAILED"
+    SUBWORKFLOW_LOAD_FAILED = "SUBWORKFLOW_LOAD_FAILED"
+
+
+class ContractCode(str, Enum):
+    """A value does not fit the type that was promised for it."""
+
+    RETURN_TYPE_MISMATCH = "RETURN_TYPE_MISMATCH"
+    PYDANTIC_HYDRATION_ERROR = "PYDANTIC_HYDRATION_ERROR"
+    WORKFLOW_CTX_MISSING_ID = "WORKFLOW_CTX_MISSING_ID"
+
+
+class RetrievalCode(str, Enum):
+    """A result could not be fetched; the task itself may be fine."""
+
+    WAIT_TIMEOUT = "WAIT_TIMEOUT"
+    TASK_NOT_FOUND = "TASK_NOT_FOUND"
+    WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+    RESULT_NOT_AVAILABLE = "RESULT_NOT_AVAILABLE"
+    RESULT_NOT_READY = "RESULT_NOT_READY"
+
+
+class OutcomeCode(str, Enum):
+    """The work ended without a value, on purpose or by its own rules."""
+
+    TASK_CANCELLED = "TASK_CANCELLED"
+    TASK_EXPIRED = "TASK_EXPIRED"
+    WORKFLOW_PAUSED = "WORKFLOW_PAUSED"
+    WORKFLOW_FAILED = "WORKFLOW_FAILED"
+    WORKFLOW_CANCELLED = "WORKFLOW_CANCELLED"
+    UPSTREAM_SKIPPED = "UPSTREAM_SKIPPED"
+    SUBWORKFLOW_FAILED = "SUBWORKFLOW_FAILED"
+    WORKFLOW_SUCCESS_CASE_NOT_MET = "WORKFLOW_SUCCESS_CASE_NOT_MET"
+
+
+BuiltInTaskCode: TypeAlias = OperationalErrorCode | ContractCode | RetrievalCode | OutcomeCode
+
+BUILTIN_CODE_REGISTRY: dict[str, BuiltInTaskCode] = {
+    code.value: code for code in chain(OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode)
+}
+
+_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
+_EXCEPTION_NAME = re.compile(r"[A-Za-z0-9_.]*(Error|Exception)")
+
+
+def why_not_a_code(text: str) -> str | None:
+    """None when `text` may serve as an error code, otherwise the reason for a person."""
+    if _CODE.fullmatch(text):
+        return None
+    if _EXCEPTION_NAME.fullmatch(text):
+        return f"{text!r} looks like an exception class; map it to a code with exception_mapper"
+    return f"{text!r} is not UPPER_SNAKE_CASE (A-Z, 0-9 and _, beginning with a letter)"
+
+
+def to_builtin(code: str) -> BuiltInTaskCode | str:
+    """The enum member where `code` names one, the text unchanged otherwise."""
+    return BUILTIN_CODE_REGISTRY.get(code, code)

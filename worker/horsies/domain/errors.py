@@ -1,0 +1,249 @@
+"""Errors that a person has to act on: a code, where it is, what is wrong and the way out.
+
+    HorsiesError
+    ├── ConfigurationError (also ValueError)   settings that contradict each other or make no sense
+    ├── TaskDefinitionError                    a task that cannot be registered as written
+    ├── WorkflowValidationError                a workflow that cannot run as written
+    ├── RegistryError                          a task name unknown, or known twice
+    └── MultipleValidationErrors               several of the above, reported together
+        └── ConfigurationErrors                (also ConfigurationError)
+"""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Self
+
+
+class ErrorCode(str, Enum):
+    """Stable numbers for errors of definition and configuration; run-time outcomes have their own codes."""
+
+    WORKFLOW_NO_NAME = "HRS-001"
+    WORKFLOW_NO_NODES = "HRS-002"
+    WORKFLOW_INVALID_NODE_ID = "HRS-003"
+    WORKFLOW_DUPLICATE_NODE_ID = "HRS-004"
+    WORKFLOW_NO_ROOT_TASKS = "HRS-005"
+    WORKFLOW_INVALID_DEPENDENCY = "HRS-006"
+    WORKFLOW_CYCLE_DETECTED = "HRS-007"
+    WORKFLOW_INVALID_ARGS_FROM = "HRS-008"
+    WORKFLOW_INVALID_CTX_FROM = "HRS-009"
+    WORKFLOW_CTX_PARAM_MISSING = "HRS-010"
+    WORKFLOW_INVALID_OUTPUT = "HRS-011"
+    WORKFLOW_INVALID_SUCCESS_POLICY = "HRS-012"
+    WORKFLOW_INVALID_JOIN = "HRS-013"
+    WORKFLOW_UNRESOLVED_QUEUE = "HRS-014"
+    WORKFLOW_UNRESOLVED_PRIORITY = "HRS-015"
+    WORKFLOW_NO_DEFINITION_KEY = "HRS-016"
+    WORKFLOW_DUPLICATE_DEFINITION_KEY = "HRS-017"
+    WORKFLOW_SUBWORKFLOW_APP_MISSING = "HRS-018"
+    WORKFLOW_INVALID_KWARG_KEY = "HRS-019"
+    WORKFLOW_MISSING_REQUIRED_PARAMS = "HRS-020"
+    WORKFLOW_KWARGS_ARGS_FROM_OVERLAP = "HRS-021"
+    WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH = "HRS-022"
+    WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING = "HRS-023"
+    WORKFLOW_ARGS_FROM_TYPE_MISMATCH = "HRS-024"
+    WORKFLOW_OUTPUT_TYPE_MISMATCH = "HRS-025"
+    WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED = "HRS-026"
+    WORKFLOW_EXCESS_POSITIONAL_ARGS = "HRS-026"  # noqa: PIE796 - a documented alias
+    WORKFLOW_CHECK_CASES_REQUIRED = "HRS-027"
+    WORKFLOW_CHECK_CASE_INVALID = "HRS-028"
+    WORKFLOW_CHECK_BUILDER_EXCEPTION = "HRS-029"
+    WORKFLOW_CHECK_UNDECORATED_BUILDER = "HRS-030"
+    WORKFLOW_KWARGS_NOT_SERIALIZABLE = "HRS-031"
+    TASK_NO_RETURN_TYPE = "HRS-100"
+    TASK_INVALID_RETURN_TYPE = "HRS-101"
+    TASK_INVALID_OPTIONS = "HRS-102"
+    TASK_INVALID_QUEUE = "HRS-103"
+    TASK_PREDECORATED_NOT_SUPPORTED = "HRS-104"
+    CONFIG_INVALID_QUEUE_MODE = "HRS-200"
+    CONFIG_INVALID_CLUSTER_CAP = "HRS-201"
+    CONFIG_INVALID_PREFETCH = "HRS-202"
+    BROKER_INVALID_URL = "HRS-203"
+    CONFIG_INVALID_RECOVERY = "HRS-204"
+    CONFIG_INVALID_SCHEDULE = "HRS-205"
+    CLI_INVALID_ARGS = "HRS-206"
+    WORKER_INVALID_LOCATOR = "HRS-207"
+    CONFIG_INVALID_RESILIENCE = "HRS-208"
+    CONFIG_INVALID_EXCEPTION_MAPPER = "HRS-209"
+    MODULE_EXEC_ERROR = "HRS-210"
+    BROKER_INIT_FAILED = "HRS-211"
+    CHECK_RESERVED_CODE_COLLISION = "HRS-212"
+    TASK_NOT_REGISTERED = "HRS-300"
+    TASK_DUPLICATE_NAME = "HRS-301"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """A place in the user's code; columns count from 1, as editors do."""
+
+    file: str
+    line: int
+    column: int | None = None
+    end_column: int | None = None
+
+    @classmethod
+    def of_function(cls, fn: Callable[..., object]) -> SourceLocation | None:
+        """Where `fn` is defined, or None for built-ins and callables without code."""
+        code = getattr(fn, "__code__", None)
+        return None if code is None else cls(code.co_filename, code.co_firstlineno)
+
+    def __str__(self) -> str:
+        column = "" if self.column is None else f":{self.column}"
+        return f"{self.file}:{self.line}{column}"
+
+    @property
+    def source(self) -> str:
+        """The line itself, empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
+
+class HorsiesError(Exception):
+    """Base of every error that names its cause and the way out; `str()` is the compiler-like text."""
+
+    default_code: ErrorCode | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ErrorCode | None = None,
+        location: SourceLocation | None = None,
+        notes: Sequence[str] = (),
+        help_text: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code if code is not None else self.default_code
+        self.location = location
+        self.notes = list(notes)
+        self.help_text = help_text
+
+    def with_note(self, note: str) -> Self:
+        self.notes.append(note)
+        return self
+
+    def with_help(self, help_text: str) -> Self:
+        self.help_text = help_text
+        return self
+
+    def with_location(self, location: SourceLocation | None) -> Self:
+        self.location = location
+        return self
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class ConfigurationError(HorsiesError, ValueError):
+    """A setting is wrong; a ValueError too, as the documents promise for every configuration class."""
+
+
+class TaskDefinitionError(HorsiesError):
+    """A task cannot be registered as it is written."""
+
+
+class WorkflowValidationError(HorsiesError):
+    """A workflow cannot run as it is written."""
+
+
+class RegistryError(HorsiesError):
+    """A task name that is not registered, or registered in two places."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Every broken rule of one validation, in the order in which the rules were checked."""
+
+    errors: tuple[HorsiesError, ...]
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self, *, colour: bool = False) -> str:
+        count = len(self.errors)
+        end = f"error: aborting due to {count} previous error{'' if count == 1 else 's'}"
+        return "\n\n".join([*(render(error, colour=colour) for error in self.errors), end])
+
+
+class MultipleValidationErrors(HorsiesError, ValueError):
+    """Two or more broken rules at once, so that one run shows everything there is to mend."""
+
+    def __init__(self, report: ValidationReport) -> None:
+        super().__init__("; ".join(error.message for error in report.errors))
+        self.report = report
+
+    def __str__(self) -> str:
+        return self.report.render()
+
+
+class ConfigurationErrors(MultipleValidationErrors, ConfigurationError):
+    """Several broken settings: whoever catches ConfigurationError catches this one too."""
+
+
+def raise_collected(
+    errors: Iterable[HorsiesError],
+    several: type[MultipleValidationErrors] = MultipleValidationErrors,
+) -> None:
+    """Raise nothing for no error, the error itself for one, `several` with the report for more."""
+    collected = tuple(flatten(errors))
+    if len(collected) == 1:
+        raise collected[0]
+    if collected:
+        raise several(ValidationReport(collected))
+
+
+def flatten(errors: Iterable[HorsiesError]) -> Iterable[HorsiesError]:
+    """Each single error; reports within reports are opened."""
+    for error in errors:
+        if isinstance(error, MultipleValidationErrors):
+            yield from flatten(error.report.errors)
+        else:
+            yield error
+
+
+RED, BLUE, BOLD, RESET = "\x1b[1;31m", "\x1b[1;34m", "\x1b[1m", "\x1b[0m"
+
+
+def render(error: HorsiesError, *, colour: bool = False) -> str:
+    """The error as a compiler prints it: headline, place with its source line, notes, help."""
+    if isinstance(error, MultipleValidationErrors):
+        return error.report.render(colour=colour)
+
+    def paint(style: str, text: str) -> str:
+        return f"{style}{text}{RESET}" if colour else text
+
+    code = f"[{error.code.value}]" if error.code else ""
+    lines = [paint(RED, f"error{code}") + paint(BOLD, f": {error.message}")]
+    margin = " "
+    if error.location is not None:
+        number = str(error.location.line)
+        margin = " " * len(number) + " "
+        bar = paint(BLUE, "|")
+        lines.append(f"{margin[:-1]}{paint(BLUE, '-->')} {error.location}")
+        if source := error.location.source:
+            lines += [f"{margin}{bar}", f"{paint(BLUE, number)} {bar} {source}"]
+            lines.append(f"{margin}{bar} {_underline(error.location, source)}".rstrip())
+    label = paint(BLUE, "=")
+    lines += [f"{margin}{label} note: {_hang(note, margin, 'note')}" for note in error.notes]
+    if error.help_text:
+        lines.append(f"{margin}{label} help: {_hang(error.help_text, margin, 'help')}")
+    return "\n".join(lines)
+
+
+def _underline(location: SourceLocation, source: str) -> str:
+    if location.column is None:
+        start = len(source) - len(source.lstrip())
+        return " " * start + "^" * (len(source) - start)
+    end = location.end_column or location.column + 1
+    return " " * (location.column - 1) + "^" * max(1, end - location.column)
+
+
+def _hang(text: str, margin: str, label: str) -> str:
+    """Further lines of a note stand below its first word."""
+    return text.replace("\n", "\n" + margin + " " * len(f"= {label}: "))
