@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
-from itertools import chain
+from enum import StrEnum
 from typing import TypeAlias
 
 
-class OperationalErrorCode(str, Enum):
+class OperationalErrorCode(StrEnum):
     """Something around the task broke."""
 
     UNHANDLED_EXCEPTION = "UNHANDLED_EXCEPTION"
@@ -22,7 +21,7 @@ class OperationalErrorCode(str, Enum):
     SUBWORKFLOW_LOAD_FAILED = "SUBWORKFLOW_LOAD_FAILED"
 
 
-class ContractCode(str, Enum):
+class ContractCode(StrEnum):
     """A value does not fit the type that was promised for it."""
 
     RETURN_TYPE_MISMATCH = "RETURN_TYPE_MISMATCH"
@@ -30,7 +29,7 @@ class ContractCode(str, Enum):
     WORKFLOW_CTX_MISSING_ID = "WORKFLOW_CTX_MISSING_ID"
 
 
-class RetrievalCode(str, Enum):
+class RetrievalCode(StrEnum):
     """A result could not be fetched; the task itself may be fine."""
 
     WAIT_TIMEOUT = "WAIT_TIMEOUT"
@@ -40,7 +39,7 @@ class RetrievalCode(str, Enum):
     RESULT_NOT_READY = "RESULT_NOT_READY"
 
 
-class OutcomeCode(str, Enum):
+class OutcomeCode(StrEnum):
     """The work ended without a value, on purpose or by its own rules."""
 
     TASK_CANCELLED = "TASK_CANCELLED"
@@ -55,9 +54,9 @@ class OutcomeCode(str, Enum):
 
 BuiltInTaskCode: TypeAlias = OperationalErrorCode | ContractCode | RetrievalCode | OutcomeCode
 
-BUILTIN_CODE_REGISTRY: dict[str, BuiltInTaskCode] = {
-    code.value: code for code in chain(OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode)
-}
+_FAMILIES: tuple[type[BuiltInTaskCode], ...] = (OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode)
+
+BUILTIN_CODE_REGISTRY: dict[str, BuiltInTaskCode] = {code.value: code for family in _FAMILIES for code in family}
 
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
 _EXCEPTION_NAME = re.compile(r"[A-Za-z0-9_.]*(Error|Exception)")

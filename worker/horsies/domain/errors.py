@@ -1,19 +1,19 @@
 """Errors that a person has to act on: a code, where it is, what is wrong and the way out.
 
-    HorsiesError
-    ├── ConfigurationError (also ValueError)   settings that contradict each other or make no sense
-    ├── TaskDefinitionError                    a task that cannot be registered as written
-    ├── WorkflowValidationError                a workflow that cannot run as written
-    ├── RegistryError                          a task name unknown, or known twice
-    └── MultipleValidationErrors               several of the above, reported together
-        └── ConfigurationErrors                (also ConfigurationError)
+HorsiesError
+├── ConfigurationError (also ValueError)   settings that contradict each other or make no sense
+├── TaskDefinitionError                    a task that cannot be registered as written
+├── WorkflowValidationError                a workflow that cannot run as written
+├── RegistryError                          a task name unknown, or known twice
+└── MultipleValidationErrors               several of the above, reported together
+    └── ConfigurationErrors                (also ConfigurationError)
 """
 
 from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class ErrorCode(str, Enum):
+class ErrorCode(StrEnum):
     """Stable numbers for errors of definition and configuration; run-time outcomes have their own codes."""
 
     WORKFLOW_NO_NAME = "HRS-001"
@@ -50,7 +50,7 @@ class ErrorCode(str, Enum):
     WORKFLOW_ARGS_FROM_TYPE_MISMATCH = "HRS-024"
     WORKFLOW_OUTPUT_TYPE_MISMATCH = "HRS-025"
     WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED = "HRS-026"
-    WORKFLOW_EXCESS_POSITIONAL_ARGS = "HRS-026"  # noqa: PIE796 - a documented alias
+    WORKFLOW_EXCESS_POSITIONAL_ARGS = "HRS-026"  # a documented alias
     WORKFLOW_CHECK_CASES_REQUIRED = "HRS-027"
     WORKFLOW_CHECK_CASE_INVALID = "HRS-028"
     WORKFLOW_CHECK_BUILDER_EXCEPTION = "HRS-029"
@@ -171,7 +171,7 @@ class ValidationReport:
         return "\n\n".join([*(render(error, colour=colour) for error in self.errors), end])
 
 
-class MultipleValidationErrors(HorsiesError, ValueError):
+class MultipleValidationErrors(HorsiesError, ValueError):  # noqa: N818 - a documented name
     """Two or more broken rules at once, so that one run shows everything there is to mend."""
 
     def __init__(self, report: ValidationReport) -> None:
@@ -182,7 +182,7 @@ class MultipleValidationErrors(HorsiesError, ValueError):
         return self.report.render()
 
 
-class ConfigurationErrors(MultipleValidationErrors, ConfigurationError):
+class ConfigurationErrors(MultipleValidationErrors, ConfigurationError):  # noqa: N818
     """Several broken settings: whoever catches ConfigurationError catches this one too."""
 
 

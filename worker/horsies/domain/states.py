@@ -6,7 +6,7 @@ The statements of the store, the property tests, the manual verbs and the consol
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Generic, TypeVar
 
 
@@ -29,13 +29,13 @@ TASK_TERMINAL_STATES: frozenset[TaskStatus] = frozenset(
 )
 
 
-class TaskAttemptOutcome(str, Enum):
+class TaskAttemptOutcome(StrEnum):
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     WORKER_FAILURE = "WORKER_FAILURE"
 
 
-class WorkflowStatus(str, Enum):
+class WorkflowStatus(StrEnum):
     PENDING = "PENDING"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -53,7 +53,7 @@ WORKFLOW_TERMINAL_STATES: frozenset[WorkflowStatus] = frozenset(
 )
 
 
-class WorkflowTaskStatus(str, Enum):
+class WorkflowTaskStatus(StrEnum):
     PENDING = "PENDING"
     READY = "READY"
     ENQUEUED = "ENQUEUED"
@@ -72,12 +72,12 @@ WORKFLOW_TASK_TERMINAL_STATES: frozenset[WorkflowTaskStatus] = frozenset(
 )
 
 
-class OnError(str, Enum):
+class OnError(StrEnum):
     FAIL = "fail"
     PAUSE = "pause"
 
 
-class Verb(str, Enum):
+class Verb(StrEnum):
     """One verb, one name, in SQL, code, log, test and console alike."""
 
     ENQUEUE = "enqueue"
@@ -178,8 +178,6 @@ WORKFLOW_TRANSITIONS: tuple[Transition[WorkflowStatus], ...] = (
 )
 
 
-def targets(
-    table: tuple[Transition[StateT], ...], source: StateT | None, verb: Verb
-) -> frozenset[StateT]:
+def targets(table: tuple[Transition[StateT], ...], source: StateT | None, verb: Verb) -> frozenset[StateT]:
     """The states that `verb` may lead to from `source`; empty means that it is refused there."""
     return frozenset(arrow.target for arrow in table if arrow.source is source and arrow.verb is verb)
