@@ -19,7 +19,7 @@ class CheckedModel(BaseModel):
     own error, which would hide the code, the notes and the help. A field out of its range stays pydantic's error.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     def __init__(self, **data: Any) -> None:
         try:

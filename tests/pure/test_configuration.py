@@ -1,0 +1,279 @@
+"""The configuration classes: defaults, ranges, rules between fields, and how broken rules are reported."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from horsies.config.app import AppConfig
+from horsies.config.broker import PostgresConfig
+from horsies.config.queues import CustomQueueConfig, QueueMode
+from horsies.config.recovery import RecoveryConfig
+from horsies.config.resilience import WorkerResilienceConfig
+from horsies.domain.errors import (
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    MultipleValidationErrors,
+)
+
+BROKER = PostgresConfig(database_url="postgresql+psycopg://u:hunter2@db/app")
+
+
+def broken(make: Any) -> list[HorsiesError]:
+    """The errors that a constructor raises, in order."""
+    with pytest.raises(ConfigurationError) as caught:
+        make()
+    assert isinstance(caught.value, ValueError)
+    if isinstance(caught.value, MultipleValidationErrors):
+        return list(caught.value.report.errors)
+    return [caught.value]
+
+
+def test_recovery_defaults_are_the_documented_ones() -> None:
+    assert RecoveryConfig().model_dump() == {
+        "auto_requeue_stale_claimed": True,
+        "claimed_stale_threshold_ms": 120_000,
+        "auto_fail_stale_running": True,
+        "running_stale_threshold_ms": 300_000,
+        "finalizing_stale_threshold_ms": 300_000,
+        "crashed_worker_recovery_grace_ms": 10_000,
+        "check_interval_ms": 30_000,
+        "runner_heartbeat_interval_ms": 30_000,
+        "claimer_heartbeat_interval_ms": 30_000,
+        "heartbeat_retention_hours": 24,
+        "worker_state_retention_hours": 168,
+        "terminal_record_retention_hours": 720,
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "low", "high"),
+    [
+        ("claimed_stale_threshold_ms", 1_000, 3_600_000),
+        ("running_stale_threshold_ms", 1_000, 7_200_000),
+        ("finalizing_stale_threshold_ms", 1_000, 7_200_000),
+        ("crashed_worker_recovery_grace_ms", 0, 3_600_000),
+        ("check_interval_ms", 1_000, 600_000),
+        ("runner_heartbeat_interval_ms", 1_000, 120_000),
+        ("claimer_heartbeat_interval_ms", 1_000, 120_000),
+        ("heartbeat_retention_hours", 1, 8_760),
+        ("worker_state_retention_hours", 1, 8_760),
+        ("terminal_record_retention_hours", 1, 43_800),
+    ],
+)
+def test_recovery_ranges_hold_at_both_ends(field: str, low: int, high: int) -> None:
+    # With the shortest beats and the longest thresholds no rule between fields can hide the range under test.
+    roomy = {
+        "runner_heartbeat_interval_ms": 1_000,
+        "claimer_heartbeat_interval_ms": 1_000,
+        "claimed_stale_threshold_ms": 3_600_000,
+        "running_stale_threshold_ms": 7_200_000,
+        "finalizing_stale_threshold_ms": 7_200_000,
+    }
+    least = max(low, 2_000) if field.endswith("stale_threshold_ms") else low
+    for value in (least, high):
+        assert getattr(RecoveryConfig(**{**roomy, field: value}), field) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValidationError, match=field):
+            RecoveryConfig(**{**roomy, field: value})
+
+
+def test_retention_can_be_disabled() -> None:
+    kept = RecoveryConfig(
+        heartbeat_retention_hours=None, worker_state_retention_hours=None, terminal_record_retention_hours=None
+    )
+    assert kept.terminal_record_retention_hours is None
+
+
+def test_the_seeds_invalid_example_is_a_value_error_with_a_code_and_a_way_out() -> None:
+    (error,) = broken(lambda: RecoveryConfig(runner_heartbeat_interval_ms=30_000, running_stale_threshold_ms=30_000))
+    assert error.code is ErrorCode.CONFIG_INVALID_RECOVERY
+    assert "running_stale_threshold_ms=30000 is below twice runner_heartbeat_interval_ms=30000" in error.message
+    assert error.help_text == (
+        "set running_stale_threshold_ms to at least 60000, or runner_heartbeat_interval_ms to at most 15000"
+    )
+
+
+def test_every_broken_threshold_is_reported_at_once() -> None:
+    errors = broken(
+        lambda: RecoveryConfig(
+            runner_heartbeat_interval_ms=30_000,
+            claimer_heartbeat_interval_ms=60_000,
+            running_stale_threshold_ms=30_000,
+            claimed_stale_threshold_ms=119_999,
+            finalizing_stale_threshold_ms=59_999,
+        )
+    )
+    assert [error.message.split("=")[0] for error in errors] == [
+        "running_stale_threshold_ms",
+        "claimed_stale_threshold_ms",
+        "finalizing_stale_threshold_ms",
+    ]
+
+
+def test_a_threshold_of_exactly_twice_the_interval_is_accepted() -> None:
+    assert RecoveryConfig(runner_heartbeat_interval_ms=10_000, running_stale_threshold_ms=20_000)
+
+
+def test_a_report_of_several_errors_ends_with_their_number() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RecoveryConfig(running_stale_threshold_ms=1_000, claimed_stale_threshold_ms=1_000)
+    assert str(caught.value).endswith("error: aborting due to 2 previous errors")
+    assert str(caught.value).count("error[HRS-204]: ") == 2
+
+
+def test_a_nested_dict_reports_our_own_error_not_pydantics_wrapping() -> None:
+    (error,) = broken(lambda: AppConfig(broker=BROKER, recovery={"running_stale_threshold_ms": 1_000}))
+    assert error.code is ErrorCode.CONFIG_INVALID_RECOVERY
+
+
+def test_resilience_defaults_and_rule() -> None:
+    assert WorkerResilienceConfig().model_dump() == {
+        "db_retry_initial_ms": 500,
+        "db_retry_max_ms": 30_000,
+        "db_retry_max_attempts": 0,
+        "notify_poll_interval_ms": 5_000,
+    }
+    (error,) = broken(lambda: WorkerResilienceConfig(db_retry_initial_ms=600, db_retry_max_ms=500))
+    assert error.code is ErrorCode.CONFIG_INVALID_RESILIENCE
+
+
+@pytest.mark.parametrize(
+    ("field", "low", "high"),
+    [
+        ("db_retry_initial_ms", 100, 60_000),
+        ("db_retry_max_ms", 500, 300_000),
+        ("db_retry_max_attempts", 0, 10_000),
+        ("notify_poll_interval_ms", 1_000, 300_000),
+    ],
+)
+def test_resilience_ranges_hold_at_both_ends(field: str, low: int, high: int) -> None:
+    base = {"db_retry_initial_ms": 100, "db_retry_max_ms": 300_000}
+    for value in (low, high):
+        assert getattr(WorkerResilienceConfig(**{**base, field: value}), field) == value
+    for value in (low - 1, high + 1):
+        with pytest.raises(ValidationError, match=field):
+            WorkerResilienceConfig(**{**base, field: value})
+
+
+def test_a_queue_has_documented_defaults_and_ranges() -> None:
+    queue = CustomQueueConfig(name="mail")
+    assert (queue.priority, queue.max_concurrency) == (1, 5)
+    for priority in (0, 101):
+        with pytest.raises(ValidationError, match="priority"):
+            CustomQueueConfig(name="mail", priority=priority)
+
+
+@pytest.mark.parametrize("name", ["q" * 200, "ü" * 27, "", "   ", "a\x00b", "a\nb"])
+def test_a_queue_name_that_the_trigger_or_a_screen_cannot_take_is_refused(name: str) -> None:
+    (error,) = broken(lambda: CustomQueueConfig(name=name))
+    assert error.code is ErrorCode.CONFIG_INVALID_QUEUE_MODE
+
+
+@pytest.mark.parametrize("name", ["q" * 52, "ü" * 26])
+def test_a_queue_name_of_52_bytes_is_accepted(name: str) -> None:
+    assert CustomQueueConfig(name=name).name == name
+
+
+def test_an_application_needs_only_its_broker() -> None:
+    config = AppConfig(broker=BROKER)
+    assert config.queue_mode is QueueMode.DEFAULT
+    assert (config.prefetch_buffer, config.claim_lease_ms, config.max_claim_renew_age_ms) == (0, None, 180_000)
+    assert config.default_unhandled_error_code == "UNHANDLED_EXCEPTION"
+    assert config.effective_claim_lease_ms == 60_000
+    assert not config.resend_on_transient_err
+
+
+def queue(name: str = "mail") -> CustomQueueConfig:
+    return CustomQueueConfig(name=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        ({"custom_queues": [queue()]}, "HRS-200"),
+        ({"custom_queues": []}, "HRS-200"),
+        ({"queue_mode": QueueMode.CUSTOM}, "HRS-200"),
+        ({"queue_mode": QueueMode.CUSTOM, "custom_queues": []}, "HRS-200"),
+        ({"queue_mode": QueueMode.CUSTOM, "custom_queues": [queue(), queue()]}, "HRS-200"),
+        ({"cluster_wide_cap": 0}, "HRS-201"),
+        ({"cluster_wide_cap": 5, "prefetch_buffer": 1, "claim_lease_ms": 60_000}, "HRS-201"),
+        ({"prefetch_buffer": -1}, "HRS-202"),
+        ({"prefetch_buffer": 1}, "HRS-202"),
+        ({"claim_lease_ms": 0}, "HRS-202"),
+        ({"claim_lease_ms": 59_999}, "HRS-202"),
+        ({"claim_lease_ms": 200_000}, "HRS-202"),
+        ({"max_claim_renew_age_ms": 59_999}, "HRS-202"),
+        ({"max_claim_renew_age_ms": 0}, "HRS-202"),
+        ({"exception_mapper": {"TimeoutError": "TIMEOUT"}}, "HRS-209"),
+        ({"exception_mapper": {TimeoutError: "TimeoutError"}}, "HRS-209"),
+        ({"exception_mapper": {TimeoutError: "timed out"}}, "HRS-209"),
+        ({"exception_mapper": {TimeoutError: 5}}, "HRS-209"),
+        ({"exception_mapper": [TimeoutError]}, "HRS-209"),
+        ({"default_unhandled_error_code": "oops"}, "HRS-209"),
+        ({"default_unhandled_error_code": None}, "HRS-209"),
+    ],
+)
+def test_each_rule_of_the_application_has_its_code(settings: dict[str, Any], code: str) -> None:
+    (error,) = broken(lambda: AppConfig(broker=BROKER, **settings))
+    assert error.code is not None
+    assert error.code.value == code
+    assert error.help_text
+
+
+def test_the_lease_is_measured_against_the_configured_beat() -> None:
+    slow = RecoveryConfig(claimer_heartbeat_interval_ms=60_000)
+    (error,) = broken(lambda: AppConfig(broker=BROKER, recovery=slow))
+    assert "claim_lease_ms=60000 is below twice claimer_heartbeat_interval_ms=60000" in error.message
+    assert AppConfig(broker=BROKER, recovery=slow, claim_lease_ms=120_000)
+
+
+def test_all_broken_rules_of_an_application_are_reported_together() -> None:
+    errors = broken(
+        lambda: AppConfig(
+            broker=BROKER,
+            custom_queues=[queue()],
+            cluster_wide_cap=-1,
+            prefetch_buffer=-1,
+            default_unhandled_error_code="x",
+        )
+    )
+    assert [error.code.value for error in errors if error.code] == ["HRS-200", "HRS-201", "HRS-202", "HRS-209"]
+
+
+def test_a_mapper_takes_exact_exception_classes_and_codes() -> None:
+    config = AppConfig(broker=BROKER, exception_mapper={TimeoutError: "TIMEOUT", KeyboardInterrupt: "STOPPED"})
+    assert config.exception_mapper[TimeoutError] == "TIMEOUT"
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(ValidationError, match="cluster_cap"):
+        AppConfig(broker=BROKER, cluster_cap=5)  # type: ignore[call-arg]
+
+
+def test_configuration_cannot_be_changed_afterwards() -> None:
+    config = AppConfig(broker=BROKER)
+    with pytest.raises(ValidationError, match="frozen"):
+        config.prefetch_buffer = 3  # type: ignore[misc]
+
+
+def test_the_logged_configuration_hides_the_password(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        AppConfig(broker=BROKER).log_config()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("AppConfig:")
+    assert "u:***@db/app" in record.getMessage()
+    assert "hunter2" not in record.getMessage()
+
+
+def test_a_child_process_does_not_log_the_configuration(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HORSIES_CHILD_PROCESS", "1")
+    with caplog.at_level(logging.INFO):
+        AppConfig(broker=BROKER).log_config()
+    assert not caplog.records

@@ -1,0 +1,119 @@
+"""Which database a command works on, and what a wrong config file says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from horsies.config.contexts import choose_database, config_path, read_config_file
+from horsies.domain.errors import ConfigurationError
+
+FILE = """
+default_context = "staging"
+
+[contexts.staging]
+url = "postgresql://ops@staging/app"
+
+[contexts.prod]
+url = "postgresql://ops:hunter2@db01/app"
+colour = "red"
+production = true
+read_only = true
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """An environment whose config file is FILE."""
+    path = tmp_path / "horsies" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(FILE)
+    return {"XDG_CONFIG_HOME": str(tmp_path)}
+
+
+def test_the_first_source_that_is_set_wins(environ: dict[str, str]) -> None:
+    full = {**environ, "HORSIES_DATABASE_URL": "postgresql://h/one", "DATABASE_URL": "postgresql://h/two"}
+    by_option = choose_database("postgresql://h/zero", None, full)
+    assert (by_option.url and by_option.url.database, by_option.reason) == ("zero", "given by --database-url")
+    by_context = choose_database(None, "prod", full)
+    assert by_context.reason == "context 'prod', given by --context"
+    assert by_context.context is not None
+    assert by_context.context.production
+    assert by_context.read_only
+    first = choose_database(None, None, full)
+    assert (first.url and first.url.database, first.reason) == (
+        "one",
+        "from the environment variable HORSIES_DATABASE_URL",
+    )
+    del full["HORSIES_DATABASE_URL"]
+    second = choose_database(None, None, full)
+    assert (second.url and second.url.database, second.reason) == ("two", "from the environment variable DATABASE_URL")
+    del full["DATABASE_URL"]
+    default = choose_database(None, None, full)
+    assert default.reason == f"default context 'staging' of {config_path(environ)}"
+
+
+def test_with_nothing_configured_the_embedded_server_is_used(tmp_path: Path) -> None:
+    choice = choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": ""})
+    assert choice.url is None
+    assert "embedded" in choice.reason
+
+
+def test_a_foreign_database_url_in_the_environment_is_named_as_the_culprit(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="it comes from DATABASE_URL") as caught:
+        choose_database(None, None, {"XDG_CONFIG_HOME": str(tmp_path), "DATABASE_URL": "mysql://u:hunter2@h/d"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_unknown_context_lists_the_known_ones_and_suggests(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        choose_database(None, "prd", environ)
+    assert "did you mean 'prod'?" in caught.value.message
+    assert caught.value.help_text == "the contexts there are: prod, staging"
+
+
+def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        choose_database(None, "prod", {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert "[contexts.prod]" in (caught.value.help_text or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[contexts.prod\nurl='x:hunter2'", "not valid TOML: Expected ']'"),
+        ("contexts = 3", "contexts is not a table"),
+        ("[contexts]\nprod = 'postgresql://h/d'", "contexts.prod is not a table"),
+        ("[contexts.prod]\ncolour = 'red'", "contexts.prod has no url"),
+        ("[contexts.prod]\nurl = 5", "contexts.prod has no url"),
+        ("[contexts.prod]\nurl = 'mysql://u:hunter2@h/d'", "mysql:// is not PostgreSQL"),
+        (
+            "[contexts.prod]\nurl = 'postgresql://h/d'\ncolor = 'red'",
+            "unknown key contexts.prod.color; did you mean 'colour'?",
+        ),
+        ("[contexts.prod]\nurl = 'postgresql://h/d'\ncolour = 'pink'", "'pink' is not a colour"),
+        ("[contexts.prod]\nurl = 'postgresql://h/d'\nproduction = 'yes'", "production is neither true nor false"),
+        ("default_contxt = 'prod'", "unknown key default_contxt; did you mean 'default_context'?"),
+        ("default_context = 3", "default_context is not a string"),
+        ("default_context = 'prod'", "no context 'prod'"),
+    ],
+)
+def test_a_wrong_config_file_says_where_and_what_would_be_right(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_config_file(path)
+    assert says in caught.value.message
+    assert str(path) in str(caught.value)
+    assert caught.value.help_text
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_config_file_that_is_no_text_or_no_file_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigurationError, match="not UTF-8"):
+        read_config_file(path)
+    with pytest.raises(ConfigurationError, match="cannot read"):
+        read_config_file(tmp_path)

@@ -1,0 +1,102 @@
+"""Errors as a person reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from horsies.domain.errors import (
+    ConfigurationError,
+    ConfigurationErrors,
+    ErrorCode,
+    HorsiesError,
+    MultipleValidationErrors,
+    RegistryError,
+    SourceLocation,
+    TaskDefinitionError,
+    ValidationReport,
+    WorkflowValidationError,
+    raise_collected,
+    render,
+)
+
+
+def test_an_error_reads_like_a_compilers(tmp_path: Path) -> None:
+    source = tmp_path / "shop.py"
+    source.write_text("first\n    bad = thing(1)\n")
+    error = (
+        HorsiesError("the graph has a cycle", code=ErrorCode.WORKFLOW_CYCLE_DETECTED)
+        .with_location(SourceLocation(str(source), 2, 11, 16))
+        .with_note("a waits for b\nand b for a")
+        .with_help("remove one of them")
+    )
+    assert str(error) == (
+        "error[HRS-007]: the graph has a cycle\n"
+        f" --> {source}:2:11\n"
+        "  |\n"
+        "2 |     bad = thing(1)\n"
+        "  |           ^^^^^\n"
+        "  = note: a waits for b\n"
+        "          and b for a\n"
+        "  = help: remove one of them"
+    )
+
+
+def test_without_a_column_the_whole_statement_is_underlined(tmp_path: Path) -> None:
+    source = tmp_path / "shop.py"
+    source.write_text("    bad()\n")
+    assert str(HorsiesError("no", location=SourceLocation(str(source), 1))).endswith("  |     ^^^^^")
+
+
+def test_a_file_that_cannot_be_read_leaves_the_place_alone() -> None:
+    assert str(HorsiesError("no", location=SourceLocation("gone.py", 7))) == "error: no\n --> gone.py:7"
+
+
+def test_colour_only_adds_escape_codes() -> None:
+    error = ConfigurationError("no", code=ErrorCode.BROKER_INVALID_URL, help_text="yes")
+    coloured = render(error, colour=True)
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in str(error)
+
+
+def test_a_location_can_be_taken_from_a_function() -> None:
+    location = SourceLocation.of_function(test_a_location_can_be_taken_from_a_function)
+    assert location is not None
+    assert location.file == __file__
+    assert SourceLocation.of_function(print) is None
+
+
+def test_one_error_is_raised_as_itself_and_several_as_a_report() -> None:
+    raise_collected([])
+    one, two, three = ConfigurationError("1"), ConfigurationError("2"), WorkflowValidationError("3")
+    with pytest.raises(ConfigurationError) as single:
+        raise_collected([one])
+    assert single.value is one
+    inner = MultipleValidationErrors(ValidationReport((two, three)))
+    with pytest.raises(MultipleValidationErrors) as several:
+        raise_collected([one, inner])
+    assert several.value.report.errors == (one, two, three)
+    assert str(several.value).endswith("error: aborting due to 3 previous errors")
+
+
+def test_several_configuration_errors_are_caught_like_one() -> None:
+    both = ConfigurationErrors(ValidationReport((ConfigurationError("1"), ConfigurationError("2"))))
+    assert isinstance(both, ConfigurationError)
+    assert isinstance(both, MultipleValidationErrors)
+    assert isinstance(both, ValueError)
+
+
+@pytest.mark.parametrize(
+    "kind", [ConfigurationError, TaskDefinitionError, WorkflowValidationError, RegistryError, MultipleValidationErrors]
+)
+def test_every_kind_is_a_horsies_error(kind: type[Exception]) -> None:
+    assert issubclass(kind, HorsiesError)
+
+
+def test_error_codes_carry_the_documented_names_and_numbers() -> None:
+    numbers = [int(code.value.removeprefix("HRS-")) for code in ErrorCode]
+    assert numbers == [*range(1, 32), *range(100, 105), *range(200, 213), 300, 301]
+    assert ErrorCode.WORKFLOW_EXCESS_POSITIONAL_ARGS is ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED
+    assert ErrorCode.CONFIG_INVALID_RECOVERY.value == "HRS-204"
+    assert ErrorCode.CHECK_RESERVED_CODE_COLLISION.value == "HRS-212"

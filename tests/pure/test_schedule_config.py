@@ -1,0 +1,218 @@
+"""The ranges and rules of schedules as users write them, and the hash of a plan."""
+
+from __future__ import annotations
+
+from datetime import UTC, time
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from horsies.config.schedule import (
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
+    ScheduleConfig,
+    SchedulePattern,
+    TaskSchedule,
+    WeeklySchedule,
+    config_hash,
+)
+from horsies.core.models import schedule as documented_path
+from horsies.domain.errors import ConfigurationError, ConfigurationErrors, ErrorCode
+from horsies.domain.schedule import Weekday
+
+
+def nightly(**changes: Any) -> TaskSchedule:
+    return TaskSchedule(**{"name": "nightly", "task_name": "clean", "pattern": DailySchedule(time=time(3)), **changes})
+
+
+@pytest.mark.parametrize(("unit", "most"), [("seconds", 86_400), ("minutes", 1440), ("hours", 168), ("days", 365)])
+def test_interval_units_have_ranges(unit: str, most: int) -> None:
+    assert IntervalSchedule(**{unit: 1}).total_seconds() > 0
+    assert IntervalSchedule(**{unit: most}).total_seconds() > 0
+    for outside in (0, -1, most + 1):
+        with pytest.raises(ValidationError):
+            IntervalSchedule(**{unit: outside})
+
+
+def test_interval_units_add_up() -> None:
+    assert IntervalSchedule(seconds=4, minutes=3, hours=2, days=1).total_seconds() == 93_784
+
+
+def test_an_interval_needs_at_least_one_time_unit() -> None:
+    with pytest.raises(ConfigurationError, match="at least one time unit") as caught:
+        IntervalSchedule()
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+    assert caught.value.help_text
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("fields", [{"minute": 60}, {"minute": -1}, {"minute": 0, "second": 60}, {"second": 0}])
+def test_hourly_takes_a_minute_and_a_second_of_the_hour(fields: dict[str, int]) -> None:
+    assert HourlySchedule(minute=59, second=59).second == 59
+    assert HourlySchedule(minute=0).second == 0
+    with pytest.raises(ValidationError):
+        HourlySchedule(**fields)
+
+
+@pytest.mark.parametrize("day", [0, 32, -1])
+def test_monthly_takes_days_1_to_31(day: int) -> None:
+    assert [MonthlySchedule(day=good, time=time(1)).day for good in (1, 31)] == [1, 31]
+    with pytest.raises(ValidationError):
+        MonthlySchedule(day=day, time=time(1))
+
+
+def test_weekly_needs_a_day() -> None:
+    with pytest.raises(ValidationError):
+        WeeklySchedule(days=[], time=time(1))
+
+
+def test_weekly_takes_names_of_days_but_none_twice() -> None:
+    assert WeeklySchedule(days=["monday", Weekday.SUNDAY], time=time(1)).days == (Weekday.MONDAY, Weekday.SUNDAY)
+    with pytest.raises(ConfigurationError, match="duplicate weekdays: monday") as caught:
+        WeeklySchedule(days=["monday", "friday", "monday"], time=time(1))
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+
+
+def test_weekdays_are_their_english_names() -> None:
+    names = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+    assert [day.value for day in Weekday] == names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fields"),
+    [(DailySchedule, {}), (WeeklySchedule, {"days": ["monday"]}), (MonthlySchedule, {"day": 1})],
+)
+def test_a_time_of_day_has_no_zone_of_its_own(
+    pattern: type[DailySchedule | WeeklySchedule | MonthlySchedule], fields: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigurationError, match="time zone of its own") as caught:
+        pattern(time=time(3, tzinfo=UTC), **fields)
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+
+
+def test_all_broken_rules_of_a_pattern_come_together() -> None:
+    with pytest.raises(ConfigurationErrors) as caught:
+        WeeklySchedule(days=["monday", "monday"], time=time(3, tzinfo=UTC))
+    assert len(caught.value.report.errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (IntervalSchedule(hours=1), "interval"),
+        (HourlySchedule(minute=1), "hourly"),
+        (DailySchedule(time=time(1)), "daily"),
+        (WeeklySchedule(days=["monday"], time=time(1)), "weekly"),
+        (MonthlySchedule(day=1, time=time(1)), "monthly"),
+    ],
+)
+def test_a_pattern_is_told_by_its_type_frozen_and_closed(pattern: SchedulePattern, name: str) -> None:
+    assert pattern.type == name
+    assert nightly(pattern=pattern).pattern is pattern
+    assert nightly(pattern=pattern.model_dump()).pattern == pattern
+    with pytest.raises(ValidationError):
+        pattern.type = name  # type: ignore[misc]
+    with pytest.raises(ValidationError):
+        type(pattern)(**{**pattern.model_dump(), "extra": 1})
+    with pytest.raises(ValidationError):
+        type(pattern)(**{**pattern.model_dump(), "type": "cron"})
+
+
+def test_a_schedule_has_the_documented_defaults() -> None:
+    schedule = nightly()
+    assert (schedule.args, schedule.kwargs, schedule.queue_name) == ((), {}, None)
+    assert (schedule.enabled, schedule.timezone, schedule.catch_up_missed) == (True, "UTC", False)
+    assert schedule.max_catch_up_runs == 100
+
+
+@pytest.mark.parametrize("field", ["name", "task_name"])
+def test_stored_names_hold_1_to_255_characters(field: str) -> None:
+    assert len(getattr(nightly(**{field: "ä" * 255}), field)) == 255
+    for bad in ("", "x" * 256):
+        with pytest.raises(ValidationError):
+            nightly(**{field: bad})
+
+
+@pytest.mark.parametrize("runs", [0, 10_001])
+def test_catch_up_runs_range_from_1_to_10000(runs: int) -> None:
+    assert [nightly(max_catch_up_runs=good).max_catch_up_runs for good in (1, 10_000)] == [1, 10_000]
+    with pytest.raises(ValidationError):
+        nightly(max_catch_up_runs=runs)
+
+
+def test_an_unknown_zone_names_the_schedule_and_the_likely_spelling() -> None:
+    with pytest.raises(ConfigurationError, match=r"'nightly'.*Europe/Berln.*did you mean Europe/Berlin") as caught:
+        nightly(timezone="Europe/Berln")
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+    assert nightly(timezone="Europe/Berlin").timezone == "Europe/Berlin"
+
+
+def test_a_schedule_refuses_unknown_fields_and_patterns() -> None:
+    with pytest.raises(ValidationError):
+        nightly(cron="* * * * *")
+    with pytest.raises(ValidationError):
+        nightly(pattern={"type": "cron"})
+
+
+def test_a_broken_pattern_inside_a_schedule_keeps_its_code() -> None:
+    with pytest.raises(ConfigurationError, match="at least one time unit") as caught:
+        nightly(pattern={"type": "interval"})
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+
+
+def test_the_config_has_the_documented_defaults() -> None:
+    config = ScheduleConfig()
+    assert (config.enabled, config.schedules, config.check_interval_seconds) == (True, [], 1)
+
+
+@pytest.mark.parametrize("seconds", [0, 61])
+def test_the_check_interval_is_1_to_60_seconds(seconds: int) -> None:
+    assert [ScheduleConfig(check_interval_seconds=good).check_interval_seconds for good in (1, 60)] == [1, 60]
+    with pytest.raises(ValidationError):
+        ScheduleConfig(check_interval_seconds=seconds)
+
+
+def test_duplicate_schedule_names_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="duplicate schedule names: nightly") as caught:
+        ScheduleConfig(schedules=[nightly(), nightly(task_name="other"), nightly(name="weekly")])
+    assert caught.value.code is ErrorCode.CONFIG_INVALID_SCHEDULE
+
+
+def test_all_broken_schedules_of_a_config_come_together() -> None:
+    broken = [
+        {"name": name, "task_name": "t", "pattern": {"type": "hourly", "minute": 0}, "timezone": "Mars/Base"}
+        for name in ("one", "two")
+    ]
+    with pytest.raises(ConfigurationErrors) as caught:
+        ScheduleConfig(schedules=broken)
+    assert ["'one'" in error.message or "'two'" in error.message for error in caught.value.report.errors] == [True] * 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        (IntervalSchedule(seconds=2), "2560ffe4c36abc354e6a889b914eb58d7b6d085a81ffde4bfe4f66e8ef26abce"),
+        (DailySchedule(time=time(2, 30)), "67927899798b098c0d16edeeb5310205bbe9816cbb37da65849d8e203b1c2524"),
+    ],
+)
+def test_config_hash_matches_the_vectors(pattern: SchedulePattern, expected: str) -> None:
+    assert config_hash(nightly(pattern=pattern)) == expected
+
+
+def test_config_hash_follows_pattern_and_zone_only() -> None:
+    plain = config_hash(nightly())
+    assert config_hash(nightly(name="other", task_name="t", args=(1,), enabled=False, catch_up_missed=True)) == plain
+    assert config_hash(nightly(timezone="Europe/Berlin")) != plain
+    assert config_hash(nightly(pattern=DailySchedule(time=time(3, 1)))) != plain
+    weekly = {config_hash(nightly(pattern=WeeklySchedule(days=[day], time=time(3)))) for day in Weekday}
+    assert len(weekly) == 7
+
+
+def test_the_documented_import_path_leads_to_the_same_classes() -> None:
+    assert documented_path.TaskSchedule is TaskSchedule
+    assert documented_path.ScheduleConfig is ScheduleConfig
+    assert documented_path.Weekday is Weekday
+    assert documented_path.SchedulePattern == SchedulePattern

@@ -1,0 +1,326 @@
+"""Next runs against a minute-by-minute walk through clock changes, and the documented corner cases."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from horsies.config.schedule import (
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
+    SchedulePattern,
+    WeeklySchedule,
+)
+from horsies.domain.schedule import (
+    WEEK,
+    Rhythm,
+    WallClock,
+    Weekday,
+    calculate_next_run,
+    missed_slots,
+    should_run_now,
+    zone_named,
+)
+
+# The minute of each clock change, in UTC; Kolkata has none and stands for half-hour offsets.
+CLOCK_CHANGES = [
+    ("Europe/Berlin", datetime(2024, 3, 31, 1, tzinfo=UTC)),
+    ("Europe/Berlin", datetime(2024, 10, 27, 1, tzinfo=UTC)),
+    ("America/New_York", datetime(2024, 3, 10, 7, tzinfo=UTC)),
+    ("America/New_York", datetime(2024, 11, 3, 6, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2024, 4, 6, 15, tzinfo=UTC)),
+    ("Australia/Lord_Howe", datetime(2024, 10, 5, 15, 30, tzinfo=UTC)),
+    ("Pacific/Apia", datetime(2011, 12, 30, 10, tzinfo=UTC)),
+    ("Pacific/Apia", datetime(2012, 3, 31, 14, tzinfo=UTC)),
+    ("Asia/Kolkata", datetime(2024, 3, 31, 1, tzinfo=UTC)),
+    ("America/Sao_Paulo", datetime(2018, 2, 18, 2, tzinfo=UTC)),
+    ("America/Sao_Paulo", datetime(2018, 11, 4, 3, tzinfo=UTC)),
+]
+YEARS = [
+    ("Europe/Berlin", 2024),
+    ("America/New_York", 2024),
+    ("Australia/Lord_Howe", 2024),
+    ("Pacific/Apia", 2011),
+    ("Asia/Kolkata", 2024),
+    ("America/Sao_Paulo", 2018),
+]
+WINDOW = timedelta(days=2)
+
+CalendarPattern: TypeAlias = HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule
+
+any_instant = st.datetimes(
+    datetime(1990, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+    datetime(2037, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+    timezones=st.timezones(),
+)
+
+
+@cache
+def walk(zone: str, start: datetime, end: datetime, step: timedelta) -> list[tuple[datetime, datetime]]:
+    """Every step between two instants: in UTC, and as local clocks show it."""
+    count = (end - start) // step
+    instants = [start + step * n for n in range(count + 1)]
+    return [(instant, instant.astimezone(ZoneInfo(zone))) for instant in instants]
+
+
+def shows(pattern: CalendarPattern, local: datetime) -> bool:
+    """Whether the clocks show a mark of the pattern, to the minute and not for the second time."""
+    if local.fold:
+        return False
+    match pattern:
+        case HourlySchedule(minute=minute):
+            return local.minute == minute
+        case DailySchedule(time=mark):
+            return (local.hour, local.minute) == (mark.hour, mark.minute)
+        case WeeklySchedule(days=days, time=mark):
+            return (local.hour, local.minute) == (mark.hour, mark.minute) and WEEK[local.weekday()] in days
+        case MonthlySchedule(day=day, time=mark):
+            return (local.hour, local.minute) == (mark.hour, mark.minute) and local.day == day
+
+
+def second_of(pattern: CalendarPattern) -> timedelta:
+    return timedelta(seconds=pattern.second if isinstance(pattern, HourlySchedule) else pattern.time.second)
+
+
+def patterns_near(local: datetime) -> st.SearchStrategy[CalendarPattern]:
+    """Patterns whose marks lie within three hours of this wall-clock time, jumped-over times included."""
+
+    def build(minutes: int, second: int, more_days: set[Weekday], kind: int) -> CalendarPattern:
+        mark = local.replace(tzinfo=None, second=second) + timedelta(minutes=minutes)
+        days = {WEEK[mark.weekday()], *more_days}
+        return (
+            HourlySchedule(minute=mark.minute, second=second),
+            DailySchedule(time=mark.time()),
+            WeeklySchedule(days=tuple(days), time=mark.time()),
+            MonthlySchedule(day=mark.day, time=mark.time()),
+        )[kind]
+
+    return st.builds(
+        build, st.integers(-180, 180), st.integers(0, 59), st.sets(st.sampled_from(WEEK), max_size=3), st.integers(0, 3)
+    )
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data(), st.sampled_from(CLOCK_CHANGES), st.integers(-86_400, 86_400))
+def test_nothing_between_from_time_and_the_next_run_matches(
+    data: st.DataObject, change: tuple[str, datetime], seconds: int
+) -> None:
+    zone, edge = change
+    pattern = data.draw(patterns_near(edge.astimezone(ZoneInfo(zone))))
+    from_time = edge + timedelta(seconds=seconds)
+
+    steps = walk(zone, edge - WINDOW, edge + WINDOW, timedelta(minutes=1))
+    second = second_of(pattern)
+    expected = next((at + second for at, local in steps if at + second > from_time and shows(pattern, local)), None)
+
+    found = calculate_next_run(pattern, from_time, zone)
+    assert found.tzinfo is UTC
+    assert found > from_time
+    if expected is None:
+        assert found > edge + WINDOW
+        assert shows(pattern, found.astimezone(ZoneInfo(zone)))
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(("zone", "year"), YEARS)
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        HourlySchedule(minute=45),
+        DailySchedule(time=time(0, 30)),
+        DailySchedule(time=time(2, 15)),
+        WeeklySchedule(days=(Weekday.FRIDAY, Weekday.SUNDAY), time=time(1, 30)),
+        MonthlySchedule(day=31, time=time(2, 30)),
+        MonthlySchedule(day=30, time=time(10)),
+    ],
+    ids=str,
+)
+def test_each_slot_of_a_year_comes_exactly_once(pattern: CalendarPattern, zone: str, year: int) -> None:
+    start, end = datetime(year, 1, 1, tzinfo=UTC), datetime(year + 1, 1, 1, tzinfo=UTC)
+    steps = walk(zone, start, end, timedelta(minutes=15))
+    expected = [at for at, local in steps if shows(pattern, local)]
+
+    just_before = start - timedelta(microseconds=1)
+    assert missed_slots(pattern, calculate_next_run(pattern, just_before, zone), end, zone, 10_000) == expected
+
+
+@given(
+    any_instant,
+    st.timezones(),
+    st.integers(1, 31),
+    st.times(),
+)
+def test_any_instant_in_any_zone_has_a_later_run_with_the_wanted_wall_clock(
+    from_time: datetime, zone: ZoneInfo, day: int, mark: time
+) -> None:
+    found = calculate_next_run(MonthlySchedule(day=day, time=mark), from_time, str(zone))
+    local = found.astimezone(zone)
+    assert found.tzinfo is UTC
+    assert found > from_time.astimezone(UTC)
+    assert (local.day, local.time(), local.fold) == (day, mark, 0)
+
+
+@given(
+    st.integers(1, 86_400),
+    st.integers(1, 1440),
+    any_instant,
+)
+def test_an_interval_counts_elapsed_time_whatever_the_clocks_do(seconds: int, minutes: int, start: datetime) -> None:
+    pattern = IntervalSchedule(seconds=seconds, minutes=minutes)
+    found = calculate_next_run(pattern, start, "Europe/Berlin")
+    assert found - start.astimezone(UTC) == timedelta(seconds=seconds, minutes=minutes)
+    assert found.tzinfo is UTC
+
+
+def berlin(*fields: int, fold: int = 0) -> datetime:
+    return datetime(*fields, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold)  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "from_time", "expected"),
+    [
+        # 2024-03-31: 02:00 becomes 03:00
+        (DailySchedule(time=time(2, 30)), berlin(2024, 3, 30, 12), berlin(2024, 4, 1, 2, 30)),
+        (HourlySchedule(minute=30), berlin(2024, 3, 31, 1, 30), berlin(2024, 3, 31, 3, 30)),
+        (WeeklySchedule(days=(Weekday.SUNDAY,), time=time(2)), berlin(2024, 3, 25), berlin(2024, 4, 7, 2)),
+        (MonthlySchedule(day=31, time=time(2, 30)), berlin(2024, 1, 31, 2, 30), berlin(2024, 5, 31, 2, 30)),
+        (DailySchedule(time=time(3)), berlin(2024, 3, 30, 12), berlin(2024, 3, 31, 3)),
+    ],
+)
+def test_times_inside_the_spring_gap_are_left_out(
+    pattern: SchedulePattern, from_time: datetime, expected: datetime
+) -> None:
+    assert calculate_next_run(pattern, from_time, "Europe/Berlin") == expected.astimezone(UTC)
+
+
+def test_an_ambiguous_autumn_time_runs_at_the_earlier_instant_only() -> None:
+    daily = DailySchedule(time=time(2, 30))
+    first = calculate_next_run(daily, berlin(2024, 10, 26, 12), "Europe/Berlin")
+    assert first == datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+    assert calculate_next_run(daily, first, "Europe/Berlin") == datetime(2024, 10, 28, 1, 30, tzinfo=UTC)
+
+
+def test_from_the_repeated_autumn_hour_the_next_run_is_still_ahead() -> None:
+    hourly = HourlySchedule(minute=30)
+    second_showing = berlin(2024, 10, 27, 2, 10, fold=1)
+    assert calculate_next_run(hourly, second_showing, "Europe/Berlin") == datetime(2024, 10, 27, 2, 30, tzinfo=UTC)
+
+
+def test_the_second_showing_cannot_be_chosen_by_a_fold_in_the_pattern() -> None:
+    daily = DailySchedule(time=time(2, 30, fold=1))
+    found = calculate_next_run(daily, berlin(2024, 10, 26, 12), "Europe/Berlin")
+    assert found == datetime(2024, 10, 27, 0, 30, tzinfo=UTC)
+
+
+def test_a_day_that_the_date_line_swallowed_has_no_run() -> None:
+    daily = DailySchedule(time=time(9))
+    before = datetime(2011, 12, 29, 9, tzinfo=ZoneInfo("Pacific/Apia"))
+    found = calculate_next_run(daily, before, "Pacific/Apia")
+    assert found == datetime(2011, 12, 31, 9, tzinfo=ZoneInfo("Pacific/Apia")).astimezone(UTC)
+    assert found - before.astimezone(UTC) == timedelta(days=1)
+
+
+def test_hourly_follows_local_minutes_in_half_hour_zones() -> None:
+    found = calculate_next_run(HourlySchedule(minute=0), datetime(2024, 1, 1, tzinfo=UTC), "Asia/Kolkata")
+    assert found == datetime(2024, 1, 1, 0, 30, tzinfo=UTC)
+
+
+def test_day_31_skips_the_short_months() -> None:
+    monthly = MonthlySchedule(day=31, time=time(12))
+    first = datetime(2025, 1, 31, 12, tzinfo=UTC)
+    slots = missed_slots(monthly, first, datetime(2025, 12, 31, 23, tzinfo=UTC), "UTC", 100)
+    assert [slot.month for slot in slots] == [1, 3, 5, 7, 8, 10, 12]
+
+
+def test_29_february_is_a_day_of_leap_years_only() -> None:
+    monthly = MonthlySchedule(day=29, time=time(12))
+    assert calculate_next_run(monthly, datetime(2025, 1, 30, tzinfo=UTC)).date() == date(2025, 3, 29)
+    assert calculate_next_run(monthly, datetime(2024, 1, 30, tzinfo=UTC)).date() == date(2024, 2, 29)
+
+
+def test_a_run_at_exactly_from_time_is_not_the_next_one() -> None:
+    noon = datetime(2025, 6, 1, 12, tzinfo=UTC)
+    assert calculate_next_run(DailySchedule(time=time(12)), noon) == noon + timedelta(days=1)
+    assert calculate_next_run(DailySchedule(time=time(12)), noon - timedelta(microseconds=1)) == noon
+
+
+def test_marks_that_never_come_end_the_search() -> None:
+    class Never:
+        def rhythm(self) -> Rhythm:
+            return WallClock((time(12),), day_of_month=32)
+
+    with pytest.raises(ValueError, match="no run in the 400 days after 2025-01-01"):
+        calculate_next_run(Never(), datetime(2025, 1, 1, tzinfo=UTC))
+
+
+def test_a_naive_time_is_refused() -> None:
+    hourly, aware = HourlySchedule(minute=0), datetime(2025, 1, 1, tzinfo=UTC)
+    naive = aware.replace(tzinfo=None)
+    with pytest.raises(ValueError, match="has no time zone"):
+        calculate_next_run(hourly, naive)
+    with pytest.raises(ValueError, match="has no time zone"):
+        missed_slots(hourly, naive, aware, "UTC", 1)
+    with pytest.raises(ValueError, match="has no time zone"):
+        missed_slots(hourly, aware, naive, "UTC", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("Europe/Berln", "did you mean Europe/Berlin"),
+        ("berlin", "Europe/Berlin"),
+        ("utc", "UTC"),
+        ("America", "is not a known time zone"),
+        ("", "use an IANA name"),
+        ("../etc/passwd", "is not a known time zone"),
+        ("a\0b", "is not a known time zone"),
+        ("Q" * 300, "use an IANA name"),
+    ],
+)
+def test_an_unknown_zone_is_a_value_error_with_the_likely_spelling(name: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=hint):
+        calculate_next_run(HourlySchedule(minute=0), datetime(2025, 1, 1, tzinfo=UTC), name)
+
+
+def test_a_zone_is_found_by_its_name() -> None:
+    assert zone_named("Asia/Kolkata") == ZoneInfo("Asia/Kolkata")
+
+
+def test_missed_slots_begin_with_the_stored_slot_and_include_now() -> None:
+    every_ten = IntervalSchedule(minutes=10)
+    first = datetime(2025, 1, 1, 12, tzinfo=UTC)
+    minutes = [slot.minute for slot in missed_slots(every_ten, first, first + timedelta(minutes=30), "UTC", 100)]
+    assert minutes == [0, 10, 20, 30]
+
+
+def test_missed_slots_stop_at_the_limit_with_the_oldest() -> None:
+    first = datetime(2020, 1, 1, tzinfo=UTC)
+    slots = missed_slots(IntervalSchedule(seconds=1), first, datetime(2025, 1, 1, tzinfo=UTC), "UTC", 3)
+    assert slots == [first, first + timedelta(seconds=1), first + timedelta(seconds=2)]
+
+
+def test_a_slot_in_the_future_is_not_missed() -> None:
+    now = datetime(2025, 1, 1, tzinfo=UTC)
+    assert missed_slots(HourlySchedule(minute=0), now + timedelta(seconds=1), now, "UTC", 100) == []
+
+
+def test_missed_slots_are_in_utc_whatever_zone_the_stored_slot_came_in() -> None:
+    slots = missed_slots(HourlySchedule(minute=0), berlin(2024, 7, 1, 12), berlin(2024, 7, 1, 13), "Europe/Berlin", 9)
+    assert [(slot.hour, slot.tzinfo) for slot in slots] == [(10, UTC), (11, UTC)]
+
+
+def test_a_schedule_runs_when_due_or_never_planned() -> None:
+    now = datetime(2025, 1, 1, tzinfo=UTC)
+    assert should_run_now(None, now)
+    assert should_run_now(now, now)
+    assert should_run_now(now - timedelta(seconds=1), now)
+    assert not should_run_now(now + timedelta(microseconds=1), now)

@@ -1,0 +1,126 @@
+"""Everything an application configures, checked as a whole."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, SkipValidation
+
+from horsies.config.broker import PostgresConfig
+from horsies.config.exception_mapper import ExceptionMapper, default_code_problems, mapper_problems
+from horsies.config.queues import CustomQueueConfig, QueueMode
+from horsies.config.recovery import RecoveryConfig
+from horsies.config.resilience import WorkerResilienceConfig
+from horsies.config.rules import CheckedModel
+from horsies.config.schedule import ScheduleConfig
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_CLAIM_LEASE_MS = 60_000
+
+
+class AppConfig(CheckedModel):
+    """The configuration of one `Horsies` application."""
+
+    broker: PostgresConfig
+    queue_mode: QueueMode = QueueMode.DEFAULT
+    custom_queues: list[CustomQueueConfig] | None = None
+    cluster_wide_cap: int | None = None
+    prefetch_buffer: int = 0
+    claim_lease_ms: int | None = None
+    max_claim_renew_age_ms: int = 180_000
+    recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
+    resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
+    schedule: ScheduleConfig | None = None
+    exception_mapper: Annotated[ExceptionMapper, SkipValidation] = Field(default_factory=dict)
+    default_unhandled_error_code: Annotated[str, SkipValidation] = "UNHANDLED_EXCEPTION"
+    resend_on_transient_err: bool = False
+
+    @property
+    def effective_claim_lease_ms(self) -> int:
+        return DEFAULT_CLAIM_LEASE_MS if self.claim_lease_ms is None else self.claim_lease_ms
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        yield from self._queue_rules()
+        yield from self._cap_rules()
+        yield from self._lease_rules()
+        yield from mapper_problems(self.exception_mapper)
+        yield from default_code_problems(self.default_unhandled_error_code)
+
+    def _queue_rules(self) -> Iterable[ConfigurationError]:
+        code = ErrorCode.CONFIG_INVALID_QUEUE_MODE
+        if self.queue_mode is QueueMode.DEFAULT:
+            if self.custom_queues is not None:
+                yield ConfigurationError(
+                    "custom_queues are given, but queue_mode is DEFAULT",
+                    code=code,
+                    help_text="set queue_mode=QueueMode.CUSTOM, or remove custom_queues",
+                )
+            return
+        if not self.custom_queues:
+            yield ConfigurationError(
+                "queue_mode is CUSTOM, but custom_queues is empty",
+                code=code,
+                help_text='name at least one: custom_queues=[CustomQueueConfig(name="mail")]',
+            )
+            return
+        counts = Counter(queue.name for queue in self.custom_queues)
+        if twice := sorted(name for name, count in counts.items() if count > 1):
+            yield ConfigurationError(
+                f"custom_queues has more than one queue named {', '.join(twice)}",
+                code=code,
+                help_text="give every queue a name of its own",
+            )
+
+    def _cap_rules(self) -> Iterable[ConfigurationError]:
+        cap, code = self.cluster_wide_cap, ErrorCode.CONFIG_INVALID_CLUSTER_CAP
+        if cap is not None and cap <= 0:
+            yield ConfigurationError(
+                f"cluster_wide_cap={cap} would let no task run",
+                code=code,
+                help_text="set it to 1 or more, or to None for no cap",
+            )
+        if cap is not None and self.prefetch_buffer > 0:
+            yield ConfigurationError(
+                f"cluster_wide_cap={cap} and prefetch_buffer={self.prefetch_buffer} exclude each other",
+                code=code,
+                notes=["prefetched tasks are claimed beyond what runs, so a hard cap could not hold"],
+                help_text="set prefetch_buffer=0, or remove cluster_wide_cap",
+            )
+
+    def _lease_rules(self) -> Iterable[ConfigurationError]:
+        if self.prefetch_buffer < 0:
+            yield _prefetch(f"prefetch_buffer={self.prefetch_buffer} is negative", "set it to 0 or more")
+        if self.prefetch_buffer > 0 and self.claim_lease_ms is None:
+            yield _prefetch(
+                f"prefetch_buffer={self.prefetch_buffer} needs claim_lease_ms",
+                "set claim_lease_ms, for example 60000: how long a claimed task may wait before others may take it",
+            )
+        lease, beat = self.effective_claim_lease_ms, self.recovery.claimer_heartbeat_interval_ms
+        if lease <= 0:
+            yield _prefetch(f"claim_lease_ms={lease} is not above 0", f"set it to at least {2 * beat}")
+        elif lease < 2 * beat:
+            yield _prefetch(
+                f"claim_lease_ms={lease} is below twice claimer_heartbeat_interval_ms={beat}",
+                f"each beat renews the lease: set claim_lease_ms to at least {2 * beat}",
+            )
+        if self.max_claim_renew_age_ms < max(lease, 1):
+            yield _prefetch(
+                f"max_claim_renew_age_ms={self.max_claim_renew_age_ms} is below the claim lease of {lease} ms",
+                f"set max_claim_renew_age_ms to at least {max(lease, 1)}",
+            )
+
+    def log_config(self, logger: logging.Logger | None = None) -> None:
+        """One INFO record with every setting, passwords masked; silent in a worker's child processes."""
+        if os.environ.get("HORSIES_CHILD_PROCESS") == "1":
+            return
+        (logger or logging.getLogger("horsies")).info("AppConfig: %s", self)
+
+
+def _prefetch(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_PREFETCH, help_text=help_text)

@@ -1,0 +1,43 @@
+"""How the application reaches PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.config.rules import CheckedModel
+from horsies.config.url import DatabaseUrl, mask
+from horsies.domain.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+
+class PostgresConfig(CheckedModel):
+    """One database and the size of the pool in front of it.
+
+    `postgresql://`, `postgresql+psycopg://` and `postgresql+asyncpg://` name the same database, several hosts and
+    sockets included; `embedded:///path` names a server of our own in that directory.
+    """
+
+    database_url: str
+    pool_pre_ping: bool = True
+    pool_size: int = 30
+    max_overflow: int = 30
+    pool_timeout: int = 30
+    pool_recycle: int = 1800
+    echo: bool = False
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        try:
+            DatabaseUrl.parse(self.database_url)
+        except ConfigurationError as error:
+            yield error
+
+    @property
+    def url(self) -> DatabaseUrl:
+        return DatabaseUrl.parse(self.database_url)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
+        """pydantic builds repr() and str() from this: the password must not get into a log that way."""
+        for name, value in super().__repr_args__():
+            yield name, mask(value) if name == "database_url" and isinstance(value, str) else value

@@ -1,0 +1,178 @@
+"""Named databases in the user's config file, and which database a command works on.
+
+default_context = "staging"
+
+[contexts.staging]
+url = "postgresql://ops@db-staging/app"
+colour = "green"
+
+[contexts.prod]
+url = "postgresql://ops@db01/app"
+colour = "red"
+production = true    # looks different and asks harder
+read_only = true     # nothing is ever written through it
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from horsies.config.url import DatabaseUrl
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One entry of `[contexts]`."""
+
+    name: str
+    url: DatabaseUrl
+    colour: str | None = None
+    production: bool = False
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """The user's config file; empty where there is none."""
+
+    path: Path
+    contexts: Mapping[str, Context]
+    default_context: str | None
+
+    def context(self, name: str) -> Context:
+        """The context called `name`; an error that lists the others where there is none."""
+        if name in self.contexts:
+            return self.contexts[name]
+        if not self.contexts:
+            raise _config_error(
+                f"there is no context {name!r}: {self.path} has no contexts",
+                f'add one:\n[contexts.{name}]\nurl = "postgresql://user@host/database"',
+            )
+        raise _config_error(
+            f"there is no context {name!r} in {self.path}{_did_you_mean(name, self.contexts)}",
+            f"the contexts there are: {', '.join(sorted(self.contexts))}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseChoice:
+    """The database that a command works on, and why that one. No URL: the embedded server in its default place."""
+
+    url: DatabaseUrl | None
+    reason: str
+    context: Context | None = None
+
+    @property
+    def read_only(self) -> bool:
+        return self.context is not None and self.context.read_only
+
+
+def choose_database(database_url: str | None, context: str | None, environ: Mapping[str, str]) -> DatabaseChoice:
+    """Option, then environment, then the default context, then the embedded server: the first that is set."""
+    if database_url is not None:
+        return DatabaseChoice(_parse(database_url, "--database-url"), "given by --database-url")
+    if context is not None:
+        chosen = read_config_file(config_path(environ)).context(context)
+        return DatabaseChoice(chosen.url, f"context {context!r}, given by --context", chosen)
+    for variable in ("HORSIES_DATABASE_URL", "DATABASE_URL"):
+        if environ.get(variable):
+            return DatabaseChoice(_parse(environ[variable], variable), f"from the environment variable {variable}")
+    file = read_config_file(config_path(environ))
+    if file.default_context is not None:
+        chosen = file.context(file.default_context)
+        return DatabaseChoice(chosen.url, f"default context {chosen.name!r} of {file.path}", chosen)
+    return DatabaseChoice(None, "nothing else is configured: the embedded PostgreSQL, for development and demos")
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME where that is set."""
+    base = environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "horsies" / "config.toml"
+
+
+def read_config_file(path: Path) -> ConfigFile:
+    """Read and check the file; every mistake names the file, the key and what would be right."""
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return ConfigFile(path, {}, None)
+    except tomllib.TOMLDecodeError as error:
+        # The line itself is not shown: it may hold a password.
+        raise _config_error(f"{path} is not valid TOML: {error}", "correct the file at the place named") from None
+    except UnicodeDecodeError as error:
+        raise _config_error(
+            f"{path} is not UTF-8 text: {error.reason} at byte {error.start}", "save it as UTF-8"
+        ) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise _config_error(f"cannot read {path}: {reason}", "make it readable for you, or move it away") from error
+    return _check(path, content)
+
+
+def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
+    _refuse_unknown(path, "", content, ("contexts", "default_context"))
+    tables = content.get("contexts", {})
+    if not isinstance(tables, dict):
+        raise _config_error(f"{path}: contexts is not a table", "write [contexts.NAME] and url = … below it")
+    contexts = {name: _context(path, name, table) for name, table in tables.items()}
+    default = content.get("default_context")
+    if default is not None and not isinstance(default, str):
+        raise _config_error(f"{path}: default_context is not a string", 'write default_context = "NAME"')
+    file = ConfigFile(path, contexts, default)
+    if default is not None:
+        file.context(default)
+    return file
+
+
+def _context(path: Path, name: str, table: object) -> Context:
+    where = f"contexts.{name}"
+    if not isinstance(table, dict):
+        raise _config_error(f"{path}: {where} is not a table", f'write [{where}] and url = "postgresql://…" below it')
+    _refuse_unknown(path, f"{where}.", table, [field.name for field in fields(Context) if field.name != "name"])
+    if not isinstance(table.get("url"), str):
+        raise _config_error(
+            f"{path}: {where} has no url", f'write url = "postgresql://user@host/database" below [{where}]'
+        )
+    for flag in ("production", "read_only"):
+        if not isinstance(table.get(flag, False), bool):
+            raise _config_error(f"{path}: {where}.{flag} is neither true nor false", f"write {flag} = true, unquoted")
+    colour = table.get("colour")
+    if colour is not None and colour not in COLOURS:
+        raise _config_error(f"{path}: {where}.colour {colour!r} is not a colour", f"choose one of {', '.join(COLOURS)}")
+    return Context(**{**table, "name": name, "url": _parse(table["url"], f"{where}.url in {path}")})
+
+
+def _refuse_unknown(path: Path, prefix: str, table: dict[str, Any], known: list[str] | tuple[str, ...]) -> None:
+    for key in table:
+        if key not in known:
+            raise _config_error(
+                f"{path}: unknown key {prefix}{key}{_did_you_mean(key, known)}", f"known here: {', '.join(known)}"
+            )
+
+
+def _did_you_mean(word: str, known: Mapping[str, object] | list[str] | tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _parse(text: str, setting: str) -> DatabaseUrl:
+    try:
+        return DatabaseUrl.parse(text)
+    except ConfigurationError as error:
+        raise error.with_note(f"it comes from {setting}") from None
+
+
+def _config_error(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)

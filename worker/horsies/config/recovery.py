@@ -1,0 +1,48 @@
+"""When something counts as dead, what is done about it, and how long history is kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from horsies.config.rules import CheckedModel
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HOUR_MS = 3_600_000
+
+
+class RecoveryConfig(CheckedModel):
+    """Thresholds and intervals in milliseconds, retention in hours (None keeps everything)."""
+
+    auto_requeue_stale_claimed: bool = True
+    claimed_stale_threshold_ms: int = Field(120_000, ge=1_000, le=_HOUR_MS)
+    auto_fail_stale_running: bool = True
+    running_stale_threshold_ms: int = Field(300_000, ge=1_000, le=2 * _HOUR_MS)
+    finalizing_stale_threshold_ms: int = Field(300_000, ge=1_000, le=2 * _HOUR_MS)
+    crashed_worker_recovery_grace_ms: int = Field(10_000, ge=0, le=_HOUR_MS)
+    check_interval_ms: int = Field(30_000, ge=1_000, le=600_000)
+    runner_heartbeat_interval_ms: int = Field(30_000, ge=1_000, le=120_000)
+    claimer_heartbeat_interval_ms: int = Field(30_000, ge=1_000, le=120_000)
+    heartbeat_retention_hours: int | None = Field(24, ge=1, le=8_760)
+    worker_state_retention_hours: int | None = Field(168, ge=1, le=8_760)
+    terminal_record_retention_hours: int | None = Field(720, ge=1, le=43_800)
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        """A threshold must outlast two beats: with less, one late beat makes a healthy task look dead."""
+        for threshold, interval in (
+            ("running_stale_threshold_ms", "runner_heartbeat_interval_ms"),
+            ("claimed_stale_threshold_ms", "claimer_heartbeat_interval_ms"),
+            ("finalizing_stale_threshold_ms", "runner_heartbeat_interval_ms"),
+        ):
+            have, least = getattr(self, threshold), 2 * getattr(self, interval)
+            if have < least:
+                yield ConfigurationError(
+                    f"{threshold}={have} is below twice {interval}={least // 2}",
+                    code=ErrorCode.CONFIG_INVALID_RECOVERY,
+                    notes=["one late heartbeat would make a healthy task look dead"],
+                    help_text=f"set {threshold} to at least {least}, or {interval} to at most {have // 2}",
+                )

@@ -1,0 +1,94 @@
+"""What users write about retries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import Field
+
+from horsies.config.rules import CheckedModel
+from horsies.domain.codes import BuiltInTaskCode, why_not_a_code
+from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.retry import (
+    DEFAULT_INTERVALS,
+    DEFAULT_MAX_RETRIES,
+    LONGEST_INTERVAL_S,
+    MOST_RETRIES,
+    BackoffStrategy,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Interval: TypeAlias = Annotated[int, Field(ge=1, le=LONGEST_INTERVAL_S)]
+
+
+class RetryPolicy(CheckedModel):
+    """Which errors are tried again, how often and after how many seconds."""
+
+    auto_retry_for: list[BuiltInTaskCode | str] = Field(min_length=1)
+    max_retries: int = Field(default=DEFAULT_MAX_RETRIES, ge=1, le=MOST_RETRIES)
+    intervals: list[Interval] = Field(default=list(DEFAULT_INTERVALS), min_length=1, max_length=MOST_RETRIES)
+    backoff_strategy: BackoffStrategy = "fixed"
+    jitter: bool = True
+
+    @classmethod
+    def fixed(
+        cls, intervals: Sequence[int], *, auto_retry_for: Sequence[BuiltInTaskCode | str], jitter: bool = True
+    ) -> RetryPolicy:
+        """One retry per interval, each after exactly that wait."""
+        return cls(
+            max_retries=len(intervals),
+            intervals=list(intervals),
+            backoff_strategy="fixed",
+            auto_retry_for=list(auto_retry_for),
+            jitter=jitter,
+        )
+
+    @classmethod
+    def exponential(
+        cls,
+        base_seconds: int,
+        *,
+        max_retries: int,
+        auto_retry_for: Sequence[BuiltInTaskCode | str],
+        jitter: bool = True,
+    ) -> RetryPolicy:
+        """The first retry after `base_seconds`, each further one after twice the wait before it."""
+        return cls(
+            max_retries=max_retries,
+            intervals=[base_seconds],
+            backoff_strategy="exponential",
+            auto_retry_for=list(auto_retry_for),
+            jitter=jitter,
+        )
+
+    def to_stored(self) -> dict[str, Any]:
+        """The `retry_policy` object of task_options; the order of the keys counts in enqueue_sha."""
+        return {
+            "max_retries": self.max_retries,
+            "intervals": list(self.intervals),
+            "backoff_strategy": self.backoff_strategy,
+            "jitter": self.jitter,
+            "auto_retry_for": [str(code) for code in self.auto_retry_for],
+        }
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        count = len(self.intervals)
+        if self.backoff_strategy == "fixed" and count != self.max_retries:
+            yield _invalid(
+                f"fixed backoff has {count} intervals for {self.max_retries} retries",
+                "give one interval per retry, or use RetryPolicy.fixed([...]), which counts them",
+            )
+        if self.backoff_strategy == "exponential" and count != 1:
+            yield _invalid(
+                f"exponential backoff has {count} intervals instead of one base interval",
+                "use RetryPolicy.exponential(base_seconds=..., max_retries=...)",
+            )
+        for code in self.auto_retry_for:
+            if reason := why_not_a_code(code):
+                yield _invalid(f"auto_retry_for: {reason}", 'codes look like "RATE_LIMITED"')
+
+
+def _invalid(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.TASK_INVALID_OPTIONS, help_text=help_text)

@@ -1,0 +1,156 @@
+"""What users write about recurring tasks: the five patterns, one schedule, all schedules."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
+
+from horsies.config.rules import CheckedModel
+from horsies.domain.codec import dump_value
+from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.schedule import Every, WallClock, Weekday, zone_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+HOURS = range(24)
+
+
+class IntervalSchedule(CheckedModel):
+    """So much time after the last run; the units add up."""
+
+    type: Literal["interval"] = "interval"
+    seconds: int | None = Field(default=None, ge=1, le=86_400)
+    minutes: int | None = Field(default=None, ge=1, le=1440)
+    hours: int | None = Field(default=None, ge=1, le=168)
+    days: int | None = Field(default=None, ge=1, le=365)
+
+    def total_seconds(self) -> int:
+        hours = 24 * (self.days or 0) + (self.hours or 0)
+        minutes = 60 * hours + (self.minutes or 0)
+        return 60 * minutes + (self.seconds or 0)
+
+    def rhythm(self) -> Every:
+        return Every(self.total_seconds())
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        if self.total_seconds() == 0:
+            yield _invalid("an interval needs at least one time unit", "set seconds, minutes, hours or days")
+
+
+class HourlySchedule(CheckedModel):
+    """At this minute of every hour that local clocks show."""
+
+    type: Literal["hourly"] = "hourly"
+    minute: int = Field(ge=0, le=59)
+    second: int = Field(default=0, ge=0, le=59)
+
+    def rhythm(self) -> WallClock:
+        return WallClock(tuple(dt.time(hour, self.minute, self.second) for hour in HOURS))
+
+
+class DailySchedule(CheckedModel):
+    """Every day at this local time."""
+
+    type: Literal["daily"] = "daily"
+    time: dt.time
+
+    def rhythm(self) -> WallClock:
+        return WallClock((self.time,))
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        yield from _zone_in_time(self.time)
+
+
+class WeeklySchedule(CheckedModel):
+    """On these days of the week at this local time."""
+
+    type: Literal["weekly"] = "weekly"
+    days: tuple[Weekday, ...] = Field(min_length=1)
+    time: dt.time
+
+    def rhythm(self) -> WallClock:
+        return WallClock((self.time,), weekdays=frozenset(self.days))
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        if twice := _repeated(self.days):
+            yield _invalid(f"duplicate weekdays: {', '.join(twice)}", "name each day once")
+        yield from _zone_in_time(self.time)
+
+
+class MonthlySchedule(CheckedModel):
+    """On this day of the month at this local time; months without that day are left out."""
+
+    type: Literal["monthly"] = "monthly"
+    day: int = Field(ge=1, le=31)
+    time: dt.time
+
+    def rhythm(self) -> WallClock:
+        return WallClock((self.time,), day_of_month=self.day)
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        yield from _zone_in_time(self.time)
+
+
+SchedulePattern: TypeAlias = IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule
+
+# The primary key of horsies_schedule_state and the column horsies_tasks.task_name hold 255 characters.
+StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class TaskSchedule(CheckedModel):
+    """One task, its arguments and the times at which it is sent."""
+
+    name: StoredName
+    task_name: StoredName
+    pattern: SchedulePattern = Field(discriminator="type")
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    queue_name: str | None = None
+    enabled: bool = True
+    timezone: str = "UTC"
+    catch_up_missed: bool = False
+    max_catch_up_runs: int = Field(default=100, ge=1, le=10_000)
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        try:
+            zone_named(self.timezone)
+        except ValueError as error:
+            yield _invalid(f"schedule {self.name!r}: {error}", "zoneinfo.available_timezones() lists every name")
+
+
+class ScheduleConfig(CheckedModel):
+    """All schedules of an application and how often the scheduler looks at them."""
+
+    enabled: bool = True
+    schedules: list[TaskSchedule] = Field(default_factory=list)
+    check_interval_seconds: int = Field(default=1, ge=1, le=60)
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        if twice := _repeated(schedule.name for schedule in self.schedules):
+            yield _invalid(f"duplicate schedule names: {', '.join(twice)}", "the name is the key of the stored state")
+
+
+def config_hash(schedule: TaskSchedule) -> str:
+    """Changes with the pattern or the zone: then the stored next run no longer holds."""
+    plan = {"pattern": dict(schedule.pattern), "timezone": schedule.timezone}
+    return hashlib.sha256(dump_value(plan).encode()).hexdigest()
+
+
+def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
+    if time.tzinfo is not None:
+        yield _invalid(
+            f"the time {time} has a time zone of its own", "give a plain time; TaskSchedule.timezone places it"
+        )
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    return [name for name, count in Counter(names).items() if count > 1]
+
+
+def _invalid(message: str, help_text: str) -> ConfigurationError:
+    return ConfigurationError(message, code=ErrorCode.CONFIG_INVALID_SCHEDULE, help_text=help_text)

@@ -1,0 +1,31 @@
+"""What a name may look like, so that the database accepts it later."""
+
+from __future__ import annotations
+
+MAX_QUEUE_NAME_BYTES = 52
+"""The insert trigger notifies `task_queue_<name>`; PostgreSQL allows 63 bytes for a channel and fails the insert."""
+
+MAX_TASK_NAME_CHARACTERS = 255
+
+
+def why_not_a_queue_name(name: str) -> str | None:
+    """None when `name` can be a queue, otherwise the reason for a person."""
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > MAX_QUEUE_NAME_BYTES:
+        return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
+    return _why_not_text("queue", name)
+
+
+def why_not_a_task_name(name: str) -> str | None:
+    """None when `name` can be a task, otherwise the reason for a person."""
+    if len(name) > MAX_TASK_NAME_CHARACTERS:
+        return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_TASK_NAME_CHARACTERS}"
+    return _why_not_text("task", name)
+
+
+def _why_not_text(kind: str, name: str) -> str | None:
+    if not name.strip():
+        return f"a {kind} name is empty"
+    if not name.isprintable():
+        return f"{kind} name {name!r} has characters that cannot be printed or stored"
+    return None

@@ -1,0 +1,138 @@
+"""Whether a failed task is tried again, and when: pure decisions over stored retry rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+
+if TYPE_CHECKING:
+    from random import Random
+
+BackoffStrategy: TypeAlias = Literal["fixed", "exponential"]
+
+DEFAULT_MAX_RETRIES = 3
+DEFAULT_INTERVALS = (60, 300, 900)
+MOST_RETRIES = 20
+LONGEST_INTERVAL_S = 86_400
+
+JITTER = 0.25
+SHORTEST_DELAY_S = 1.0
+# The last step of the longest policy that can be written. A stored row may hold anything, and without a bound its
+# due time would leave the calendar at the year 9999.
+LONGEST_DELAY_S = LONGEST_INTERVAL_S * 2.0 ** (MOST_RETRIES - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRule:
+    """The retry half of a row's task_options, as far as it can be read."""
+
+    auto_retry_for: frozenset[str]
+    max_retries: int = DEFAULT_MAX_RETRIES
+    intervals: tuple[int, ...] = DEFAULT_INTERVALS
+    backoff_strategy: BackoffStrategy = "fixed"
+    jitter: bool = True
+
+    @classmethod
+    def from_stored(cls, options: object) -> RetryRule | None:
+        """None without a policy. Never raises: one bad row must not stop a sweep over all of them."""
+        policy = options.get("retry_policy") if isinstance(options, Mapping) else None
+        if not isinstance(policy, Mapping):
+            return None
+        return cls(
+            auto_retry_for=_codes(policy.get("auto_retry_for")),
+            max_retries=_max_retries(policy.get("max_retries")),
+            intervals=_intervals(policy.get("intervals")),
+            backoff_strategy="exponential" if policy.get("backoff_strategy") == "exponential" else "fixed",
+            jitter=policy.get("jitter") is not False,
+        )
+
+
+def _codes(stored: object) -> frozenset[str]:
+    return frozenset(code for code in stored if isinstance(code, str)) if isinstance(stored, list) else frozenset()
+
+
+def _max_retries(stored: object) -> int:
+    return min(max(stored, 0), MOST_RETRIES) if _is_int(stored) else DEFAULT_MAX_RETRIES
+
+
+def _intervals(stored: object) -> tuple[int, ...]:
+    if isinstance(stored, list) and stored and all(_is_int(item) for item in stored):
+        return tuple(stored)
+    return DEFAULT_INTERVALS
+
+
+def _is_int(stored: object) -> TypeGuard[int]:
+    return isinstance(stored, int) and not isinstance(stored, bool)
+
+
+class GiveUpReason(StrEnum):
+    """Why there is no further attempt; the task keeps its original error."""
+
+    NO_POLICY = "no retry policy"
+    NO_RETRIES = "max_retries is 0"
+    RETRIES_SPENT = "all retries are spent"
+    CODE_NOT_COVERED = "the error code is not in auto_retry_for"
+    DEADLINE_PASSED = "good_until has passed"
+    DEADLINE_TOO_NEAR = "good_until comes before the next attempt"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryAt:
+    delay_s: float
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    reason: GiveUpReason
+
+
+def decide(
+    rule: RetryRule | None,
+    *,
+    error_code: str | None,
+    retry_count: int,
+    max_retries: int,
+    now: datetime,
+    good_until: datetime | None,
+    rng: Random,
+) -> RetryAt | GiveUp:
+    """`retry_count`, `max_retries` and `good_until` are the row's columns, `now` is the database's clock."""
+    if rule is None:
+        return GiveUp(GiveUpReason.NO_POLICY)
+    if max_retries <= 0:
+        return GiveUp(GiveUpReason.NO_RETRIES)
+    if retry_count >= max_retries:
+        return GiveUp(GiveUpReason.RETRIES_SPENT)
+    if error_code not in rule.auto_retry_for:
+        return GiveUp(GiveUpReason.CODE_NOT_COVERED)
+    if good_until is not None and good_until <= now:
+        return GiveUp(GiveUpReason.DEADLINE_PASSED)
+    delay = delay_s(rule, retry_count + 1, rng)
+    due = now + timedelta(seconds=delay)
+    if good_until is not None and due >= good_until:
+        return GiveUp(GiveUpReason.DEADLINE_TOO_NEAR)
+    return RetryAt(delay, due)
+
+
+def delay_s(rule: RetryRule, retry_number: int, rng: Random) -> float:
+    """Seconds before retry `retry_number`, counted from 1; finite for any number."""
+    base = _base_delay_s(rule, max(retry_number, 1))
+    if rule.jitter:
+        base *= rng.uniform(1 - JITTER, 1 + JITTER)
+    return max(base, SHORTEST_DELAY_S)
+
+
+def _base_delay_s(rule: RetryRule, retry_number: int) -> float:
+    if rule.backoff_strategy == "fixed":
+        nth = min(retry_number, len(rule.intervals))
+        return _bounded(rule.intervals[nth - 1])
+    doublings = min(retry_number, MOST_RETRIES) - 1
+    return _bounded(_bounded(rule.intervals[0]) * 2.0**doublings)
+
+
+def _bounded(seconds: float) -> float:
+    return float(min(max(seconds, 0), LONGEST_DELAY_S))

@@ -1,0 +1,132 @@
+"""When a schedule runs next: local wall-clock marks and plain intervals, computed without a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from itertools import chain, islice, takewhile
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The longest real wait is day 31 at 02:30 when the clocks go forward on 31 March: 31 January to 31 May, 121 days.
+# The bound only ends the search for marks that never come.
+LONGEST_PAUSE = timedelta(days=400)
+ONE_DAY = timedelta(days=1)
+
+
+class Weekday(StrEnum):
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
+WEEK = tuple(Weekday)
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Elapsed time, counted from the last run; no calendar takes part."""
+
+    seconds: int
+
+    def after(self, instant: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        step = timedelta(seconds=self.seconds)
+        while True:
+            instant += step
+            yield instant
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """What local clocks show: ascending times of day, on the days that both filters let through."""
+
+    times: tuple[time, ...]
+    weekdays: frozenset[Weekday] | None = None
+    day_of_month: int | None = None
+
+    def falls_on(self, day: date) -> bool:
+        return (self.weekdays is None or WEEK[day.weekday()] in self.weekdays) and self.day_of_month in (None, day.day)
+
+    def after(self, instant: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        day = last_hit = instant.astimezone(zone).date()
+        while day - last_hit < LONGEST_PAUSE:
+            for mark in self.times if self.falls_on(day) else ():
+                slot = _earliest_instant(datetime.combine(day, mark), zone)
+                if slot is not None and slot > instant:
+                    instant, last_hit = slot, day
+                    yield slot
+            day += ONE_DAY
+        raise ValueError(f"{self} has no run in the {LONGEST_PAUSE.days} days after {instant}")
+
+
+Rhythm: TypeAlias = Every | WallClock
+
+
+class Pattern(Protocol):
+    """What `horsies.config.schedule` lets users write; it boils down to a rhythm."""
+
+    def rhythm(self) -> Rhythm: ...
+
+
+def calculate_next_run(pattern: Pattern, from_time: datetime, tz: str = "UTC") -> datetime:
+    """The first run strictly after `from_time`, in UTC. A naive time or an unknown zone is a ValueError.
+
+    A local time that the clocks jump over has no run; one that they show twice runs at the earlier instant only.
+    """
+    return next(_runs_after(pattern, from_time, tz))
+
+
+def missed_slots(pattern: Pattern, first_slot: datetime, now: datetime, tz: str, limit: int) -> list[datetime]:
+    """The slots due at `now`, oldest first and at most `limit`: `first_slot` as stored, then what follows it."""
+    end = _in_utc(now)
+    slots = chain([_in_utc(first_slot)], _runs_after(pattern, first_slot, tz))
+    return list(islice(takewhile(lambda slot: slot <= end, slots), limit))
+
+
+def should_run_now(next_run_at: datetime | None, now: datetime) -> bool:
+    """A schedule that has never been planned runs at once."""
+    return next_run_at is None or next_run_at <= now
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """The zone of an IANA name; ValueError with the likely spelling otherwise."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        # OSError: "America" is a directory of the zone database, and a name may be too long for a file.
+        raise ValueError(f"{name!r} is not a known time zone; {_spelling_hint(name)}") from None
+
+
+def _spelling_hint(name: str) -> str:
+    """Cities count on their own, so that "berlin" leads to Europe/Berlin."""
+    zones = available_timezones()
+    spellings = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones)}
+    spellings |= {zone.lower(): zone for zone in zones}
+    close = dict.fromkeys(spellings[match] for match in get_close_matches(name.lower(), spellings))
+    return f"did you mean {' or '.join(close)}?" if close else "use an IANA name such as Europe/Berlin or UTC"
+
+
+def _runs_after(pattern: Pattern, from_time: datetime, tz: str) -> Iterator[datetime]:
+    return pattern.rhythm().after(_in_utc(from_time), zone_named(tz))
+
+
+def _in_utc(moment: datetime) -> datetime:
+    # Sums and comparisons of times in one local zone ignore its clock changes; in UTC there are none.
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment} has no time zone, so it names no instant; use datetime.now(UTC) or .astimezone()")
+    return moment.astimezone(UTC)
+
+
+def _earliest_instant(local: datetime, zone: ZoneInfo) -> datetime | None:
+    """When local clocks first show `local`; None when they jump over it."""
+    instant = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None
