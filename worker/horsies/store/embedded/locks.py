@@ -1,0 +1,67 @@
+"""File locks that the kernel releases when their holder dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+_POLL_S = 0.02
+
+
+class FileLock:
+    """An flock on one file. It belongs to this open file: closing it, or the death of the process, releases it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def try_exclusive(self) -> bool:
+        return self._try(fcntl.LOCK_EX)
+
+    def wait_exclusive(self) -> None:
+        """Block in the kernel until nobody else holds the lock in any mode."""
+        fcntl.flock(self._opened(), fcntl.LOCK_EX)
+
+    def exclusive_within(self, seconds: float) -> bool:
+        return self._within(fcntl.LOCK_EX, seconds)
+
+    def shared_within(self, seconds: float) -> bool:
+        return self._within(fcntl.LOCK_SH, seconds)
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _within(self, mode: int, seconds: float) -> bool:
+        """Polls, because flock has no timeout of its own and alarms belong to the application."""
+        deadline = time.monotonic() + seconds
+        while not self._try(mode):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def _try(self, mode: int) -> bool:
+        try:
+            fcntl.flock(self._opened(), mode | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _opened(self) -> int:
+        if self._fd is None:
+            raise ValueError(f"the lock on {self.path} is closed")
+        return self._fd

@@ -1,0 +1,116 @@
+"""Where an embedded server lives on disk, and who may use it there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from platformdirs import user_data_path
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+ROOT_HOME = Path("/var/lib/horsies")
+ROLE = DATABASE = "horsies"
+_LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
+_SOCKET = ".s.PGSQL.5432"
+
+
+class EmbeddedError(HorsiesError):
+    """The embedded server cannot be used; the help says what to change."""
+
+    default_code = ErrorCode.BROKER_INIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One directory with everything that belongs to one embedded server."""
+
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def half_made_data(self) -> Path:
+        """initdb works here; the rename to `data` is what makes a cluster exist."""
+        return self.root / "data.new"
+
+    @property
+    def binaries(self) -> Path:
+        return self.root / "binaries"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def start_lock(self) -> Path:
+        return self.root / "start.lock"
+
+    @property
+    def users_lock(self) -> Path:
+        return self.root / "users.lock"
+
+    @property
+    def keeper_lock(self) -> Path:
+        return self.root / "keeper.lock"
+
+    @property
+    def sockets(self) -> Path:
+        """The socket's directory: beside the data, or in the temporary directory where that path is too long."""
+        beside = self.root / "run"
+        if len(os.fsencode(beside / _SOCKET)) <= _LONGEST_SOCKET_PATH:
+            return beside
+        name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"horsies-{name}"
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(str(self.sockets), safe='/')}"
+
+    def prepare(self) -> None:
+        """Make the directory, private to its owner where it is new; refuse it where it is not ours to use."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o755 if os.geteuid() == 0 else 0o700)
+            self.users_lock.touch()
+        except OSError as error:
+            raise unusable(self.root, error) from error
+
+
+def default_place() -> Place:
+    """HORSIES_HOME, or the user's data directory. Root's server runs as another user, so not below root's home."""
+    if home := os.environ.get("HORSIES_HOME"):
+        return Place(Path(home).expanduser().absolute() / "postgres")
+    base = ROOT_HOME if os.geteuid() == 0 else user_data_path("horsies")
+    return Place(base / "postgres")
+
+
+def unusable(directory: Path, error: OSError) -> EmbeddedError:
+    """Say in words why the operating system refuses this directory."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    found = EmbeddedError(f"cannot use {directory} for the embedded PostgreSQL: {reason}")
+    if isinstance(error, PermissionError):
+        owner = _owner(directory)
+        return found.with_help(
+            f"the directory belongs to {owner}; point HORSIES_HOME to one that you may write,\n"
+            "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+        )
+    return found.with_help(
+        "free some space or mend the path, or point HORSIES_HOME to another directory,\n"
+        "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+    )
+
+
+def _owner(directory: Path) -> str:
+    """The name of whoever owns the nearest part of the path that exists."""
+    for part in (directory, *directory.parents):
+        try:
+            return part.owner()
+        except (OSError, KeyError):
+            continue
+    return "another user"
