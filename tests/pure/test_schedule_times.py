@@ -8,8 +8,7 @@ from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from horsies.config.schedule import (
     DailySchedule,

@@ -1,3 +1,113 @@
-"""Background tasks and workflows on PostgreSQL."""
+"""Background tasks and workflows on PostgreSQL: the public names.
+
+They are loaded on first use: `horsies --help` imports this package too, and pydantic alone would cost it 0.1 s.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what runs
+    from horsies.config.app import AppConfig as AppConfig
+    from horsies.config.broker import PostgresConfig as PostgresConfig
+    from horsies.config.exception_mapper import ExceptionMapper as ExceptionMapper
+    from horsies.config.queues import (
+        CustomQueueConfig as CustomQueueConfig,
+        QueueMode as QueueMode,
+    )
+    from horsies.config.recovery import RecoveryConfig as RecoveryConfig
+    from horsies.config.resilience import WorkerResilienceConfig as WorkerResilienceConfig
+    from horsies.config.retry_policy import RetryPolicy as RetryPolicy
+    from horsies.config.schedule import (
+        DailySchedule as DailySchedule,
+        HourlySchedule as HourlySchedule,
+        IntervalSchedule as IntervalSchedule,
+        MonthlySchedule as MonthlySchedule,
+        ScheduleConfig as ScheduleConfig,
+        SchedulePattern as SchedulePattern,
+        TaskSchedule as TaskSchedule,
+        WeeklySchedule as WeeklySchedule,
+    )
+    from horsies.domain.codes import (
+        BuiltInTaskCode as BuiltInTaskCode,
+        ContractCode as ContractCode,
+        OperationalErrorCode as OperationalErrorCode,
+        OutcomeCode as OutcomeCode,
+        RetrievalCode as RetrievalCode,
+    )
+    from horsies.domain.errors import (
+        ErrorCode as ErrorCode,
+        MultipleValidationErrors as MultipleValidationErrors,
+        ValidationReport as ValidationReport,
+        WorkflowValidationError as WorkflowValidationError,
+    )
+    from horsies.domain.infos import (
+        TaskAttemptInfo as TaskAttemptInfo,
+        TaskInfo as TaskInfo,
+    )
+    from horsies.domain.result import (
+        Err as Err,
+        Ok as Ok,
+        Result as Result,
+        is_err as is_err,
+        is_ok as is_ok,
+    )
+    from horsies.domain.schedule import Weekday as Weekday
+    from horsies.domain.states import (
+        TASK_TERMINAL_STATES as TASK_TERMINAL_STATES,
+        WORKFLOW_TASK_TERMINAL_STATES as WORKFLOW_TASK_TERMINAL_STATES,
+        WORKFLOW_TERMINAL_STATES as WORKFLOW_TERMINAL_STATES,
+        OnError as OnError,
+        TaskAttemptOutcome as TaskAttemptOutcome,
+        TaskStatus as TaskStatus,
+        WorkflowStatus as WorkflowStatus,
+        WorkflowTaskStatus as WorkflowTaskStatus,
+    )
+    from horsies.domain.task_result import (
+        SubWorkflowError as SubWorkflowError,
+        SubWorkflowSummary as SubWorkflowSummary,
+        TaskError as TaskError,
+        TaskResult as TaskResult,
+    )
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "config.app": ["AppConfig"],
+    "config.broker": ["PostgresConfig"],
+    "config.exception_mapper": ["ExceptionMapper"],
+    "config.queues": ["CustomQueueConfig", "QueueMode"],
+    "config.recovery": ["RecoveryConfig"],
+    "config.resilience": ["WorkerResilienceConfig"],
+    "config.retry_policy": ["RetryPolicy"],
+    "config.schedule": [
+        *("DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
+        *("ScheduleConfig", "SchedulePattern", "TaskSchedule"),
+    ],
+    "domain.codes": ["BuiltInTaskCode", "ContractCode", "OperationalErrorCode", "OutcomeCode", "RetrievalCode"],
+    "domain.errors": ["ErrorCode", "MultipleValidationErrors", "ValidationReport", "WorkflowValidationError"],
+    "domain.infos": ["TaskAttemptInfo", "TaskInfo"],
+    "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
+    "domain.schedule": ["Weekday"],
+    "domain.states": [
+        *("TASK_TERMINAL_STATES", "WORKFLOW_TASK_TERMINAL_STATES", "WORKFLOW_TERMINAL_STATES"),
+        *("OnError", "TaskAttemptOutcome", "TaskStatus", "WorkflowStatus", "WorkflowTaskStatus"),
+    ],
+    "domain.task_result": ["SubWorkflowError", "SubWorkflowSummary", "TaskError", "TaskResult"],
+}
+_HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
+
+__all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605 - a list, though computed
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

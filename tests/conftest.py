@@ -1,0 +1,102 @@
+"""One embedded PostgreSQL for the whole run, one database for each test that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+
+from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded.locks import FileLock
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """A directory with a short path that the server's account may enter (pytest's own is private to its user)."""
+    directory = Path(tempfile.mkdtemp(prefix="hc-"))
+    directory.chmod(0o755)
+    yield directory
+    stop_and_remove(directory)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmbeddedServer]:
+    directory = Path(tempfile.mkdtemp(prefix="hc-tests-"))
+    directory.chmod(0o755)
+    held = acquire(Place(directory))
+    yield held
+    held.release()
+    stop_and_remove(directory)
+
+
+def stop_and_remove(directory: Path) -> None:
+    """Wait until each keeper below has stopped its server: it holds its lock as long as the server runs."""
+    for lock in directory.rglob("keeper.lock"):
+        with FileLock(lock) as keeper:
+            assert keeper.exclusive_within(30), f"the server in {lock.parent} does not stop"
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def empty_database(server: EmbeddedServer) -> AsyncIterator[str]:
+    """The URL of a database with nothing in it."""
+    async for url in _fresh_database(server, "template0"):
+        yield url
+
+
+@pytest.fixture
+async def database(server: EmbeddedServer, template: str) -> AsyncIterator[str]:
+    """The URL of a database with our schema."""
+    async for url in _fresh_database(server, template):
+        yield url
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to a database with our schema."""
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture(scope="session")
+def template(server: EmbeddedServer) -> str:
+    """A database with our schema, copied for each test that wants one."""
+    from horsies.store.schema import create
+
+    async def make() -> str:
+        name = f"template_{os.getpid()}"
+        await _administer(server, f"CREATE DATABASE {name}")
+        connected = await asyncpg.connect(url_of(server, name))
+        await create(connected)
+        await connected.close()
+        return name
+
+    return asyncio.run(make())
+
+
+def url_of(server: EmbeddedServer, database: str) -> str:
+    return f"postgresql://horsies@/{database}?host={quote(str(server.place.sockets), safe='/')}"
+
+
+async def _fresh_database(server: EmbeddedServer, template: str) -> AsyncIterator[str]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    await _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield url_of(server, name)
+    await _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+async def _administer(server: EmbeddedServer, statement: str) -> None:
+    connected = await asyncpg.connect(server.url)
+    await connected.execute(statement)
+    await connected.close()

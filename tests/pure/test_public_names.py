@@ -1,0 +1,81 @@
+"""The one door: the public names, the documented deep paths, and what importing them may cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import horsies
+
+PUBLIC = """
+TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES AppConfig BuiltInTaskCode ContractCode
+CustomQueueConfig DailySchedule Err ErrorCode ExceptionMapper HourlySchedule IntervalSchedule MonthlySchedule
+MultipleValidationErrors Ok OnError OperationalErrorCode OutcomeCode PostgresConfig QueueMode RecoveryConfig Result
+RetrievalCode RetryPolicy ScheduleConfig SchedulePattern SubWorkflowError SubWorkflowSummary TaskAttemptInfo
+TaskAttemptOutcome TaskError TaskInfo TaskResult TaskSchedule TaskStatus ValidationReport Weekday WeeklySchedule
+WorkerResilienceConfig WorkflowStatus WorkflowTaskStatus WorkflowValidationError __version__ is_err is_ok
+"""
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    assert sorted(horsies.__all__) == sorted(PUBLIC.split())
+    assert dir(horsies) == sorted(horsies.__all__)
+
+
+@pytest.mark.parametrize("name", PUBLIC.split())
+def test_each_public_name_leads_to_something(name: str) -> None:
+    assert getattr(horsies, name) is getattr(horsies, name)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Horse'"):
+        _ = horsies.Horse  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("horsies.core.models.recovery", "RecoveryConfig"),
+        ("horsies.core.models.schedule", "DailySchedule"),
+        ("horsies.core.models.schedule", "TaskSchedule"),
+        ("horsies.core.models.queues", "CustomQueueConfig"),
+        ("horsies.core.models.tasks", "BUILTIN_CODE_REGISTRY"),
+        ("horsies.core.models.task_pg", "TaskStatus"),
+        ("horsies.core.models.workflow.context", "SubWorkflowSummary"),
+        ("horsies.core.errors", "HorsiesError"),
+        ("horsies.core.errors", "ConfigurationError"),
+        ("horsies.core.errors", "TaskDefinitionError"),
+        ("horsies.core.errors", "RegistryError"),
+    ],
+)
+def test_each_documented_deep_path_leads_to_the_one_class(module: str, name: str) -> None:
+    found = getattr(import_module(module), name)
+    assert found is getattr(horsies, name, found)
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after running `code`."""
+    script = f"import sys\n{code}\nprint(*sys.modules)"
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    loaded = modules_after("import horsies")
+    assert not loaded & {"pydantic", "asyncpg", "typer", "textual", "rich"}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["db", "--help"], ["--version"], ["db", "init", "--help"]])
+def test_asking_for_help_imports_no_driver_and_no_screen(words: list[str]) -> None:
+    loaded = modules_after(
+        f"sys.argv[1:] = {words!r}\nfrom horsies.cli.main import app\n"
+        "try:\n    app()\nexcept SystemExit as end:\n    assert end.code == 0"
+    )
+    assert "horsies.cli.main" in loaded
+    assert not loaded & {"asyncpg", "textual", "psutil"}
+    if "db" not in words:  # to read the options of a subcommand, newer typer releases load pydantic themselves
+        assert "pydantic" not in loaded

@@ -1,0 +1,236 @@
+"""Ok and Err: the laws of a functor and a monad, and what each method does on each side."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies.domain.result import Err, Ok, OkErr, Result, UnwrapError, as_async_result, as_result, is_err, is_ok
+
+results = st.one_of(st.integers().map(Ok), st.text(max_size=5).map(Err))
+
+
+def increase(value: int) -> int:
+    return value + 1
+
+
+def double(value: int) -> int:
+    return value * 2
+
+
+def halve(value: int) -> Result[int, str]:
+    return Ok(value // 2) if value % 2 == 0 else Err(f"{value} is odd")
+
+
+def positive(value: int) -> Result[int, str]:
+    return Ok(value) if value > 0 else Err(f"{value} is not positive")
+
+
+async def increase_later(value: int) -> int:
+    return value + 1
+
+
+async def halve_later(value: int) -> Result[int, str]:
+    return halve(value)
+
+
+@given(results)
+def test_mapping_the_identity_changes_nothing(result: Result[int, str]) -> None:
+    assert result.map(lambda value: value) == result
+    assert result.map_err(lambda value: value) == result
+
+
+@given(results)
+def test_mapping_twice_is_mapping_the_composition(result: Result[int, str]) -> None:
+    assert result.map(increase).map(double) == result.map(lambda value: double(increase(value)))
+
+
+@given(results)
+def test_mapping_errors_twice_is_mapping_the_composition(result: Result[int, str]) -> None:
+    assert result.map_err(str.upper).map_err(len) == result.map_err(lambda text: len(text.upper()))
+
+
+@given(st.integers())
+def test_and_then_of_a_fresh_ok_is_the_call_itself(value: int) -> None:
+    assert Ok(value).and_then(halve) == halve(value)
+
+
+@given(results)
+def test_and_then_with_ok_changes_nothing(result: Result[int, str]) -> None:
+    assert result.and_then(Ok) == result
+    assert result.or_else(Err) == result
+
+
+@given(results)
+def test_and_then_is_associative(result: Result[int, str]) -> None:
+    assert result.and_then(halve).and_then(positive) == result.and_then(lambda value: halve(value).and_then(positive))
+
+
+@given(results)
+async def test_the_async_forms_agree_with_the_plain_ones(result: Result[int, str]) -> None:
+    assert await result.map_async(increase_later) == result.map(increase)
+    assert await result.and_then_async(halve_later) == result.and_then(halve)
+
+
+@given(results)
+def test_exactly_one_side_is_there(result: Result[int, str]) -> None:
+    assert result.is_ok() is not result.is_err()
+    assert is_ok(result) is result.is_ok()
+    assert is_err(result) is result.is_err()
+    assert isinstance(result, OkErr)
+
+
+@given(results)
+def test_equal_results_have_equal_hashes_and_survive_copy_and_pickle(result: Result[int, str]) -> None:
+    for twin in (copy.copy(result), copy.deepcopy(result), pickle.loads(pickle.dumps(result))):
+        assert twin == result
+        assert hash(twin) == hash(result)
+
+
+def test_ok_and_err_of_one_value_are_different() -> None:
+    assert Ok(1) != Err(1)
+    assert Ok(1) != 1
+    assert len({Ok(1), Err(1), Ok(1)}) == 2
+
+
+def test_the_values_stand_in_the_repr() -> None:
+    assert repr(Ok(1)) == "Ok(1)"
+    assert repr(Err("late")) == "Err('late')"
+
+
+def test_each_class_has_only_its_own_value() -> None:
+    assert Ok(1).ok_value == 1
+    assert Err("late").err_value == "late"
+    assert not hasattr(Ok(1), "err_value")
+    assert not hasattr(Err(1), "ok_value")
+
+
+def test_patterns_match_the_sides() -> None:
+    def told(result: Result[int, str]) -> str:
+        match result:
+            case Ok(value):
+                return f"value {value}"
+            case Err(reason):
+                return f"reason {reason}"
+
+    assert told(Ok(1)) == "value 1"
+    assert told(Err("late")) == "reason late"
+
+
+def test_the_methods_of_ok() -> None:
+    seen: list[Any] = []
+    result = Ok(4)
+    assert (result.ok(), result.err()) == (4, None)
+    assert result.expect("never read") == 4
+    assert result.unwrap() == 4
+    assert result.unwrap_or(0) == 4
+    assert result.unwrap_or_else(len) == 4
+    assert result.unwrap_or_raise(ValueError) == 4
+    assert result.map_or(0, double) == 8
+    assert result.map_or_else(lambda: 0, double) == 8
+    assert result.map_err(len) is result
+    assert result.or_else(Err) is result
+    assert result.inspect(seen.append) is result
+    assert result.inspect_err(seen.append) is result
+    assert seen == [4]
+
+
+def test_the_methods_of_err() -> None:
+    seen: list[Any] = []
+    result = Err("late")
+    assert (result.ok(), result.err()) == (None, "late")
+    assert result.expect_err("never read") == "late"
+    assert result.unwrap_err() == "late"
+    assert result.unwrap_or(0) == 0
+    assert result.unwrap_or_else(len) == 4
+    assert result.map_or(0, double) == 0
+    assert result.map_or_else(lambda: 7, double) == 7
+    assert result.map(double) is result
+    assert result.and_then(halve) is result
+    assert result.or_else(lambda text: Ok(len(text))) == Ok(4)
+    assert result.inspect(seen.append) is result
+    assert result.inspect_err(seen.append) is result
+    assert seen == ["late"]
+
+
+def test_unwrapping_the_wrong_side_names_the_result() -> None:
+    with pytest.raises(UnwrapError, match="late") as caught:
+        Err("late").unwrap()
+    assert caught.value.result == Err("late")
+    with pytest.raises(UnwrapError, match="1") as caught:
+        Ok(1).unwrap_err()
+    assert caught.value.result == Ok(1)
+    with pytest.raises(UnwrapError, match="no luck: 'late'"):
+        Err("late").expect("no luck")
+    with pytest.raises(UnwrapError, match="no fault: 1"):
+        Ok(1).expect_err("no fault")
+
+
+def test_an_exception_as_value_is_the_cause_of_the_unwrap_error() -> None:
+    reason = ConnectionError("gone")
+    for unwrap in (Err(reason).unwrap, Ok(reason).unwrap_err, lambda: Err(reason).expect("no luck")):
+        with pytest.raises(UnwrapError) as caught:
+            unwrap()
+        assert caught.value.__cause__ is reason
+    with pytest.raises(UnwrapError) as caught:
+        Err("late").unwrap()
+    assert caught.value.__cause__ is None
+
+
+def test_unwrap_or_raise_raises_the_given_class_with_the_reason() -> None:
+    with pytest.raises(LookupError) as caught:
+        Err("late").unwrap_or_raise(LookupError)
+    assert caught.value.args == ("late",)
+
+
+@pytest.mark.parametrize("result", [Ok(1), Err(1)])
+def test_a_result_cannot_be_changed(result: Any) -> None:
+    before = repr(result)
+    for name in ("ok_value", "err_value", "other"):
+        with pytest.raises(AttributeError):
+            setattr(result, name, 2)
+        with pytest.raises(AttributeError):
+            delattr(result, name)
+    assert repr(result) == before
+    assert not hasattr(result, "__dict__")
+
+
+def test_the_classes_may_be_called_with_their_type_arguments() -> None:
+    assert Ok[int](1) == Ok(1)
+    assert Err[str]("late") == Err("late")
+
+
+def test_as_result_catches_the_named_exceptions_only() -> None:
+    @as_result(ValueError, KeyError)
+    def parse(text: str) -> int:
+        """Read a number."""
+        return {"zero": 0}[text] if text.isalpha() else int(text)
+
+    assert parse("7") == Ok(7)
+    assert isinstance(parse("?").unwrap_err(), ValueError)
+    assert isinstance(parse("one").unwrap_err(), KeyError)
+    with pytest.raises(AttributeError):
+        parse(7)  # type: ignore[arg-type]
+    assert (parse.__name__, parse.__doc__) == ("parse", "Read a number.")
+
+
+async def test_as_async_result_catches_the_named_exceptions_only() -> None:
+    @as_async_result(ValueError)
+    async def parse(text: str) -> int:
+        return int(text)
+
+    assert await parse("7") == Ok(7)
+    assert isinstance((await parse("?")).unwrap_err(), ValueError)
+    with pytest.raises(TypeError):
+        await parse([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("decorator", [as_result, as_async_result])
+@pytest.mark.parametrize("wrong", [(), (int,), (ValueError("an instance"),)])
+def test_as_result_wants_exception_classes(decorator: Any, wrong: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="exception classes"):
+        decorator(*wrong)

@@ -1,0 +1,1 @@
+"""Data types under the import paths that the documents show."""

@@ -1,0 +1,27 @@
+"""The documented import path of schedules; they are defined in `horsies.config.schedule`."""
+
+from __future__ import annotations
+
+from horsies.config.schedule import (
+    DailySchedule,
+    HourlySchedule,
+    IntervalSchedule,
+    MonthlySchedule,
+    ScheduleConfig,
+    SchedulePattern,
+    TaskSchedule,
+    WeeklySchedule,
+)
+from horsies.domain.schedule import Weekday
+
+__all__ = [
+    "DailySchedule",
+    "HourlySchedule",
+    "IntervalSchedule",
+    "MonthlySchedule",
+    "ScheduleConfig",
+    "SchedulePattern",
+    "TaskSchedule",
+    "Weekday",
+    "WeeklySchedule",
+]

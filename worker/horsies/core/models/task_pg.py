@@ -1,0 +1,5 @@
+"""Documented path of the task table's model: the states that its rows take."""
+
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
+
+__all__ = ["TASK_TERMINAL_STATES", "TaskAttemptOutcome", "TaskStatus"]

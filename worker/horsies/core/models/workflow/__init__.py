@@ -1,0 +1,1 @@
+"""Workflow data types under the import paths that the documents show."""

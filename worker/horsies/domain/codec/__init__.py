@@ -1,0 +1,39 @@
+"""Values, arguments and results as the JSON of the text columns, and back."""
+
+from __future__ import annotations
+
+from horsies.domain.codec.arguments import dump_args, dump_kwargs, load_args, load_kwargs
+from horsies.domain.codec.display import Labelled, load_for_display
+from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError
+from horsies.domain.codec.json_text import parse_json, to_json
+from horsies.domain.codec.results import (
+    dump_task_error,
+    dump_task_result,
+    load_task_error,
+    load_task_result,
+    storable_task_result,
+)
+from horsies.domain.codec.text import clean_text
+from horsies.domain.codec.values import dump_value, load_value
+
+__all__ = [
+    "CodecError",
+    "CorruptJsonError",
+    "HydrationError",
+    "Labelled",
+    "clean_text",
+    "dump_args",
+    "dump_kwargs",
+    "dump_task_error",
+    "dump_task_result",
+    "dump_value",
+    "load_args",
+    "load_for_display",
+    "load_kwargs",
+    "load_task_error",
+    "load_task_result",
+    "load_value",
+    "parse_json",
+    "storable_task_result",
+    "to_json",
+]

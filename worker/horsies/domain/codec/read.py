@@ -1,0 +1,182 @@
+"""A tree of JSON values as Python values, with the classes that its tags name."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+
+from horsies.domain import tags
+from horsies.domain.codec.classes import find_class
+from horsies.domain.codec.errors import CodecError, CorruptJsonError, HydrationError, spell_path
+from horsies.domain.codec.json_text import to_json
+from horsies.domain.codes import BUILTIN_CODE_REGISTRY, ContractCode, OperationalErrorCode, to_builtin
+from horsies.domain.task_result import SubWorkflowError, TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Tree = dict[str, Any]
+
+
+def from_tree(tree: Any, name: str) -> Any:
+    """The value that `tree` stands for; HydrationError when a class is gone or refuses its data."""
+    return _Reader(name).entry(_Reader.value, tree)
+
+
+def result_from_tree(tree: _Tree, name: str) -> TaskResult[Any, Any]:
+    """A stored result, tagged or of the old form without tag; CodecError when it cannot be rebuilt."""
+    result: TaskResult[Any, Any] = _Reader(name).entry(_Reader.task_result, tree)
+    return result
+
+
+def error_from_tree(tree: _Tree, name: str) -> TaskError:
+    """A stored error, tagged or not; CodecError when it cannot be rebuilt."""
+    error: TaskError = _Reader(name).entry(_Reader.task_error, tree)
+    return error
+
+
+def unreadable(error: CodecError) -> TaskError:
+    """What stands in for a stored result that cannot be read."""
+    corrupt = isinstance(error, CorruptJsonError)
+    return TaskError(
+        error_code=OperationalErrorCode.BROKER_ERROR if corrupt else ContractCode.PYDANTIC_HYDRATION_ERROR,
+        message=f"the stored result cannot be {'read' if corrupt else 'rebuilt'}: {error}",
+    )
+
+
+class _Reader:
+    """One walk. `path` is where the walk stands, and stays there when an exception ends it."""
+
+    def __init__(self, name: str) -> None:
+        self.path: list[str | int] = [name]
+
+    def entry(self, read: Callable[[_Reader, Any], Any], tree: Any) -> Any:
+        try:
+            return read(self, tree)
+        except CodecError:
+            raise
+        except RecursionError as error:
+            raise HydrationError(spell_path(self.path), "nested too deeply") from error
+        # Modules and constructors of the user's run in here and may raise anything. SystemExit too: a module that
+        # calls sys.exit() when imported must fail this row, not the worker.
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise HydrationError(spell_path(self.path), reason) from error
+
+    def attempt(self, read: Callable[[_Reader, Any], Any], tree: Any, otherwise: Callable[[CodecError], Any]) -> Any:
+        """A part whose failure must not fail the whole."""
+        depth = len(self.path)
+        try:
+            return self.entry(read, tree)
+        except CodecError as error:
+            del self.path[depth:]
+            return otherwise(error)
+
+    def step(self, name: str | int, tree: Any) -> Any:
+        self.path.append(name)
+        value = self.value(tree)
+        self.path.pop()
+        return value
+
+    def value(self, tree: Any) -> Any:
+        if isinstance(tree, list):
+            return [self.step(position, item) for position, item in enumerate(tree)]
+        if not isinstance(tree, dict):
+            return tree
+        for tag, build in _BUILDERS:
+            if tree.get(tag) is True:
+                return build(self, tree)
+        if tree.keys() == {tags.BUILTIN_CODE}:
+            return BUILTIN_CODE_REGISTRY.get(str(tree[tags.BUILTIN_CODE]), tree)
+        return {key: self.step(key, item) for key, item in tree.items()}
+
+    def model(self, tree: _Tree) -> Any:
+        cls = find_class(tree["module"], tree["qualname"])
+        if not issubclass(cls, BaseModel):
+            raise LookupError(f"{cls.__qualname__} is not a pydantic model")
+        # As JSON, because a strict model takes a date as text only there; by name, because the data names fields.
+        return cls.model_validate_json(to_json(tree["data"]), by_alias=True, by_name=True)
+
+    def dataclass(self, tree: _Tree) -> Any:
+        cls = find_class(tree["module"], tree["qualname"])
+        if not dataclasses.is_dataclass(cls):
+            raise LookupError(f"{cls.__qualname__} is not a dataclass")
+        fields = [field for field in dataclasses.fields(cls) if field.name in tree["data"]]
+        stored = {field.name: self.step(field.name, tree["data"][field.name]) for field in fields}
+        value = cls(**{field.name: stored[field.name] for field in fields if field.init})
+        for field in fields:
+            if not field.init:
+                object.__setattr__(value, field.name, stored[field.name])  # it may be frozen
+        return value
+
+    def nested_result(self, tree: _Tree) -> TaskResult[Any, Any]:
+        """One result among several: the others stay readable when this one is not."""
+        result: TaskResult[Any, Any] = self.attempt(
+            _Reader.task_result, tree, lambda error: TaskResult(err=unreadable(error))
+        )
+        return result
+
+    def task_result(self, tree: _Tree) -> TaskResult[Any, Any]:
+        ok, err = tree.get("ok"), tree.get("err")
+        if err is None:
+            return TaskResult(ok=self.step("ok", ok))
+        if ok is not None:
+            raise CorruptJsonError(spell_path(self.path), "holds both ok and err")
+        untagged_error = isinstance(err, dict) and tree.get(tags.TASK_RESULT) is not True
+        if untagged_error:
+            return TaskResult(err=self.task_error(err))
+        return TaskResult(err=self.step("err", err))
+
+    def task_error(self, tree: _Tree) -> TaskError:
+        stored = {key: item for key, item in tree.items() if key not in (tags.TASK_ERROR, tags.ERROR_CLASS)}
+        fields = {key: self.error_field(key, item) for key, item in stored.items()}
+        fields["error_code"] = _error_code(fields.get("error_code"))
+        if tags.ERROR_CLASS not in tree and "sub_workflow_id" not in fields:
+            return TaskError.model_validate(fields)
+        # Code, message and data are what callers decide on: a process without the subclass still gets those.
+        error: TaskError = self.attempt(
+            lambda _, address: _error_class(address).model_validate(fields, by_alias=True, by_name=True),
+            tree.get(tags.ERROR_CLASS),
+            lambda _: TaskError.model_validate(fields),
+        )
+        return error
+
+    def error_field(self, name: str, tree: Any) -> Any:
+        """The code of an error must not be lost because a class in its data is gone: then the data stays JSON."""
+        return self.attempt(lambda reader, part: reader.step(name, part), tree, lambda _: tree)
+
+
+def _error_class(address: dict[str, str] | None) -> type[TaskError]:
+    if address is None:
+        return SubWorkflowError
+    cls = find_class(address["module"], address["qualname"])
+    if not issubclass(cls, TaskError):
+        raise LookupError(f"{cls.__qualname__} is not a TaskError")
+    return cls
+
+
+def _error_code(stored: Any) -> Any:
+    """Rows of other writers may hold a built-in code as plain text, or one that is newer than this version."""
+    if isinstance(stored, dict):
+        stored = stored.get(tags.BUILTIN_CODE)
+    return to_builtin(stored) if isinstance(stored, str) else stored
+
+
+def moment(tree: _Tree) -> date | time:
+    """The datetime, date or time of a tagged object; ValueError when its text is none."""
+    kind = datetime if tags.DATETIME in tree else date if tags.DATE in tree else time
+    return kind.fromisoformat(tree["value"])
+
+
+_BUILDERS: Final[tuple[tuple[str, Callable[[_Reader, _Tree], Any]], ...]] = (
+    (tags.DATETIME, lambda _, tree: moment(tree)),
+    (tags.DATE, lambda _, tree: moment(tree)),
+    (tags.TIME, lambda _, tree: moment(tree)),
+    (tags.PYDANTIC_MODEL, _Reader.model),
+    (tags.DATACLASS, _Reader.dataclass),
+    (tags.TASK_RESULT, _Reader.nested_result),
+    (tags.TASK_ERROR, _Reader.task_error),
+)

@@ -1,0 +1,67 @@
+"""Task results and errors as their columns hold them; neither direction ever raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from horsies.domain.codec.errors import CodecError, CorruptJsonError
+from horsies.domain.codec.json_text import parse_json
+from horsies.domain.codec.read import error_from_tree, result_from_tree, unreadable
+from horsies.domain.codec.values import dump_value
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+
+
+def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
+    """What is stored, and its text: `result` itself, or the fixed error when it cannot be written.
+
+    The caller decides between COMPLETED and FAILED by the result that is returned, not by the one he had.
+    """
+    try:
+        return result, dump_value(result, "result")
+    except CodecError as error:
+        replaced: TaskResult[Any, TaskError] = TaskResult(err=_not_writable(error))
+        return replaced, dump_value(replaced, "result")
+
+
+def dump_task_result(result: TaskResult[Any, Any]) -> str:
+    """The text of the result column."""
+    return storable_task_result(result)[1]
+
+
+def dump_task_error(error: TaskError) -> str:
+    """The text of a workflow's error column."""
+    try:
+        return dump_value(error, "error")
+    except CodecError as reason:
+        return dump_value(_not_writable(reason), "error")
+
+
+def load_task_result(text: str) -> TaskResult[Any, Any]:
+    """The result behind the text; BROKER_ERROR for corrupt text, PYDANTIC_HYDRATION_ERROR for a class that is gone."""
+    try:
+        tree = parse_json(text, "result")
+        if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:
+            raise CorruptJsonError("result", "expected an object with ok and err")
+        return result_from_tree(tree, "result")
+    except CodecError as error:
+        return TaskResult(err=unreadable(error))
+
+
+def load_task_error(text: str) -> TaskError:
+    """The error behind the text, or the error that says why it cannot be read."""
+    try:
+        tree = parse_json(text, "error")
+        if not isinstance(tree, dict):
+            raise CorruptJsonError("error", "expected an object")
+        return error_from_tree(tree, "error")
+    except CodecError as error:
+        return unreadable(error)
+
+
+def _not_writable(error: CodecError) -> TaskError:
+    return TaskError(
+        error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR,
+        message="secondary serialization failure",
+        data={"reason": str(error)},
+    )

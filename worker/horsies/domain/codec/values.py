@@ -1,0 +1,19 @@
+"""Single values as stored JSON text, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from horsies.domain.codec.json_text import parse_json, to_json
+from horsies.domain.codec.read import from_tree
+from horsies.domain.codec.write import to_tree
+
+
+def dump_value(value: Any, name: str = "value") -> str:
+    """The compact JSON of `value`; CodecError says what cannot be written, `name` being the start of its path."""
+    return to_json(to_tree(value, name), name)
+
+
+def load_value(text: str, name: str = "value") -> Any:
+    """The value behind stored text, its classes imported: CorruptJsonError, or HydrationError if one is gone."""
+    return from_tree(parse_json(text, name), name)

@@ -1,0 +1,220 @@
+"""Python values as a tree of JSON values, with tags where plain JSON would lose the type."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from horsies.domain import tags
+from horsies.domain.codec.classes import address_of, why_not_storable
+from horsies.domain.codec.errors import CodecError, spell_path
+from horsies.domain.codec.exceptions import exception_fields
+from horsies.domain.codec.text import first_surrogate, replace_surrogates
+from horsies.domain.codes import BuiltInTaskCode
+from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A level takes up to seven frames of Python's default 1 000 here, and the caller stands in a stack of its own.
+MAX_DEPTH: Final = 100
+# 4 214 digits. Python refuses to read integers of more than 4 300 from text.
+MAX_INTEGER_BITS: Final = 14_000
+
+_WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+    (Decimal, "convert it to str or float"),
+    (UUID, "convert it to str"),
+    ((bytes, bytearray, memoryview), "encode it as text, for example with base64"),
+    ((set, frozenset), "convert it to a list"),
+    (timedelta, "send its total_seconds()"),
+    (Enum, "send its value, or derive the enum from StrEnum"),
+    (type, "send its name"),
+)
+_OTHER_WAY_OUT: Final = "send plain JSON values, a dataclass or a pydantic model"
+
+
+def to_tree(value: Any, name: str) -> Any:
+    """The JSON tree of `value`; CodecError names the offending part, starting at `name`."""
+    writer = _Writer(name)
+    try:
+        return writer.tree(value)
+    except CodecError:
+        raise
+    except RecursionError as error:
+        raise writer.refusal("nested too deeply") from error
+    # Serializers, properties and iterators of user classes run in here and may raise anything.
+    except Exception as error:
+        raise writer.refusal(f"reading the value raised {type(error).__name__}: {error}") from error
+
+
+class _Writer:
+    """One walk. `path` is where the walk stands, and stays there when an exception ends it."""
+
+    def __init__(self, name: str) -> None:
+        self.path: list[str | int] = [name]
+        self.ancestors: set[int] = set()
+        self.plain = False
+
+    def tree(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, Enum) and isinstance(value, str | int | float):
+            value = value.value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, int):
+            return self.integer(value)
+        if isinstance(value, float):
+            return self.number(value)
+        if isinstance(value, date | time):
+            return moment(value)
+        return self.container(value)
+
+    def text(self, value: str) -> str:
+        if (position := first_surrogate(value)) is not None:
+            raise self.refusal(
+                f"the string holds the lone surrogate {value[position]!r} at position {position}, which UTF-8 cannot "
+                "write; encode or replace it"
+            )
+        return value
+
+    def integer(self, value: int) -> int:
+        if value.bit_length() > MAX_INTEGER_BITS:
+            raise self.refusal("the integer has more than 4 214 digits; send it as a string")
+        return value
+
+    def number(self, value: float) -> float:
+        if not math.isfinite(value):
+            raise self.refusal(f"{value} is not JSON; send None or a string")
+        return value
+
+    def container(self, value: Any) -> Any:
+        if id(value) in self.ancestors:
+            raise self.refusal(f"this {_type_name(value)} contains itself")
+        if len(self.ancestors) >= MAX_DEPTH:
+            raise self.refusal(f"nested more than {MAX_DEPTH} levels deep")
+        self.ancestors.add(id(value))
+        tree = self.contents(value)
+        self.ancestors.remove(id(value))
+        return tree
+
+    def contents(self, value: Any) -> Any:
+        for kind, write in _CONTAINERS:
+            if isinstance(value, kind):
+                return write(self, value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self.dataclass(value)
+        if isinstance(value, Mapping):
+            return self.mapping(value)
+        if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+            return [self.step(position, item) for position, item in enumerate(value)]
+        way_out = next((hint for kind, hint in _WAY_OUT if isinstance(value, kind)), _OTHER_WAY_OUT)
+        raise self.refusal(f"{_type_name(value)} is not JSON; {way_out}")
+
+    def step(self, name: str | int, value: Any) -> Any:
+        """The tree of a part of the value at hand."""
+        self.path.append(name)
+        tree = self.tree(value)
+        self.path.pop()
+        return tree
+
+    def fields(self, value: Any, names: Iterator[str]) -> dict[str, Any]:
+        return {name: self.step(name, getattr(value, name)) for name in names}
+
+    def mapping(self, value: Mapping[Any, Any]) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for key, item in value.items():
+            name = self.text(key.value if isinstance(key, str) and isinstance(key, Enum) else str(key))
+            if name in tree:
+                raise self.refusal(f"two keys are both written as {name!r}")
+            if name in tags.RESERVED and not self.plain:
+                raise self.refusal(f"the key {name!r} is reserved for stored types; rename it")
+            tree[name] = self.step(name, item)
+        return tree
+
+    def model(self, value: BaseModel) -> dict[str, Any]:
+        self.check_class(type(value))
+        # round_trip leaves out computed fields, which a model that forbids extra fields would refuse when read back.
+        data = value.model_dump(mode="json", round_trip=True)
+        with self.untagged():
+            return {tags.PYDANTIC_MODEL: True, **address_of(type(value)), "data": self.tree(data)}
+
+    def dataclass(self, value: Any) -> dict[str, Any]:
+        self.check_class(type(value))
+        data = self.fields(value, (field.name for field in dataclasses.fields(value)))
+        return {tags.DATACLASS: True, **address_of(type(value)), "data": data}
+
+    def task_result(self, value: TaskResult[Any, Any]) -> dict[str, Any]:
+        return {tags.TASK_RESULT: True, "ok": self.step("ok", value.ok), "err": self.step("err", value.err)}
+
+    def task_error(self, value: TaskError) -> dict[str, Any]:
+        code, message, exception = value.error_code, value.message, value.exception
+        tree: dict[str, Any] = {
+            tags.TASK_ERROR: True,
+            "error_code": {tags.BUILTIN_CODE: code.value} if isinstance(code, BuiltInTaskCode) else self.tree(code),
+            "data": self.step("data", value.data),
+            # Texts of exceptions often quote file names that are not UTF-8; the error itself must not be lost for that.
+            "message": None if message is None else replace_surrogates(message),
+        }
+        if isinstance(exception, BaseException):
+            tree["exception"] = exception_fields(exception)
+        elif exception is not None:
+            tree["exception"] = self.step("exception", exception)
+        return tree | self.own_error_fields(value)
+
+    def own_error_fields(self, value: TaskError) -> dict[str, Any]:
+        """What a subclass adds, so that it reads back as that subclass and not as a plain TaskError."""
+        own = type(value).model_fields.keys() - TaskError.model_fields.keys()
+        tree = self.fields(value, (name for name in type(value).model_fields if name in own and name != _SUMMARY))
+        if isinstance(value, SubWorkflowError):
+            tree[_SUMMARY] = self.step(_SUMMARY, _field_values(value.sub_workflow_summary))
+        if type(value) not in (TaskError, SubWorkflowError):
+            self.check_class(type(value))
+            tree[tags.ERROR_CLASS] = address_of(type(value))
+        return tree
+
+    def check_class(self, cls: type) -> None:
+        if reason := why_not_storable(cls):
+            raise self.refusal(reason)
+
+    @contextmanager
+    def untagged(self) -> Iterator[None]:
+        """A model's own JSON is read by the model, never for tags, so it may use any key."""
+        before, self.plain = self.plain, True
+        yield
+        self.plain = before
+
+    def refusal(self, reason: str) -> CodecError:
+        return CodecError(spell_path(self.path), reason)
+
+
+_SUMMARY: Final = "sub_workflow_summary"
+
+# TaskError stands before BaseModel, which it is.
+_CONTAINERS: Final[tuple[tuple[type, Callable[[_Writer, Any], Any]], ...]] = (
+    (TaskResult, _Writer.task_result),
+    (TaskError, _Writer.task_error),
+    (BaseModel, _Writer.model),
+)
+
+
+def moment(value: date | time) -> dict[str, Any]:
+    tag = tags.TIME if isinstance(value, time) else tags.DATETIME if isinstance(value, datetime) else tags.DATE
+    return {tag: True, "value": value.isoformat()}
+
+
+def _field_values(summary: SubWorkflowSummary[Any]) -> dict[str, Any]:
+    return {field.name: getattr(summary, field.name) for field in dataclasses.fields(summary)}
+
+
+def _type_name(value: object) -> str:
+    return type(value).__name__

@@ -1,0 +1,56 @@
+"""Fingerprints that every version and every process must compute alike: enqueue_sha, slot ids, lock keys."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID, uuid5
+
+_SCHEDULE_NAMESPACE: Final = UUID("3c01f3f5-afd6-4363-b726-a5dab51a81c7")
+
+
+def canonical_time(moment: datetime) -> str:
+    """UTC with six decimals, whatever zone and precision the moment came in."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment!r} has no time zone; pass an aware datetime")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def enqueue_sha(
+    *,
+    task_name: str,
+    queue_name: str,
+    priority: int,
+    args_json: str | None,
+    kwargs_json: str | None,
+    sent_at: datetime,
+    good_until: datetime | None = None,
+    enqueue_delay_seconds: int | None = None,
+    task_options: str | None = None,
+) -> str:
+    """The fingerprint of one send: the same id with another fingerprint is another task, not a repetition."""
+    payload = [
+        task_name,
+        queue_name,
+        priority,
+        args_json,
+        kwargs_json,
+        canonical_time(sent_at),
+        None if good_until is None else canonical_time(good_until),
+        enqueue_delay_seconds,
+        task_options,
+    ]
+    # Non-ASCII is escaped here, unlike in the columns: that is how existing rows were made.
+    return hashlib.sha256(json.dumps(payload, separators=(",", ":")).encode()).hexdigest()
+
+
+def scheduled_task_id(schedule_name: str, slot: datetime) -> str:
+    """One id per schedule and slot: two schedulers, or one that repeats itself, insert the same task."""
+    return str(uuid5(_SCHEDULE_NAMESPACE, f"{schedule_name}:{canonical_time(slot)}"))
+
+
+def advisory_key(prefix: str, text: str) -> int:
+    """The 64-bit key of a PostgreSQL advisory lock; `prefix` includes its colon, as in `horsies-schema:`."""
+    return int.from_bytes(hashlib.sha256((prefix + text).encode()).digest()[:8], "big", signed=True)

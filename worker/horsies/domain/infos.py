@@ -1,0 +1,59 @@
+"""What `handle.info()` tells about a task and its attempts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.domain.states import TaskAttemptOutcome, TaskStatus
+    from horsies.domain.task_result import TaskResult
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAttemptInfo:
+    """One finished attempt; `attempt` counts from 1."""
+
+    task_id: str
+    attempt: int
+    outcome: TaskAttemptOutcome
+    will_retry: bool
+    started_at: datetime
+    finished_at: datetime
+    error_code: str | None = None
+    error_message: str | None = None
+    failed_reason: str | None = None
+    worker_id: str | None = None
+    worker_hostname: str | None = None
+    worker_pid: int | None = None
+    worker_process_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """A task's row at one moment; the last three fields are filled only when asked for."""
+
+    task_id: str
+    task_name: str
+    status: TaskStatus
+    queue_name: str
+    priority: int
+    retry_count: int
+    max_retries: int
+    next_retry_at: datetime | None
+    sent_at: datetime | None
+    enqueued_at: datetime
+    claimed_at: datetime | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    failed_at: datetime | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    worker_process_name: str | None
+    error_code: str | None = None
+    result: TaskResult[Any, Any] | None = None
+    failed_reason: str | None = None
+    attempts: list[TaskAttemptInfo] | None = None
+    """Newest first."""
