@@ -16,6 +16,7 @@ import pytest
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.embedded.locks import FileLock
+from horsies.store.schema import create
 
 _numbers = itertools.count(1)
 
@@ -31,12 +32,18 @@ def short_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[EmbeddedServer]:
-    directory = Path(tempfile.mkdtemp(prefix="hc-tests-"))
+    directory = Path(tempfile.mkdtemp(prefix="hc-tests-", dir=_fast_place()))
     directory.chmod(0o755)
     held = acquire(Place(directory))
     yield held
     held.release()
     stop_and_remove(directory)
+
+
+def _fast_place() -> str | None:
+    """Memory where there is enough of it: CREATE DATABASE takes 8 ms there and 120 to 280 ms on this disk."""
+    memory = Path("/dev/shm")
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2_000_000_000 else None
 
 
 def stop_and_remove(directory: Path) -> None:
@@ -72,7 +79,6 @@ async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture(scope="session")
 def template(server: EmbeddedServer) -> str:
     """A database with our schema, copied for each test that wants one."""
-    from horsies.store.schema import create
 
     async def make() -> str:
         name = f"template_{os.getpid()}"

@@ -1,0 +1,294 @@
+"""The `horsies` command as people run it: its words, its exit codes, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+
+from horsies.store.embedded import EmbeddedServer
+
+HORSIES = Path(sys.executable).with_name("horsies")
+
+
+@pytest.fixture
+def environ(tmp_path: Path, short_directory: Path) -> dict[str, str]:
+    """A user without configuration, whose embedded server would live in a directory of this test."""
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    return {
+        **inherited,
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+        "HORSIES_HOME": str(short_directory),
+        "COLUMNS": "100",
+    }
+
+
+def run(environ: dict[str, str], *words: str, answer: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run([HORSIES, *words], env=environ, capture_output=True, text=True, input=answer, timeout=60)
+
+
+def fails(environ: dict[str, str], *words: str, code: int = 1) -> str:
+    """What stderr says of a command that fails without a traceback."""
+    done = run(environ, *words)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_help_teaches_and_answers_within_three_tenths_of_a_second(environ: dict[str, str]) -> None:
+    took = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        said = run(environ, "--help")
+        took.append(time.perf_counter() - begin)
+        assert said.returncode == 0
+    for words in ("HORSIES_DATABASE_URL", "--context", "embedded", "horsies db status", "--install-completion"):
+        assert words in said.stdout
+    assert min(took) < 0.3
+
+
+def test_without_a_command_it_shows_help_and_fails(environ: dict[str, str]) -> None:
+    said = run(environ)
+    assert said.returncode == 1
+    assert "Usage: horsies" in said.stdout
+
+
+def test_the_version_is_one_line(environ: dict[str, str]) -> None:
+    assert re.fullmatch(r"horsies \d+\.\d+\.\d+\n", run(environ, "--version").stdout)
+
+
+def test_the_module_is_the_command(environ: dict[str, str]) -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "horsies", "--version"], env=environ, capture_output=True, text=True, check=True
+    )
+    assert said.stdout.startswith("horsies ")
+
+
+@pytest.mark.parametrize("words", [["dbb"], ["db", "int"], ["db", "init", "--databse-url", "x"]])
+def test_a_misspelt_command_line_is_exit_code_two(environ: dict[str, str], words: list[str]) -> None:
+    assert "Usage:" in fails(environ, *words, code=2)
+
+
+def test_two_databases_at_once_are_a_usage_error(environ: dict[str, str]) -> None:
+    assert "give one" in fails(environ, "db", "status", "--context", "a", "--database-url", "postgresql:///b", code=2)
+
+
+def test_a_fresh_machine_goes_from_nothing_to_ready(environ: dict[str, str], short_directory: Path) -> None:
+    before = run(environ, "db", "status")
+    assert before.returncode == 1
+    assert "horsies db init" in before.stdout
+    made = run(environ, "db", "init")
+    assert made.returncode == 0, made.stderr
+    assert "is ready" in made.stdout
+    assert "nothing to do" in run(environ, "db", "init").stdout
+    after = run(environ, "db", "status")
+    assert after.returncode == 0
+    assert f"{short_directory}/postgres" in after.stdout
+    assert "nothing else is configured" in after.stdout
+    assert "current" in after.stdout
+
+
+def test_status_for_machines_says_which_database_and_why(environ: dict[str, str], database: str) -> None:
+    said = run({**environ, "HORSIES_DATABASE_URL": database}, "db", "status", "--json")
+    report = json.loads(said.stdout)
+    assert report["reason"] == "from the environment variable HORSIES_DATABASE_URL"
+    assert report["schema"]["state"] == "current"
+    assert report["schema"]["pending"] == []
+    assert report["embedded_directory"] is None
+
+
+def test_an_embedded_url_names_another_directory(environ: dict[str, str], short_directory: Path) -> None:
+    url = f"embedded://{short_directory}/elsewhere"
+    assert run(environ, "db", "init", "--database-url", url).returncode == 0
+    assert (short_directory / "elsewhere" / "data").exists()
+    assert not (short_directory / "postgres").exists()
+
+
+async def test_the_dry_run_is_sql_that_psql_can_run(environ: dict[str, str], empty_database: str) -> None:
+    environ["DATABASE_URL"] = empty_database
+    sql = run(environ, "db", "init", "--dry-run")
+    assert sql.returncode == 0, sql.stderr
+    connection = await asyncpg.connect(empty_database)
+    assert await connection.fetchval("SELECT to_regclass('horsies_tasks')") is None
+    await connection.execute(sql.stdout)
+    await connection.close()
+    assert run(environ, "db", "status").returncode == 0
+
+
+async def test_upgrade_and_init_keep_to_their_own_work(environ: dict[str, str], empty_database: str) -> None:
+    environ["DATABASE_URL"] = empty_database
+    assert "horsies db init" in fails(environ, "db", "upgrade")
+    assert "horsies db init" in fails(environ, "db", "upgrade", "--dry-run")
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute("CREATE TABLE horsies_tasks (id int, title text)")
+    await connection.close()
+    assert "belongs to another program" in fails(environ, "db", "init")
+    assert "belongs to another program" in fails(environ, "db", "upgrade")
+
+
+def write_config(environ: dict[str, str], text: str) -> None:
+    path = Path(environ["XDG_CONFIG_HOME"]) / "horsies" / "config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+
+def test_a_read_only_context_is_never_written(environ: dict[str, str], empty_database: str) -> None:
+    write_config(environ, f'[contexts.mirror]\nurl = "{empty_database}"\nread_only = true\n')
+    assert "read-only" in fails(environ, "db", "init", "--context", "mirror")
+    assert run(environ, "db", "init", "--dry-run", "--context", "mirror").returncode == 0
+    assert "read-only" in run(environ, "db", "status", "--context", "mirror").stdout
+
+
+def test_a_production_context_wants_its_name_typed(environ: dict[str, str], empty_database: str) -> None:
+    write_config(environ, f'default_context = "prod"\n[contexts.prod]\nurl = "{empty_database}"\nproduction = true\n')
+    assert run(environ, "db", "init", answer="yes\n").returncode == 1
+    assert run(environ, "db", "status").returncode == 1
+    done = run(environ, "db", "init", answer="prod\n")
+    assert done.returncode == 0, done.stderr
+    assert "default context 'prod'" in run(environ, "db", "status").stdout
+
+
+def test_a_production_context_does_not_ask_with_yes(environ: dict[str, str], empty_database: str) -> None:
+    write_config(environ, f'[contexts.prod]\nurl = "{empty_database}"\nproduction = true\n')
+    assert run(environ, "db", "init", "--context", "prod", "--yes").returncode == 0
+
+
+def test_an_unknown_context_and_a_malformed_file_are_one_clear_error(environ: dict[str, str]) -> None:
+    write_config(environ, "[contexts.prod]\nurl = 'postgresql://h/d'\n")
+    said = fails(environ, "db", "status", "--context", "prdo")
+    assert "did you mean 'prod'?" in said
+    (Path(environ["XDG_CONFIG_HOME"]) / "horsies" / "config.toml").write_text("[contexts")
+    assert "not valid TOML" in fails(environ, "db", "status")
+
+
+def test_an_unreachable_server_is_one_clear_error(environ: dict[str, str]) -> None:
+    said = fails(environ, "db", "status", "--database-url", "postgresql://ops:hunter2@127.0.0.1:1/app")
+    assert "nothing answers at 127.0.0.1:1" in said
+    assert "given by --database-url" in said
+    assert "start PostgreSQL there" in said
+    assert "hunter2" not in said
+
+
+def test_an_unknown_host_is_one_clear_error(environ: dict[str, str]) -> None:
+    said = fails(environ, "db", "status", "--database-url", "postgresql://ops@no-such-host.invalid/app")
+    assert "no-such-host.invalid:5432 cannot be resolved" in said
+
+
+def test_a_foreign_url_is_one_clear_error(environ: dict[str, str]) -> None:
+    said = fails({**environ, "DATABASE_URL": "mysql://u:hunter2@h/d"}, "db", "status")
+    assert "mysql:// is not PostgreSQL" in said
+    assert "it comes from DATABASE_URL" in said
+    assert "hunter2" not in said
+
+
+def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server: EmbeddedServer) -> None:
+    said = fails(environ, "db", "status", "--database-url", server.url.replace("/horsies?", "/nowhere?"))
+    assert "there is no database 'nowhere'" in said
+    assert "createdb nowhere" in said
+
+
+async def test_a_wrong_password_is_one_clear_error(environ: dict[str, str], short_directory: Path) -> None:
+    """The embedded server trusts its socket; so this one is told to ask for passwords first."""
+    url = f"embedded://{short_directory}/strict"
+    assert run(environ, "db", "init", "--database-url", url).returncode == 0
+    hba = short_directory / "strict" / "data" / "pg_hba.conf"
+    hba.write_text("local all all scram-sha-256\n")
+    holder = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", HOLD, str(short_directory / "strict")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout is not None
+    socket_url = holder.stdout.readline().decode().strip().replace("horsies@", "horsies:hunter2@")
+    said = fails(environ, "db", "status", "--database-url", socket_url)
+    holder.communicate(b"\n")
+    assert "refuses user 'horsies'" in said
+    assert "PGPASSWORD" in said
+    assert "hunter2" not in said
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from horsies.store.embedded import Place, acquire
+with acquire(Place(Path(sys.argv[1]))) as held:
+    print(held.url, flush=True)
+    sys.stdin.readline()
+"""
+
+
+async def test_missing_privileges_name_the_grant_that_helps(environ: dict[str, str], empty_database: str) -> None:
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+    await connection.close()
+    said = fails(environ, "db", "init", "--database-url", empty_database.replace("horsies@", "reader@"))
+    assert "role reader may not change schema public" in said
+    assert 'GRANT USAGE, CREATE ON SCHEMA "public" TO "reader"' in said
+
+
+def test_debug_shows_the_traceback(environ: dict[str, str]) -> None:
+    for words in (["--debug", "db", "status"], ["db", "status", "--debug"]):
+        done = run({**environ, "DATABASE_URL": "mysql://u:hunter2@h/d"}, *words)
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
+        assert "hunter2" not in done.stderr
+
+
+def test_colour_is_for_terminals_and_for_those_who_force_it(environ: dict[str, str]) -> None:
+    environ["DATABASE_URL"] = "mysql://h/d"
+    assert "\x1b[" not in fails(environ, "db", "status")
+    assert "\x1b[" in fails({**environ, "HORSIES_FORCE_COLOR": "1"}, "db", "status")
+
+
+def test_the_process_list_shows_no_password(environ: dict[str, str]) -> None:
+    """The command waits here for a server that accepts the connection and never says a word."""
+    listener = subprocess.Popen([sys.executable, "-c", SILENT], stdout=subprocess.PIPE, text=True)
+    assert listener.stdout is not None
+    port = listener.stdout.readline().strip()
+    url = f"postgresql://ops:hunter2@127.0.0.1:{port}/app?connect_timeout=30"
+    command = subprocess.Popen([HORSIES, "db", "status", "--database-url", url], env=environ)
+    try:
+        assert listener.stdout.readline().strip() == "connected"
+        shown = " ".join(psutil.Process(command.pid).cmdline())
+        assert "hunter2" not in shown
+        assert "ops:***@127.0.0.1" in shown
+    finally:
+        command.kill()
+        command.wait()
+        listener.kill()
+        listener.communicate()
+
+
+SILENT = """
+import socket, time
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    connection, _ = server.accept()
+    print("connected", flush=True)
+    connection.recv(1)
+    time.sleep(60)
+"""
+
+
+def test_a_server_that_never_answers_is_given_up_on(environ: dict[str, str]) -> None:
+    listener = subprocess.Popen([sys.executable, "-c", SILENT], stdout=subprocess.PIPE, text=True)
+    assert listener.stdout is not None
+    port = listener.stdout.readline().strip()
+    said = fails(environ, "db", "status", "--database-url", f"postgresql://o@127.0.0.1:{port}/a?connect_timeout=1")
+    listener.kill()
+    listener.communicate()
+    assert f"127.0.0.1:{port} did not answer in 1 s" in said
+
+
+def test_completion_offers_the_contexts(environ: dict[str, str]) -> None:
+    write_config(environ, "[contexts.prod]\nurl = 'postgresql://h/d'\n[contexts.staging]\nurl = 'postgresql://h/e'\n")
+    words = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies db status --context ", "COMP_CWORD": "4"}
+    offered = run({**environ, **words}).stdout.split()
+    assert offered == ["prod", "staging"]

@@ -1,0 +1,71 @@
+"""The migration files: numbered without a gap, named, explained, and free of what would break their transaction."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import pytest
+
+from horsies.store.schema import LOCK_KEY, MIGRATIONS, Migration, script
+from horsies.store.schema.migrations import LATEST, application, beginning
+
+SQL_FILES = sorted(entry.name for entry in files("horsies.store.schema").iterdir() if entry.name.endswith(".sql"))
+
+by_name = pytest.mark.parametrize("migration", MIGRATIONS, ids=lambda migration: migration.name)
+
+
+def code(sql: str) -> str:
+    return re.sub(r"--.*", "", sql)
+
+
+def test_versions_count_from_one_without_a_gap() -> None:
+    assert [migration.version for migration in MIGRATIONS] == list(range(1, LATEST + 1))
+
+
+def test_names_tell_what_each_migration_brings() -> None:
+    assert [migration.name for migration in MIGRATIONS] == ["contract", "indexes", "console"]
+
+
+def test_the_lock_key_is_the_digest_that_every_release_takes() -> None:
+    assert LOCK_KEY == 8007422117488674519
+
+
+@pytest.mark.parametrize("name", SQL_FILES)
+def test_the_first_line_says_what_the_file_does_and_who_runs_it(name: str) -> None:
+    first = files("horsies.store.schema").joinpath(name).read_text("utf-8").splitlines()[0]
+    assert re.fullmatch(r"-- .+ by \w+\.py.*", first)
+
+
+@by_name
+def test_a_migration_leaves_the_transaction_to_whoever_runs_it(migration: Migration) -> None:
+    outside_functions = re.sub(r"\$\$.*?\$\$", "", code(migration.sql), flags=re.DOTALL)
+    assert not re.search(r"\b(BEGIN|COMMIT|ROLLBACK|CONCURRENTLY|VACUUM)\b", outside_functions, re.IGNORECASE)
+
+
+@by_name
+def test_a_migration_names_no_schema_so_that_the_search_path_decides(migration: Migration) -> None:
+    assert "public" not in code(migration.sql)
+
+
+@by_name
+def test_a_migration_can_be_applied_where_its_objects_exist(migration: Migration) -> None:
+    for statement in re.findall(r"^CREATE (?!OR REPLACE).*|^DROP .*|ADD COLUMN .*", code(migration.sql), re.MULTILINE):
+        assert re.search(r"IF (NOT )?EXISTS", statement), statement
+
+
+@by_name
+def test_the_script_holds_each_migration_whole_between_lock_and_commit(migration: Migration) -> None:
+    text = script([migration], "public")
+    assert text.startswith("BEGIN;\n")
+    assert text.endswith("COMMIT;\n")
+    assert text.index(f"pg_advisory_xact_lock({LOCK_KEY})") < text.index(migration.sql)
+    assert text.index(migration.sql) < text.index(f"VALUES ({migration.version}, '{migration.name}')")
+
+
+def test_a_schema_with_quotes_in_its_name_stays_a_name() -> None:
+    assert 'SET LOCAL search_path TO "a""; DROP TABLE b; --";' in beginning('a"; DROP TABLE b; --')
+
+
+def test_the_lock_timeout_is_given_in_milliseconds() -> None:
+    assert "SET LOCAL lock_timeout = '250ms';" in application(MIGRATIONS[0], 0.25)

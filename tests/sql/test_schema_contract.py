@@ -1,0 +1,387 @@
+"""A created schema is the documented one: column by column, constraint by constraint, index by index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+
+from horsies.store.schema import MIGRATIONS, TABLES
+from horsies.store.schema.migrations import application, beginning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# name | type | ! for NOT NULL | default
+CONTRACT = {
+    "horsies_tasks": """
+        id                      | character varying(36)    | ! |
+        task_name               | character varying(255)   | ! |
+        queue_name              | character varying(100)   | ! |
+        priority                | integer                  | ! | 100
+        args                    | text                     |   |
+        kwargs                  | text                     |   |
+        status                  | character varying(9)     | ! | 'PENDING'::character varying
+        sent_at                 | timestamp with time zone |   |
+        enqueued_at             | timestamp with time zone | ! | now()
+        is_workflow_task        | boolean                  | ! | false
+        claimed_at              | timestamp with time zone |   |
+        started_at              | timestamp with time zone |   |
+        completed_at            | timestamp with time zone |   |
+        failed_at               | timestamp with time zone |   |
+        result                  | text                     |   |
+        failed_reason           | text                     |   |
+        error_code              | text                     |   |
+        claimed                 | boolean                  | ! | false
+        claimed_by_worker_id    | character varying(255)   |   |
+        good_until              | timestamp with time zone |   |
+        retry_count             | integer                  | ! | 0
+        max_retries             | integer                  | ! | 0
+        next_retry_at           | timestamp with time zone |   |
+        task_options            | text                     |   |
+        worker_pid              | integer                  |   |
+        worker_hostname         | character varying(255)   |   |
+        worker_process_name     | character varying(255)   |   |
+        claim_expires_at        | timestamp with time zone |   |
+        finalizing_at           | timestamp with time zone |   |
+        finalizing_by_worker_id | text                     |   |
+        enqueue_sha             | character varying(64)    | ! | 'legacy-pre-sha'::character varying
+        created_at              | timestamp with time zone | ! | now()
+        updated_at              | timestamp with time zone | ! | now()
+    """,
+    "horsies_task_attempts": """
+        id                  | bigint                   | ! | nextval('horsies_task_attempts_id_seq'::regclass)
+        task_id             | character varying(36)    | ! |
+        attempt             | integer                  | ! |
+        outcome             | character varying(32)    | ! |
+        will_retry          | boolean                  | ! | false
+        started_at          | timestamp with time zone | ! |
+        finished_at         | timestamp with time zone | ! |
+        error_code          | text                     |   |
+        error_message       | text                     |   |
+        failed_reason       | text                     |   |
+        worker_id           | character varying(255)   |   |
+        worker_hostname     | character varying(255)   |   |
+        worker_pid          | integer                  |   |
+        worker_process_name | character varying(255)   |   |
+        created_at          | timestamp with time zone | ! | now()
+    """,
+    "horsies_heartbeats": """
+        id        | bigint                   | ! | nextval('horsies_heartbeats_id_seq'::regclass)
+        task_id   | character varying(36)    | ! |
+        sender_id | character varying(255)   | ! |
+        role      | character varying(20)    | ! |
+        sent_at   | timestamp with time zone | ! | now()
+        hostname  | character varying(255)   |   |
+        pid       | integer                  |   |
+    """,
+    "horsies_worker_states": """
+        id                    | bigint                   | ! | nextval('horsies_worker_states_id_seq'::regclass)
+        worker_id             | character varying(255)   | ! |
+        snapshot_at           | timestamp with time zone | ! | now()
+        hostname              | character varying(255)   | ! |
+        pid                   | integer                  | ! |
+        processes             | integer                  | ! |
+        max_claim_batch       | integer                  | ! |
+        max_claim_per_worker  | integer                  | ! |
+        cluster_wide_cap      | integer                  |   |
+        queues                | character varying[]      | ! |
+        queue_priorities      | jsonb                    |   |
+        queue_max_concurrency | jsonb                    |   |
+        recovery_config       | jsonb                    |   |
+        tasks_running         | integer                  | ! | 0
+        tasks_claimed         | integer                  | ! | 0
+        memory_usage_mb       | double precision         |   |
+        children_memory_mb    | double precision         |   |
+        memory_percent        | double precision         |   |
+        cpu_percent           | double precision         |   |
+        worker_started_at     | timestamp with time zone | ! |
+    """,
+    "horsies_schedule_state": """
+        schedule_name | character varying(255)   | ! |
+        last_run_at   | timestamp with time zone |   |
+        next_run_at   | timestamp with time zone |   |
+        last_task_id  | character varying(36)    |   |
+        run_count     | integer                  | ! | 0
+        config_hash   | character varying(64)    |   |
+        updated_at    | timestamp with time zone | ! | now()
+    """,
+    "horsies_workflows": """
+        id                 | character varying(36)    | ! |
+        name               | character varying(255)   | ! |
+        status             | character varying(50)    | ! |
+        on_error           | character varying(50)    | ! | 'fail'::character varying
+        output_task_index  | integer                  |   |
+        success_policy     | jsonb                    |   |
+        result             | text                     |   |
+        error              | text                     |   |
+        definition_key     | character varying(255)   |   |
+        parent_workflow_id | character varying(36)    |   |
+        parent_task_index  | integer                  |   |
+        depth              | integer                  | ! | 0
+        root_workflow_id   | character varying(36)    |   |
+        sent_at            | timestamp with time zone | ! | now()
+        created_at         | timestamp with time zone | ! | now()
+        started_at         | timestamp with time zone |   |
+        completed_at       | timestamp with time zone |   |
+        updated_at         | timestamp with time zone | ! | now()
+    """,
+    "horsies_workflow_tasks": """
+        id                   | character varying(36)    | ! |
+        workflow_id          | character varying(36)    | ! |
+        task_index           | integer                  | ! |
+        node_id              | character varying(128)   |   |
+        task_name            | character varying(255)   | ! |
+        task_args            | text                     |   |
+        task_kwargs          | text                     |   |
+        queue_name           | character varying(100)   | ! | 'default'::character varying
+        priority             | integer                  | ! | 100
+        dependencies         | integer[]                | ! | '{}'::integer[]
+        args_from            | jsonb                    |   |
+        workflow_ctx_from    | character varying(128)[] |   |
+        allow_failed_deps    | boolean                  | ! | false
+        join_type            | character varying(10)    | ! | 'all'::character varying
+        min_success          | integer                  |   |
+        task_options         | text                     |   |
+        status               | character varying(50)    | ! |
+        task_id              | character varying(36)    |   |
+        is_subworkflow       | boolean                  | ! | false
+        sub_workflow_id      | character varying(36)    |   |
+        sub_workflow_name    | character varying(255)   |   |
+        sub_definition_key   | character varying(255)   |   |
+        sub_workflow_summary | text                     |   |
+        result               | text                     |   |
+        error                | text                     |   |
+        created_at           | timestamp with time zone | ! | now()
+        started_at           | timestamp with time zone |   |
+        completed_at         | timestamp with time zone |   |
+    """,
+    "horsies_operator_actions": """
+        id           | bigint                   | ! |
+        acted_at     | timestamp with time zone | ! | now()
+        operation_id | uuid                     | ! |
+        verb         | text                     | ! |
+        target_kind  | text                     | ! |
+        target_id    | text                     | ! |
+        outcome      | text                     | ! |
+        detail       | text                     |   |
+        before_state | jsonb                    |   |
+        after_state  | jsonb                    |   |
+        os_user      | text                     |   |
+        os_host      | text                     |   |
+        db_role      | text                     | ! | CURRENT_USER
+        reason       | text                     |   |
+        filter       | text                     |   |
+        undoes       | bigint                   |   |
+    """,
+    "horsies_queue_state": """
+        queue_name | character varying(100)   | ! |
+        paused_at  | timestamp with time zone |   |
+        paused_by  | text                     |   |
+        reason     | text                     |   |
+        updated_at | timestamp with time zone | ! | now()
+    """,
+    "horsies_schema_version": """
+        version    | integer                  | ! |
+        name       | text                     | ! |
+        applied_at | timestamp with time zone | ! | now()
+    """,
+}
+
+CONSTRAINTS = {
+    "horsies_tasks_pkey": "PRIMARY KEY (id)",
+    "horsies_task_attempts_pkey": "PRIMARY KEY (id)",
+    "horsies_task_attempts_task_id_fkey": "FOREIGN KEY (task_id) REFERENCES horsies_tasks(id) ON DELETE CASCADE",
+    "ck_horsies_task_attempts_outcome": (
+        "CHECK (((outcome)::text = ANY ((ARRAY['COMPLETED'::character varying, 'FAILED'::character varying,"
+        " 'WORKER_FAILURE'::character varying])::text[])))"
+    ),
+    "horsies_heartbeats_pkey": "PRIMARY KEY (id)",
+    "horsies_worker_states_pkey": "PRIMARY KEY (id)",
+    "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
+    "horsies_workflows_pkey": "PRIMARY KEY (id)",
+    "horsies_workflows_parent_workflow_id_fkey": (
+        "FOREIGN KEY (parent_workflow_id) REFERENCES horsies_workflows(id) ON DELETE CASCADE"
+    ),
+    "horsies_workflow_tasks_pkey": "PRIMARY KEY (id)",
+    "uq_horsies_workflow_task_index": "UNIQUE (workflow_id, task_index)",
+    "horsies_workflow_tasks_workflow_id_fkey": (
+        "FOREIGN KEY (workflow_id) REFERENCES horsies_workflows(id) ON DELETE CASCADE"
+    ),
+    "horsies_workflow_tasks_sub_workflow_id_fkey": (
+        "FOREIGN KEY (sub_workflow_id) REFERENCES horsies_workflows(id) ON DELETE SET NULL"
+    ),
+    "horsies_operator_actions_pkey": "PRIMARY KEY (id)",
+    "horsies_operator_actions_undoes_fkey": (
+        "FOREIGN KEY (undoes) REFERENCES horsies_operator_actions(id) ON DELETE SET NULL"
+    ),
+    "ck_horsies_operator_actions_target_kind": (
+        "CHECK ((target_kind = ANY (ARRAY['task'::text, 'workflow'::text, 'node'::text, 'worker'::text,"
+        " 'queue'::text, 'schedule'::text])))"
+    ),
+    "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
+    "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
+    "horsies_schema_version_pkey": "PRIMARY KEY (version)",
+}
+
+INDEXES = {
+    "horsies_tasks": {
+        "ix_horsies_tasks_ready",
+        "ix_horsies_tasks_in_flight",
+        "ix_horsies_tasks_claimed_by",
+        "ix_horsies_tasks_finished",
+        "ix_horsies_tasks_unsuccessful",
+        "ix_horsies_tasks_expiring",
+        "ix_horsies_tasks_retrying",
+        "idx_horsies_tasks_error_code",
+    },
+    "horsies_task_attempts": {
+        "uq_horsies_task_attempts_task_attempt",
+        "idx_horsies_task_attempts_error_code",
+        "idx_horsies_task_attempts_finished_at",
+    },
+    "horsies_heartbeats": {"idx_horsies_heartbeats_task_role_sent"},
+    "horsies_worker_states": {"ix_horsies_worker_states_worker_latest", "ix_horsies_worker_states_snapshot_at"},
+    "horsies_schedule_state": {"ix_horsies_schedule_state_next_run_at"},
+    "horsies_workflows": {
+        "ix_horsies_workflows_status",
+        "ix_horsies_workflows_parent_workflow_id",
+        "ix_horsies_workflows_root_workflow_id",
+        "ix_horsies_workflows_updated_at",
+    },
+    "horsies_workflow_tasks": {
+        "uq_horsies_workflow_task_index",
+        "ix_horsies_workflow_tasks_workflow_id",
+        "ix_horsies_workflow_tasks_node_id",
+        "ix_horsies_workflow_tasks_status",
+        "ix_horsies_workflow_tasks_task_id",
+        "ix_horsies_workflow_tasks_sub_workflow_id",
+        "idx_horsies_workflow_tasks_deps",
+    },
+    "horsies_operator_actions": {
+        "ix_horsies_operator_actions_latest",
+        "ix_horsies_operator_actions_target",
+        "ix_horsies_operator_actions_operation",
+        "ix_horsies_operator_actions_undoes",
+    },
+    "horsies_queue_state": set(),
+    "horsies_schema_version": set(),
+}
+
+TRIGGERS = {
+    ("horsies_tasks", "horsies_task_notify_trigger", "horsies_notify_task_changes"),
+    ("horsies_tasks", "horsies_task_status_notify_trigger", "horsies_notify_task_status"),
+    ("horsies_worker_states", "horsies_worker_state_notify_trigger", "horsies_notify_worker_state"),
+    ("horsies_workflows", "horsies_workflow_notify_trigger", "horsies_notify_workflow_changes"),
+    ("horsies_workflows", "horsies_workflow_status_notify_trigger", "horsies_notify_workflow_status"),
+}
+
+COLUMNS_OF = """
+    SELECT attname AS name, format_type(atttypid, atttypmod) AS type, attnotnull AS needed,
+           COALESCE(pg_get_expr(adbin, adrelid), '') AS "default"
+      FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+     WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped
+"""
+
+
+def lines(table: str) -> Iterable[tuple[str, str, bool, str]]:
+    for line in table.strip().splitlines():
+        name, kind, needed, default = (part.strip() for part in line.split("|"))
+        yield name, kind, needed == "!", default
+
+
+async def test_each_column_has_its_type_nullability_and_default(connection: asyncpg.Connection) -> None:
+    for table, columns in CONTRACT.items():
+        rows = await connection.fetch(COLUMNS_OF, table)
+        assert {tuple(row) for row in rows} == set(lines(columns)), table
+
+
+async def test_there_are_no_other_tables(connection: asyncpg.Connection) -> None:
+    rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    assert {row["tablename"] for row in rows} == set(CONTRACT)
+
+
+async def test_constraints_are_the_documented_ones(connection: asyncpg.Connection) -> None:
+    rows = await connection.fetch(
+        "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = current_schema()::regnamespace AND contype <> 'n'"
+    )
+    assert {row[0]: row[1] for row in rows} == CONSTRAINTS
+
+
+async def test_each_table_has_its_indexes_and_no_more(connection: asyncpg.Connection) -> None:
+    for table, names in INDEXES.items():
+        rows = await connection.fetch("SELECT indexname FROM pg_indexes WHERE tablename = $1", table)
+        assert {row["indexname"] for row in rows} == names | {f"{table}_pkey"}, table
+
+
+async def test_what_a_lease_renewal_writes_is_in_no_index(connection: asyncpg.Connection) -> None:
+    rows = await connection.fetch("SELECT indexdef FROM pg_indexes WHERE tablename = 'horsies_tasks'")
+    for column in ("claim_expires_at", "finalizing_at", "finalizing_by_worker_id", "updated_at"):
+        assert not [row["indexdef"] for row in rows if column in row["indexdef"]]
+
+
+async def test_a_lease_renewal_is_heap_only(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed) VALUES ('a', 'a', 'a', 'CLAIMED', true)"
+    )
+    await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now(), updated_at = now()")
+    await connection.execute("UPDATE horsies_tasks SET finalizing_at = now(), finalizing_by_worker_id = 'w'")
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    counted = await connection.fetchrow(
+        "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'horsies_tasks'"
+    )
+    assert tuple(counted) == (2, 2)
+
+
+async def test_triggers_are_the_documented_ones(connection: asyncpg.Connection) -> None:
+    rows = await connection.fetch(
+        "SELECT relname, tgname, proname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid"
+        " JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal"
+    )
+    assert {tuple(row) for row in rows} == TRIGGERS
+
+
+async def test_a_row_by_hand_needs_no_more_than_what_it_is_about(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'demo.add', 'default')"
+    )
+    await connection.execute("INSERT INTO horsies_workflows (id, name, status) VALUES ('w', 'ship', 'RUNNING')")
+    await connection.execute(
+        "INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status)"
+        " VALUES ('n', 'w', 0, 'demo.add', 'READY')"
+    )
+    await connection.execute("INSERT INTO horsies_heartbeats (task_id, sender_id, role) VALUES ('t', 'w', 'claimer')")
+    await connection.execute("INSERT INTO horsies_schedule_state (schedule_name) VALUES ('nightly')")
+    task = await connection.fetchrow("SELECT status, priority, enqueued_at <= now() AS due FROM horsies_tasks")
+    assert tuple(task) == ("PENDING", 100, True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome"), [("task", "perhaps"), ("database", "applied")], ids=["outcome", "target kind"]
+)
+async def test_an_action_of_unknown_kind_is_not_recorded(
+    connection: asyncpg.Connection, kind: str, outcome: str
+) -> None:
+    with pytest.raises(asyncpg.CheckViolationError):
+        await connection.execute(
+            "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+            " VALUES (gen_random_uuid(), 'requeue', $1, 't', $2)",
+            kind,
+            outcome,
+        )
+
+
+async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: str) -> None:
+    connection = await asyncpg.connect(empty_database)
+    for migration in MIGRATIONS:
+        async with connection.transaction():
+            await connection.execute(beginning("public") + application(migration))
+        made = {table: contents.columns for table, contents in TABLES.items() if contents.since <= migration.version}
+        rows = await connection.fetch(
+            "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
+            " WHERE table_schema = 'public' AND table_name <> 'horsies_schema_version' GROUP BY table_name"
+        )
+        assert {row[0]: frozenset(row[1]) for row in rows} == made
+    await connection.close()

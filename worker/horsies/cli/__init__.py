@@ -1,0 +1,1 @@
+"""The `horsies` command."""

@@ -1,0 +1,164 @@
+"""`horsies db`: create, inspect and upgrade the schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.store.schema import Migration
+
+app = typer.Typer(name="db", help="Create, inspect and upgrade the database schema.", no_args_is_help=True)
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print the SQL, ready for psql, and change nothing.", show_default=False)
+]
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask, also in a production context.", show_default=False)
+]
+
+
+@app.command()
+def init(
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Create the schema in an empty database.
+
+    Safe to repeat, and safe from several machines at once: one creates, the others wait. A database that has an
+    older schema is left alone; `horsies db upgrade` brings it up to date.
+    """
+    choice = choose(database_url, context)
+    asyncio.run(_migrate(choice, "init", dry_run=dry_run, yes=yes))
+
+
+@app.command()
+def upgrade(
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Bring an older schema, or one made by upstream horsies, up to date.
+
+    No row is lost. Each step is one transaction, recorded in horsies_schema_version. Adding indexes to a large task
+    table blocks its writers meanwhile: look at `--dry-run` first.
+    """
+    choice = choose(database_url, context)
+    asyncio.run(_migrate(choice, "upgrade", dry_run=dry_run, yes=yes))
+
+
+@app.command()
+def status(
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Say which database is used and why, and whether its schema fits this version.
+
+    Exits with 0 when workers can start on it, with 1 otherwise.
+    """
+    report = asyncio.run(_status(choose(database_url, context)))
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+    else:
+        for name, value in _as_lines(report):
+            typer.echo(f"{name:<10}{value}")
+    raise typer.Exit(0 if report["schema"]["state"] == "current" else 1)
+
+
+async def _status(choice: DatabaseChoice) -> dict[str, Any]:
+    from horsies.store.connect import open_database
+    from horsies.store.schema import inspect_schema
+
+    async with open_database(choice) as database:
+        connection = await database.connect("db status")
+        try:
+            state = await inspect_schema(connection)
+            user, version = await connection.fetchrow("SELECT current_user, current_setting('server_version')")
+        finally:
+            await connection.close()
+        return {
+            "database": str(database.url),
+            "reason": database.reason,
+            "context": None if choice.context is None else choice.context.name,
+            "read_only": choice.read_only,
+            "embedded_directory": None if database.embedded is None else str(database.embedded.place.root),
+            "server": f"PostgreSQL {version}",
+            "user": user,
+            "schema": {
+                "state": state.kind.name.lower(),
+                "version": state.version,
+                "pending": [migration.name for migration in state.pending],
+                "detail": state.detail,
+            },
+        }
+
+
+def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("database", report["database"]),
+        ("chosen", report["reason"]),
+        ("server", f"{report['server']}, connected as {report['user']}"),
+        ("schema", report["schema"]["detail"]),
+    ]
+    if report["embedded_directory"]:
+        lines.insert(3, ("files", f"{report['embedded_directory']}; the server runs only while something uses it"))
+    if report["read_only"]:
+        lines.append(("access", "read-only: this context never writes"))
+    return lines
+
+
+async def _migrate(choice: DatabaseChoice, command: str, *, dry_run: bool, yes: bool) -> None:
+    from horsies.store.connect import open_database
+    from horsies.store.schema import create, creatable, script, upgradable, upgrade
+
+    if not dry_run:
+        _confirm_write(choice, command, yes=yes)
+    async with open_database(choice) as database:
+        connection = await database.connect(f"db {command}")
+        try:
+            if dry_run:
+                state = await (creatable if command == "init" else upgradable)(connection)
+                typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
+                return
+            applied = await (create if command == "init" else upgrade)(connection)
+        finally:
+            await connection.close()
+        typer.echo(_done(applied, database.label))
+
+
+def _done(applied: list[Migration], label: str) -> str:
+    if not applied:
+        return f"nothing to do: the schema in {label} is current"
+    steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
+    return f"{steps}\nthe schema in {label} is ready"
+
+
+def _confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
+    """A read-only context is never written; a production one only after its name was typed."""
+    context = choice.context
+    if context is None:
+        return
+    if context.read_only:
+        raise ConfigurationError(
+            f"context {context.name!r} is read-only, so `horsies db {command}` will not change it",
+            code=ErrorCode.CLI_INVALID_ARGS,
+            help_text="use --dry-run to see the SQL, or another context that may write",
+        )
+    if context.production and not yes:
+        typed = typer.prompt(f"{context.name} is a production database ({context.url.label}). Type its name to go on")
+        if typed != context.name:
+            raise typer.Abort

@@ -1,0 +1,44 @@
+-- what operators did by hand and which queues they paused, run once by upgrade.py
+
+-- One row per target of a manual verb, whether it was applied or refused; never changed afterwards. The rows of one
+-- keystroke share an operation_id.
+CREATE TABLE IF NOT EXISTS horsies_operator_actions (
+    id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    acted_at     timestamptz NOT NULL DEFAULT now(),
+    operation_id uuid        NOT NULL,
+    verb         text        NOT NULL,
+    target_kind  text        NOT NULL,
+    target_id    text        NOT NULL,
+    outcome      text        NOT NULL,
+    detail       text,
+    before_state jsonb,
+    after_state  jsonb,
+    os_user      text,
+    os_host      text,
+    db_role      text        NOT NULL DEFAULT current_user,
+    reason       text,
+    filter       text,
+    undoes       bigint      REFERENCES horsies_operator_actions (id) ON DELETE SET NULL,
+    CONSTRAINT ck_horsies_operator_actions_target_kind
+        CHECK (target_kind IN ('task', 'workflow', 'node', 'worker', 'queue', 'schedule')),
+    CONSTRAINT ck_horsies_operator_actions_outcome CHECK (outcome IN ('applied', 'refused'))
+);
+
+CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_latest
+    ON horsies_operator_actions (acted_at DESC, id DESC);
+CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_target
+    ON horsies_operator_actions (target_kind, target_id, id DESC);
+CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_operation
+    ON horsies_operator_actions (operation_id);
+-- "has this been undone?"; most rows undo nothing
+CREATE INDEX IF NOT EXISTS ix_horsies_operator_actions_undoes
+    ON horsies_operator_actions (undoes) WHERE undoes IS NOT NULL;
+
+-- A queue without a row is not paused.
+CREATE TABLE IF NOT EXISTS horsies_queue_state (
+    queue_name varchar(100) PRIMARY KEY,
+    paused_at  timestamptz,
+    paused_by  text,
+    reason     text,
+    updated_at timestamptz  NOT NULL DEFAULT now()
+);

@@ -1,0 +1,25 @@
+"""The tables: numbered migrations, what state a database is in, and how it gets to the one we need."""
+
+from horsies.store.schema.contents import LEDGER, TABLES
+from horsies.store.schema.look import inspect_schema, require_current
+from horsies.store.schema.migrations import LOCK_KEY, MIGRATIONS, Migration, script
+from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState
+from horsies.store.schema.upgrade import creatable, create, upgradable, upgrade
+
+__all__ = [
+    "LEDGER",
+    "LOCK_KEY",
+    "MIGRATIONS",
+    "TABLES",
+    "Migration",
+    "SchemaError",
+    "SchemaKind",
+    "SchemaState",
+    "creatable",
+    "create",
+    "inspect_schema",
+    "require_current",
+    "script",
+    "upgradable",
+    "upgrade",
+]

@@ -1,0 +1,92 @@
+"""The tables and columns that the migrations leave behind: they tell a whole schema from a torn or a foreign one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LEDGER = "horsies_schema_version"
+
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is whole from version `since` on. Where upstream made it, it has the core columns before."""
+
+    since: int
+    core: frozenset[str]
+    added: frozenset[str] = _NONE
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return self.core | self.added
+
+    @property
+    def of_upstream(self) -> bool:
+        return self.since == 1
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+LEDGER_COLUMNS = _names("version name applied_at")
+
+TABLES: dict[str, Table] = {
+    "horsies_tasks": Table(
+        1,
+        _names(
+            "id task_name queue_name priority args kwargs status sent_at enqueued_at claimed_at started_at completed_at"
+            " failed_at result failed_reason error_code claimed claimed_by_worker_id good_until retry_count max_retries"
+            " next_retry_at task_options worker_pid worker_hostname worker_process_name claim_expires_at enqueue_sha"
+            " created_at updated_at"
+        ),
+        _names("is_workflow_task finalizing_at finalizing_by_worker_id"),
+    ),
+    "horsies_task_attempts": Table(
+        1,
+        _names(
+            "id task_id attempt outcome will_retry started_at finished_at error_code error_message failed_reason"
+            " worker_id worker_hostname worker_pid worker_process_name created_at"
+        ),
+    ),
+    "horsies_heartbeats": Table(1, _names("id task_id sender_id role sent_at hostname pid")),
+    "horsies_worker_states": Table(
+        1,
+        _names(
+            "id worker_id snapshot_at hostname pid processes max_claim_batch max_claim_per_worker cluster_wide_cap"
+            " queues queue_priorities queue_max_concurrency recovery_config tasks_running tasks_claimed memory_usage_mb"
+            " memory_percent cpu_percent worker_started_at"
+        ),
+        _names("children_memory_mb"),
+    ),
+    "horsies_schedule_state": Table(
+        1, _names("schedule_name last_run_at next_run_at last_task_id run_count config_hash updated_at")
+    ),
+    "horsies_workflows": Table(
+        1,
+        _names(
+            "id name status on_error output_task_index success_policy result error definition_key parent_workflow_id"
+            " parent_task_index depth root_workflow_id sent_at created_at started_at completed_at updated_at"
+        ),
+    ),
+    "horsies_workflow_tasks": Table(
+        1,
+        _names(
+            "id workflow_id task_index node_id task_name task_args task_kwargs queue_name priority dependencies"
+            " args_from workflow_ctx_from allow_failed_deps join_type min_success task_options status task_id"
+            " is_subworkflow sub_workflow_id sub_workflow_name sub_definition_key sub_workflow_summary result error"
+            " created_at started_at completed_at"
+        ),
+    ),
+    "horsies_operator_actions": Table(
+        3,
+        _names(
+            "id acted_at operation_id verb target_kind target_id outcome detail before_state after_state os_user"
+            " os_host db_role reason filter undoes"
+        ),
+    ),
+    "horsies_queue_state": Table(3, _names("queue_name paused_at paused_by reason updated_at")),
+}
+
+NAMES = (LEDGER, *TABLES)

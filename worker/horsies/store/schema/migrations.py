@@ -1,0 +1,63 @@
+"""The numbered migrations beside this module, and the text that applies one exactly once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big", signed=True)
+LOCK_TIMEOUT_S = 30.0
+
+_FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    sql: str
+
+
+def sql_file(name: str) -> str:
+    """The text of a file of this package."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _load() -> tuple[Migration, ...]:
+    names = sorted(entry.name for entry in files(__package__).iterdir())
+    numbered = filter(None, map(_FILE_NAME.fullmatch, names))
+    return tuple(Migration(int(match[1]), match[2], sql_file(match[0])) for match in numbered)
+
+
+MIGRATIONS = _load()
+LATEST = MIGRATIONS[-1].version
+
+
+def quoted(identifier: str) -> str:
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def beginning(schema: str) -> str:
+    """Wait for the lock, then stay in this schema; both end with the transaction."""
+    return sql_file("begin.sql").format(lock_key=LOCK_KEY, schema=quoted(schema))
+
+
+def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> str:
+    """The migration and its entry in the list of applied ones, to be run after `beginning` in the same transaction."""
+    return sql_file("apply.sql").format(
+        version=migration.version,
+        name=migration.name,
+        migration=migration.sql,
+        lock_timeout_ms=round(lock_timeout * 1000),
+    )
+
+
+def script(pending: Iterable[Migration], schema: str) -> str:
+    """What `upgrade` would run, as text for psql: each migration in its own transaction."""
+    return "\n".join(f"BEGIN;\n{beginning(schema)}{application(migration)}COMMIT;\n" for migration in pending)

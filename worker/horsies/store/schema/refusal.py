@@ -1,0 +1,86 @@
+"""Says why PostgreSQL refused a migration, and what a person can do about it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from horsies.store.schema.contents import NAMES
+from horsies.store.schema.migrations import quoted, sql_file
+from horsies.store.schema.state import SchemaError, SchemaKind
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from horsies.store.schema.state import SchemaState
+
+_HOLDERS = sql_file("holders.sql")
+_RIGHTS = sql_file("rights.sql")
+
+_BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+
+# The server goes away or is full: nothing is wrong with the schema, and whoever retries connections handles it.
+_PASSING = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.TransactionRollbackError,
+)
+
+
+@asynccontextmanager
+async def explained(conn: asyncpg.Connection, state: SchemaState) -> AsyncIterator[None]:
+    """Around a transaction that changes the schema: the server's refusals become SchemaErrors after the rollback."""
+    try:
+        yield
+    except _BUSY as error:
+        raise await _busy(conn, state) from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise await _forbidden(conn, state, error) from error
+    except asyncpg.ReadOnlySQLTransactionError as error:
+        raise SchemaError(
+            "this server, or this session, is read-only, so the schema cannot be changed here",
+            help_text="connect to the primary (target_session_attrs=read-write), or for writing",
+        ) from error
+    except _PASSING:
+        raise
+    except asyncpg.PostgresError as error:
+        raise SchemaError(
+            f"the migration of schema {state.schema} from version {state.version} failed and changed nothing: {error}",
+            notes=[text for text in (error.detail, error.hint) if text],
+            help_text=f"remove what PostgreSQL names and run `{_command(state)}` again",
+        ) from error
+
+
+def _command(state: SchemaState) -> str:
+    return "horsies db init" if state.kind is SchemaKind.EMPTY else "horsies db upgrade"
+
+
+async def _busy(conn: asyncpg.Connection, state: SchemaState) -> SchemaError:
+    async with conn.transaction():
+        holders = await conn.fetch(_HOLDERS, state.schema, NAMES)
+    end_it = f", or end it with SELECT pg_terminate_backend({holders[0]['pid']})," if holders else ","
+    return SchemaError(
+        f"the migration of schema {state.schema} from version {state.version} gave up and changed nothing:"
+        " another session holds a table that it needs for itself",
+        notes=[
+            f"{row['held']} is held by pid {row['pid']} ({row['who']}, {row['state']} for {row['seconds']:.0f} s)"
+            for row in holders
+        ],
+        help_text=f"let it finish{end_it} then run `{_command(state)}` again",
+    )
+
+
+async def _forbidden(
+    conn: asyncpg.Connection, state: SchemaState, error: asyncpg.InsufficientPrivilegeError
+) -> SchemaError:
+    async with conn.transaction():
+        rights = await conn.fetchrow(_RIGHTS, state.schema)
+    if rights["may_create"] and rights["owner"]:
+        way_out = f"run `{_command(state)}` as {rights['owner']}, who owns the tables"
+    else:
+        grant = f"GRANT USAGE, CREATE ON SCHEMA {quoted(state.schema)} TO {quoted(rights['role'])}"
+        way_out = f"as the owner of the schema: {grant}"
+    return SchemaError(f"role {rights['role']} may not change schema {state.schema}: {error}", help_text=way_out)

@@ -1,0 +1,5 @@
+-- who the session is and whose the tables are, run by refusal.py after a refused migration ($1: schema)
+SELECT current_user::text AS role,
+       has_schema_privilege($1, 'CREATE') AS may_create,
+       (SELECT pg_get_userbyid(relowner)::text FROM pg_class
+         WHERE relname = 'horsies_tasks' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)) AS owner

@@ -1,0 +1,66 @@
+"""Applies migrations, each exactly once, whoever else tries at the same moment.
+
+A migration and its entry in the list of applied ones are one transaction under one advisory lock. So a process that is
+killed leaves nothing half done, and whoever waited for the lock looks again and finds the work done.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.store.schema.look import inspect_schema
+from horsies.store.schema.migrations import LOCK_TIMEOUT_S, Migration, application, beginning
+from horsies.store.schema.refusal import explained
+from horsies.store.schema.state import SchemaKind, SchemaState
+
+if TYPE_CHECKING:
+    import asyncpg
+
+_CREATABLE = frozenset({SchemaKind.EMPTY, SchemaKind.CURRENT})
+_UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRENT})
+
+
+async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
+    """Make all tables in an empty schema, in one transaction; nothing where they are there. Returns what it applied."""
+    state = await creatable(conn)
+    if not state.pending:
+        return []
+    async with explained(conn, state), conn.transaction(isolation="read_committed"):
+        await conn.execute(beginning(state.schema))
+        state = await creatable(conn)
+        for migration in state.pending:
+            await conn.execute(application(migration, lock_timeout))
+    return list(state.pending)
+
+
+async def upgrade(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
+    """Adopt upstream's tables or bring older ones up to date, a transaction for each migration; no row is lost.
+
+    Returns what it applied. `lock_timeout` is how many seconds it waits for a table that another session holds.
+    """
+    applied: list[Migration] = []
+    while (state := await upgradable(conn)).pending:
+        async with explained(conn, state), conn.transaction(isolation="read_committed"):
+            await conn.execute(beginning(state.schema))
+            state = await upgradable(conn)
+            for migration in state.pending[:1]:
+                await conn.execute(application(migration, lock_timeout))
+                applied.append(migration)
+    return applied
+
+
+async def creatable(conn: asyncpg.Connection) -> SchemaState:
+    """What `create` would start from; SchemaError where it would refuse."""
+    return await _allowed(conn, _CREATABLE)
+
+
+async def upgradable(conn: asyncpg.Connection) -> SchemaState:
+    """What `upgrade` would start from; SchemaError where it would refuse."""
+    return await _allowed(conn, _UPGRADABLE)
+
+
+async def _allowed(conn: asyncpg.Connection, kinds: frozenset[SchemaKind]) -> SchemaState:
+    state = await inspect_schema(conn)
+    if state.kind not in kinds:
+        raise state.error
+    return state
