@@ -123,7 +123,7 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
 
 async def _migrate(choice: DatabaseChoice, command: str, *, dry_run: bool, yes: bool) -> None:
     from horsies.store.connect import open_database
-    from horsies.store.schema import create, creatable, script, upgradable, upgrade
+    from horsies.store.schema import creatable, create, script, upgradable, upgrade
 
     if not dry_run:
         _confirm_write(choice, command, yes=yes)
