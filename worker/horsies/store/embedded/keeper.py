@@ -22,7 +22,7 @@ import psutil
 
 from horsies.store.embedded.binaries import Programs, find_programs
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import DATABASE, ROLE, EmbeddedError, Place
+from horsies.store.embedded.place import DATABASE, NO_SPACE, ROLE, EmbeddedError, Place, disk_full, unusable
 
 if TYPE_CHECKING:
     import subprocess
@@ -47,6 +47,9 @@ def main() -> None:
         server = start_server(programs, place)
     except EmbeddedError as error:
         _answer(error)
+        return
+    except OSError as error:
+        _answer(unusable(place.root, error))
         return
     _answer(None)
     with FileLock(place.users_lock) as users:
@@ -159,10 +162,8 @@ def is_ready(place: Place, pid: int | None = None) -> bool:
 
 def _explain(what: str, place: Place, output: str) -> EmbeddedError:
     """The cause in a sentence where we know it, the last lines of the program's own words otherwise."""
-    if "No space left on device" in output:
-        return EmbeddedError(f"{what}: the disk that holds {place.root} is full").with_help(
-            "free some space (a new cluster needs about 40 MB), or point HORSIES_HOME to another disk"
-        )
+    if NO_SPACE in output:
+        return disk_full(what, place.root)
     last_words = "\n".join(line for line in output.strip().splitlines()[-6:] if line.strip())
     return EmbeddedError(f"{what} in {place.root}", notes=[last_words], help_text=f"the whole log is {place.log}")
 

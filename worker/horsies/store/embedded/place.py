@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -16,6 +17,7 @@ from horsies.domain.errors import ErrorCode, HorsiesError
 ROOT_HOME = Path("/var/lib/horsies")
 ROLE = DATABASE = "horsies"
 _LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
+NO_SPACE = "No space left on device"
 _SOCKET = ".s.PGSQL.5432"
 
 
@@ -92,6 +94,8 @@ def default_place() -> Place:
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
     """Say in words why the operating system refuses this directory."""
+    if error.errno == errno.ENOSPC or NO_SPACE in str(error):  # shutil.Error has no errno, only the text of many
+        return disk_full("cannot use the embedded PostgreSQL", directory)
     reason = os.strerror(error.errno) if error.errno else str(error)
     found = EmbeddedError(f"cannot use {directory} for the embedded PostgreSQL: {reason}")
     if isinstance(error, PermissionError):
@@ -103,6 +107,12 @@ def unusable(directory: Path, error: OSError) -> EmbeddedError:
     return found.with_help(
         "free some space or mend the path, or point HORSIES_HOME to another directory,\n"
         "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+    )
+
+
+def disk_full(what: str, directory: Path) -> EmbeddedError:
+    return EmbeddedError(f"{what}: the disk that holds {directory} is full").with_help(
+        "free some space (a new cluster needs about 40 MB), or point HORSIES_HOME to another disk"
     )
 
 
