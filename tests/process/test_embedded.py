@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import re
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from horsies.store.embedded import EmbeddedError, Place, acquire, default_place
+from horsies.store.embedded.keeper import is_ready
 from horsies.store.embedded.locks import FileLock
 
 HOLD = """
@@ -171,11 +173,9 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Pl
         crashed = psutil.Process(server_pid(place))
         crashed.kill()
         psutil.wait_procs([crashed], timeout=10)
-        log = place.log.open()
-        while "ready to accept connections" not in "".join(log.readlines()[-3:]) or server_pid(place) == crashed.pid:
-            os.sched_yield()
-            log.seek(0)
-        log.close()
+        async with asyncio.timeout(30):
+            while not is_ready(place) or server_pid(place) == crashed.pid:
+                await asyncio.sleep(0.01)  # the only sign is a line in a file of the server's
         assert await ask(held.url, "SELECT 1") == 1
 
 
