@@ -174,8 +174,8 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Pl
         crashed.kill()
         psutil.wait_procs([crashed], timeout=10)
         async with asyncio.timeout(30):
-            while not is_ready(place) or server_pid(place) == crashed.pid:
-                await asyncio.sleep(0.01)  # the only sign is a line in a file of the server's
+            while not is_ready(place) or server_pid(place) == crashed.pid:  # noqa: ASYNC110 - its sign is a file
+                await asyncio.sleep(0.01)
         assert await ask(held.url, "SELECT 1") == 1
 
 
