@@ -49,6 +49,7 @@ CONTRACT = {
         enqueue_sha             | character varying(64)    | ! | 'legacy-pre-sha'::character varying
         created_at              | timestamp with time zone | ! | now()
         updated_at              | timestamp with time zone | ! | now()
+        unique_key              | character varying(255)   |   |
     """,
     "horsies_task_attempts": """
         id                  | bigint                   | ! | nextval('horsies_task_attempts_id_seq'::regclass)
@@ -235,6 +236,7 @@ INDEXES = {
         "ix_horsies_tasks_expiring",
         "ix_horsies_tasks_retrying",
         "idx_horsies_tasks_error_code",
+        "uq_horsies_tasks_unique_key",
     },
     "horsies_task_attempts": {
         "uq_horsies_task_attempts_task_attempt",
@@ -378,7 +380,7 @@ async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: 
     for migration in MIGRATIONS:
         async with connection.transaction():
             await connection.execute(beginning("public") + application(migration))
-        made = {table: contents.columns for table, contents in TABLES.items() if contents.since <= migration.version}
+        made = {table: contents.columns(migration.version) for table, contents in TABLES.items() if contents.since <= migration.version}
         rows = await connection.fetch(
             "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
             " WHERE table_schema = 'public' AND table_name <> 'horsies_schema_version' GROUP BY table_name"

@@ -15,6 +15,7 @@ from horsies.store.schema import (
     require_current,
     upgrade,
 )
+from horsies.store.schema.migrations import LATEST
 
 APPLIED = "SELECT version, name FROM horsies_schema_version ORDER BY version"
 
@@ -40,7 +41,7 @@ async def refused_by_all(connection: asyncpg.Connection, kind: SchemaKind, sente
 async def test_a_created_one_is_current(connection: asyncpg.Connection) -> None:
     state = await inspect_schema(connection)
     assert (state.kind, state.version, state.pending) == (SchemaKind.CURRENT, len(MIGRATIONS), ())
-    assert state.detail == "schema public has version 3, which is current"
+    assert state.detail == f"schema public has version {LATEST}, which is current"
     await require_current(connection)
     assert [tuple(row) for row in await connection.fetch(APPLIED)] == [(m.version, m.name) for m in MIGRATIONS]
 
@@ -65,11 +66,11 @@ async def test_an_empty_one_is_created_and_not_upgraded(empty: asyncpg.Connectio
 
 async def test_an_older_one_is_upgraded_and_not_created(connection: asyncpg.Connection) -> None:
     await connection.execute(
-        "DROP TABLE horsies_operator_actions, horsies_queue_state; DELETE FROM horsies_schema_version WHERE version = 3"
+        "DROP TABLE horsies_operator_actions, horsies_queue_state; DELETE FROM horsies_schema_version WHERE version > 2"
     )
     state = await inspect_schema(connection)
     assert (state.kind, state.pending) == (SchemaKind.OLDER, MIGRATIONS[2:])
-    assert state.detail == "schema public has version 2, this release needs 3; `horsies db upgrade` upgrades it"
+    assert state.detail == f"schema public has version 2, this release needs {LATEST}; `horsies db upgrade` upgrades it"
     with pytest.raises(SchemaError, match="has version 2"):
         await create(connection)
     assert await upgrade(connection) == list(MIGRATIONS[2:])
@@ -77,11 +78,11 @@ async def test_an_older_one_is_upgraded_and_not_created(connection: asyncpg.Conn
 
 
 async def test_a_newer_one_is_left_alone(connection: asyncpg.Connection) -> None:
-    await connection.execute("INSERT INTO horsies_schema_version VALUES (4, 'partitions')")
+    await connection.execute("INSERT INTO horsies_schema_version VALUES ($1, 'partitions')", LATEST + 1)
     await refused_by_all(
         connection,
         SchemaKind.NEWER,
-        "schema public has version 4, this release knows 3;"
+        f"schema public has version {LATEST + 1}, this release knows {LATEST};"
         " install the release of horsies-console that made it, or a later one",
     )
 
@@ -124,7 +125,7 @@ async def test_what_can_be_made_anew_is_by_the_way_out_that_is_named(connection:
         await refused_by_all(
             connection,
             SchemaKind.DAMAGED,
-            f"schema public has version 3, but {lost}; restore a backup, or TRUNCATE horsies_schema_version"
+            f"schema public has version {LATEST}, but {lost}; restore a backup, or TRUNCATE horsies_schema_version"
             " and run `horsies db upgrade`, which makes it anew and empty",
         )
         await connection.execute("TRUNCATE horsies_schema_version")
@@ -137,7 +138,7 @@ async def test_a_lost_column_of_values_needs_a_backup(connection: asyncpg.Connec
     await refused_by_all(
         connection,
         SchemaKind.DAMAGED,
-        "schema public has version 3, but horsies_tasks has no column kwargs;"
+        f"schema public has version {LATEST}, but horsies_tasks has no column kwargs;"
         " restore a backup: no migration can make it anew",
     )
 

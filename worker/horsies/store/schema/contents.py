@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LEDGER = "horsies_schema_version"
-
-_NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is whole from version `since` on. Where upstream made it, it has the core columns before."""
+    """A table that is there from version `since` on, with its core columns; `later` tells since when it has others.
+
+    Where upstream made it, it has the core columns before.
+    """
 
     since: int
     core: frozenset[str]
-    added: frozenset[str] = _NONE
+    later: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def columns(self) -> frozenset[str]:
-        return self.core | self.added
+    def columns(self, version: int) -> frozenset[str]:
+        return self.core | {column for column, since in self.later.items() if since <= version}
 
     @property
     def of_upstream(self) -> bool:
@@ -41,7 +45,7 @@ TABLES: dict[str, Table] = {
             " next_retry_at task_options worker_pid worker_hostname worker_process_name claim_expires_at enqueue_sha"
             " created_at updated_at"
         ),
-        _names("is_workflow_task finalizing_at finalizing_by_worker_id"),
+        {"is_workflow_task": 1, "finalizing_at": 1, "finalizing_by_worker_id": 1, "unique_key": 5},
     ),
     "horsies_task_attempts": Table(
         1,
@@ -58,7 +62,7 @@ TABLES: dict[str, Table] = {
             " queues queue_priorities queue_max_concurrency recovery_config tasks_running tasks_claimed memory_usage_mb"
             " memory_percent cpu_percent worker_started_at"
         ),
-        _names("children_memory_mb"),
+        {"children_memory_mb": 1},
     ),
     "horsies_schedule_state": Table(
         1, _names("schedule_name last_run_at next_run_at last_task_id run_count config_hash updated_at")

@@ -14,14 +14,21 @@ _APPLIED = sql_file("applied.sql")
 
 async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
     """The state of the schema that an unqualified table name leads to on this connection."""
-    async with conn.transaction():  # one backend for both statements, behind PgBouncer too
-        rows = await conn.fetch(_WHAT_IS_THERE, NAMES)
-        if not rows:
-            raise await _no_schema(conn)
-        schema = rows[0]["schema"]
-        found = {row["name"]: Found(row["is_table"], frozenset(row["columns"])) for row in rows if row["name"]}
+    async with conn.transaction():  # one backend for all statements, behind PgBouncer too
+        schema, found = await _what_is_there(conn)
         applied = await _applied(conn, schema) if _has_list(found) else {}
+        if applied:
+            # Looked at before the list, the tables of a migration that commits in between would seem to be missing.
+            schema, found = await _what_is_there(conn)
     return judge(schema, found, applied)
+
+
+async def _what_is_there(conn: asyncpg.Connection) -> tuple[str, dict[str, Found]]:
+    rows = await conn.fetch(_WHAT_IS_THERE, NAMES)
+    if not rows:
+        raise await _no_schema(conn)
+    found = {row["name"]: Found(row["is_table"], frozenset(row["columns"])) for row in rows if row["name"]}
+    return rows[0]["schema"], found
 
 
 async def require_current(conn: asyncpg.Connection) -> None:

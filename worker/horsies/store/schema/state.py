@@ -128,7 +128,7 @@ def _lost(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[st
         if name not in found:
             yield f"the table {name} is missing"
         else:
-            for column in sorted(table.columns - found[name].columns):
+            for column in sorted(table.columns(version) - found[name].columns):
                 yield f"{name} has no column {column}"
 
 

@@ -1,0 +1,77 @@
+"""A TCP door to a PostgreSQL socket that can go silent on those inside, as a firewall does that forgot them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import parse_qs, urlsplit
+
+_STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
+
+
+class BlackholeProxy:
+    """Passes bytes both ways. After `swallow()` those connected then hear and are heard no more; new ones work."""
+
+    def __init__(self, database_url: str) -> None:
+        parts = urlsplit(database_url)
+        self._socket = parse_qs(parts.query)["host"][0] + "/.s.PGSQL.5432"
+        self._login, self._database = parts.username, parts.path
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._refusals = 0
+        self.accepted = 0
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        return f"postgresql://{self._login}@127.0.0.1:{port}{self._database}?sslmode=disable"
+
+    def swallow(self) -> None:
+        self._open.clear()
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def refuse(self, times: int) -> None:
+        """Answer the next connections as a server does that is not ready yet."""
+        self._refusals = times
+
+    async def __aenter__(self) -> Self:
+        self._open.set()
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: TracebackType | BaseException | type[BaseException] | None) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _accept(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        if self._refusals:
+            self._refusals -= 1
+            await client.read(1024)
+            to_client.write(b"E" + (len(_STARTING_UP) + 4).to_bytes(4) + _STARTING_UP)
+            to_client.close()
+            return
+        server, to_server = await asyncio.open_unix_connection(self._socket)
+        door = self._open
+        for source, sink in ((client, to_server), (server, to_client)):
+            task = asyncio.create_task(self._pass_on(source, sink, door))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, door: asyncio.Event) -> None:
+        try:
+            with suppress(OSError):
+                while data := await source.read(65536):
+                    await door.wait()
+                    sink.write(data)
+                    await sink.drain()
+        finally:
+            sink.close()

@@ -1,0 +1,151 @@
+"""What the rows should be: the lifecycle in memory, for comparing with the tables after each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
+from horsies.lifecycle.finishing import OutcomeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from horsies.lifecycle.tokens import Token
+
+S, K = TaskStatus, OutcomeKind
+
+CAPPED, CAP, CLUSTER_CAP = "capped", 2, 5
+PLAIN = "plain"
+
+RETRIED = (TaskAttemptOutcome.FAILED, True)
+INTERRUPTED = (TaskAttemptOutcome.WORKER_FAILURE, True)
+
+
+@dataclass(slots=True)
+class Row:
+    """A task as it should be. Times are only told as passed or far ahead, by an hour."""
+
+    id: str
+    queue: str
+    due: bool
+    deadline_ahead: bool
+    max_retries: int
+    deadline_passed: bool = False
+    status: TaskStatus = S.PENDING
+    retry_count: int = 0
+    token: Token | None = None
+    lease_runs: bool = False
+    attempts: list[tuple[TaskAttemptOutcome, bool]] = field(default_factory=list)
+    ends: int = 0
+    reopened: int = 0
+
+    @property
+    def claimable(self) -> bool:
+        return self.due and not self.deadline_passed
+
+    @property
+    def in_flight(self) -> bool:
+        return self.status is S.RUNNING or (self.status is S.CLAIMED and self.lease_runs)
+
+    def claim(self, token: Token, lease_runs: bool) -> None:
+        self.status, self.token, self.lease_runs = S.CLAIMED, token, lease_runs
+
+    def wait(self) -> None:
+        self.status, self.token, self.lease_runs = S.PENDING, None, False
+
+    def end(self, status: TaskStatus) -> None:
+        """The token stays, as the trace of who had it last."""
+        self.status, self.lease_runs = status, False
+        self.ends += 1
+
+    def start(self) -> str:
+        if self.status is S.RUNNING:
+            return "started again"
+        if self.status is not S.CLAIMED:
+            return "stale"
+        if self.deadline_passed:
+            self.end(S.EXPIRED)
+            return "expired"
+        if not self.lease_runs:
+            return "stale"
+        self.status, self.lease_runs = S.RUNNING, False
+        return "started"
+
+    def finish(self, kind: OutcomeKind, *, soon: bool) -> TaskStatus | None:
+        """The status that a finish leads to, None when it is refused; a retry is due soon, or after any deadline."""
+        if self.status is not S.RUNNING:
+            return None
+        too_late = self.deadline_passed or (self.deadline_ahead and not soon)
+        if kind is K.INTERRUPT_REQUEUE:
+            self._again(INTERRUPTED)
+            self.max_retries += 1
+        elif kind is K.RETRY and self.retry_count < self.max_retries and not too_late:
+            self._again(RETRIED)
+            self.due = soon
+        else:
+            outcome = TaskAttemptOutcome.FAILED if kind is K.RETRY else TaskAttemptOutcome(kind.value)
+            self.attempts.append((outcome, False))
+            self.end(S.COMPLETED if kind is K.COMPLETED else S.FAILED)
+        return self.status
+
+    def reopen(self) -> None:
+        """An operator wants it to run once more: numbers go on after the last attempt, a running one is its last."""
+        if self.status is S.RUNNING:
+            self.attempts.append(INTERRUPTED)
+        self.reopened += self.status in TASK_TERMINAL_STATES
+        if len(self.attempts) > self.retry_count:
+            self.max_retries += len(self.attempts) - self.retry_count
+            self.retry_count = len(self.attempts)
+        self.deadline_ahead = self.deadline_passed = False
+        self.due = True
+        self.wait()
+
+    def _again(self, attempt: tuple[TaskAttemptOutcome, bool]) -> None:
+        self.attempts.append(attempt)
+        self.retry_count += 1
+        self.wait()
+
+
+@dataclass(slots=True)
+class Model:
+    """`place` tells where a task stands in the order of its queue, as the table has it."""
+
+    place: Callable[[str], tuple[int, datetime, str]]
+    rows: dict[str, Row] = field(default_factory=dict)
+    paused: set[str] = field(default_factory=set)
+
+    def current(self, token: Token) -> Row | None:
+        """The row that this token may still write to."""
+        row = self.rows[token.task_id]
+        return row if row.token == token else None
+
+    def waiting(self, queue: str) -> list[Row]:
+        return self._claimable(queue, S.PENDING)
+
+    def expired(self, queue: str) -> list[Row]:
+        return self._claimable(queue, S.CLAIMED)
+
+    def in_flight(self, queue: str | None = None) -> int:
+        return sum(row.in_flight for row in self.rows.values() if queue in (None, row.queue))
+
+    def under_caps(self, budget: int) -> list[Row]:
+        """What a claim under caps should yield, from the capped queue first."""
+        room = min(budget, CLUSTER_CAP - self.in_flight())
+        chosen: list[Row] = []
+        for queue, cap in ((CAPPED, CAP), (PLAIN, None)):
+            free = room - len(chosen)
+            if cap is not None:
+                free = min(free, cap - self.in_flight(queue))
+            chosen += [*self.waiting(queue), *self.expired(queue)][: max(free, 0)]
+        return chosen
+
+    def _claimable(self, queue: str, status: TaskStatus) -> list[Row]:
+        """A running lease keeps everybody off; PENDING rows have none."""
+        rows = [
+            row
+            for row in self.rows.values()
+            if row.queue == queue and row.status is status and not row.lease_runs and row.claimable
+        ]
+        return [] if queue in self.paused else sorted(rows, key=lambda row: self.place(row.id))

@@ -1,0 +1,97 @@
+"""Short steps for the tests of the lifecycle: rows in, tokens on, rows and attempts out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from horsies.lifecycle.claiming import claim
+from horsies.lifecycle.finishing import Outcome, OutcomeKind
+from horsies.lifecycle.starting import Start, start
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    import asyncpg
+
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.starting import StartVerdicts
+    from horsies.lifecycle.tokens import Token
+
+ME, OTHER = "worker-a", "worker-b"
+LEASE_MS = 600_000
+OK = '{"__task_result__":true,"ok":3,"err":null}'
+
+# As a worker's lane has it.
+LANE = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
+
+
+async def enqueue(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
+    """Tasks with these ids; a column is given as an SQL expression."""
+    given = {"task_name": "'demo.add'", "queue_name": "'default'", **columns}
+    await conn.execute(
+        f"INSERT INTO horsies_tasks (id, {', '.join(given)}) SELECT id, {', '.join(given.values())}"
+        " FROM unnest($1::text[]) WITH ORDINALITY AS new (id, number)",
+        list(ids),
+    )
+
+
+async def claim_some(
+    conn: asyncpg.Connection, worker: str = ME, limit: int = 100, queue: str = "default", lease_ms: int = LEASE_MS
+) -> list[ClaimedTask]:
+    return await claim(conn, worker_id=worker, queue=queue, limit=limit, lease_ms=lease_ms, task_names=None)
+
+
+async def claim_tokens(conn: asyncpg.Connection, worker: str = ME, *, lease_ms: int = LEASE_MS) -> list[Token]:
+    return [task.token for task in await claim_some(conn, worker, lease_ms=lease_ms)]
+
+
+async def start_tokens(conn: asyncpg.Connection, tokens: Iterable[Token], worker: str = ME) -> StartVerdicts:
+    return await start(conn, worker, [Start(token, 4242, "host", "worker-4242") for token in tokens])
+
+
+async def running(conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Token]:
+    """Tokens of new tasks that this worker runs, in the order of the ids."""
+    await enqueue(conn, *ids, **columns)
+    tokens = sorted(await claim_tokens(conn, worker), key=lambda token: token.task_id)
+    verdicts = await start_tokens(conn, tokens, worker)
+    assert verdicts.started == frozenset(tokens)
+    return tokens
+
+
+def ended(token: Token, kind: OutcomeKind, **fields: Any) -> Outcome:
+    """An outcome with something in each field that its kind has."""
+    if kind is OutcomeKind.COMPLETED:
+        return Outcome(token, kind, OK, **fields)
+    told = {"result_json": '{"err":1}', "error_code": "BROKE", "error_message": "it broke", **fields}
+    if kind is OutcomeKind.RETRY:
+        told.setdefault("retry_delay_s", 60.0)
+    return Outcome(token, kind, **told)
+
+
+async def task(conn: asyncpg.Connection, task_id: str) -> dict[str, Any]:
+    return dict(await conn.fetchrow("SELECT * FROM horsies_tasks WHERE id = $1", task_id))
+
+
+async def statuses(conn: asyncpg.Connection) -> dict[str, str]:
+    return {row["id"]: row["status"] for row in await conn.fetch("SELECT id, status FROM horsies_tasks")}
+
+
+async def attempts(conn: asyncpg.Connection, task_id: str) -> list[dict[str, Any]]:
+    rows = await conn.fetch("SELECT * FROM horsies_task_attempts WHERE task_id = $1 ORDER BY attempt", task_id)
+    return [dict(row) for row in rows]
+
+
+async def everything(conn: asyncpg.Connection) -> list[list[tuple[Any, ...]]]:
+    """All that the lifecycle writes, for comparing before and after."""
+    tables = ("horsies_tasks", "horsies_task_attempts", "horsies_heartbeats")
+    return [[tuple(row) for row in await conn.fetch(f"SELECT * FROM {table} ORDER BY id")] for table in tables]
+
+
+async def waits_for_a_lock(observer: asyncpg.Connection, conn: asyncpg.Connection, step: Awaitable[Any]) -> Any:
+    """The running step once it stands behind somebody's lock, or has gone through without."""
+    running = asyncio.ensure_future(step)
+    while not running.done():
+        if await observer.fetchval("SELECT pg_blocking_pids($1) <> '{}'", conn.get_server_pid()):
+            break
+    return running

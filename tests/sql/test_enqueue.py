@@ -1,0 +1,431 @@
+"""Requests become rows: once per id, once per live key, all or none, and never at the cost of a neighbour."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from until import until
+
+from horsies.broker import PostgresBroker
+from horsies.config.broker import PostgresConfig
+from horsies.domain.ids import new_task_id
+from horsies.domain.result import Ok
+from horsies.handle import BrokerErrorCode
+from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, enqueue_many, enqueue_one, one
+
+CREATED, SAME, MISMATCH, LIVE_DUPLICATE = EnqueueOutcome
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+def request(task_id: str | None = None, **columns: Any) -> EnqueueRequest:
+    asked = {"task_name": "demo.add", "enqueue_sha": "a" * 64, "sent_at": NOON, **columns}
+    return EnqueueRequest(task_id=task_id or new_task_id(), **asked)
+
+
+@pytest.fixture
+def broker(database: str) -> Iterator[PostgresBroker]:
+    made = PostgresBroker(PostgresConfig(database_url=database))
+    yield made
+    assert made.close() == Ok(None)
+
+
+@pytest.fixture
+async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A second session, for what happens at the same moment."""
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+async def ids(connection: asyncpg.Connection) -> list[str]:
+    return [row["id"] for row in await connection.fetch("SELECT id FROM horsies_tasks ORDER BY id")]
+
+
+async def test_every_column_is_stored_as_it_was_asked(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    asked = request(
+        queue_name="mail",
+        priority=7,
+        args_json="[1]",
+        kwargs_json='{"b":2}',
+        task_options='{"retry_policy":{"max_retries":4},"good_until":null}',
+        good_until=NOON + timedelta(days=1),
+        enqueued_at=NOON + timedelta(hours=1),
+        unique_key="order 7",
+    )
+    assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, CREATED))
+    row = dict(await connection.fetchrow("SELECT * FROM horsies_tasks"))
+    expected = {
+        "id": asked.task_id,
+        "task_name": "demo.add",
+        "enqueue_sha": "a" * 64,
+        "sent_at": NOON,
+        "queue_name": "mail",
+        "priority": 7,
+        "args": "[1]",
+        "kwargs": '{"b":2}',
+        "task_options": asked.task_options,
+        "good_until": NOON + timedelta(days=1),
+        "enqueued_at": NOON + timedelta(hours=1),
+        "unique_key": "order 7",
+        "max_retries": 4,
+        "status": "PENDING",
+        "claimed": False,
+        "retry_count": 0,
+        "is_workflow_task": False,
+    }
+    assert {name: row[name] for name in expected} == expected
+    assert all(
+        value is None for name, value in row.items() if name not in expected | {"created_at": 0, "updated_at": 0}
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "retries"),
+    [
+        (None, 0),
+        ('{"retry_policy":null,"good_until":null}', 0),
+        ('{"retry_policy":{"auto_retry_for":["X"]}}', 3),
+        ('{"retry_policy":{"max_retries":9}}', 9),
+    ],
+)
+async def test_the_number_of_retries_comes_from_the_options(
+    broker: PostgresBroker, connection: asyncpg.Connection, options: str | None, retries: int
+) -> None:
+    assert (await broker.send_async(request(task_options=options))).is_ok()
+    assert await connection.fetchval("SELECT max_retries FROM horsies_tasks") == retries
+
+
+async def test_a_delay_counts_from_the_send_also_in_a_transaction_that_began_before(
+    connection: asyncpg.Connection,
+) -> None:
+    async with connection.transaction():
+        began = await connection.fetchval("SELECT now()")
+        await until(connection, "clock_timestamp() > now() + interval '20 ms'")
+        await enqueue_one(connection, request(delay_seconds=1.5))
+        await enqueue_many(connection, [request(delay_seconds=1.5)])
+    for due in await connection.fetch("SELECT enqueued_at FROM horsies_tasks"):
+        assert timedelta(seconds=1.52) < due["enqueued_at"] - began < timedelta(seconds=11)
+
+
+async def test_without_a_delay_a_task_is_due_at_once(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await broker.send_many_async([request()])
+    await broker.send_async(request())
+    assert await connection.fetchval("SELECT bool_and(enqueued_at <= clock_timestamp()) FROM horsies_tasks")
+
+
+async def test_the_same_send_twice_is_stored_once_and_both_succeed(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    asked = request()
+    assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, CREATED))
+    assert broker.send(asked) == Ok(Enqueued(asked.task_id, SAME))
+    assert await ids(connection) == [asked.task_id]
+
+
+async def test_an_id_with_other_contents_is_refused_for_good(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    asked = request()
+    await broker.send_async(asked)
+    error = (await broker.send_async(request(asked.task_id, enqueue_sha="b" * 64))).unwrap_err()
+    assert (error.code, error.retryable) == (BrokerErrorCode.PAYLOAD_MISMATCH, False)
+    assert asked.task_id in error.message
+    assert await connection.fetchval("SELECT enqueue_sha FROM horsies_tasks") == "a" * 64
+
+
+def test_an_id_that_was_there_and_is_pruned_counts_as_sent() -> None:
+    asked = request()
+    steps = one(asked)
+    next(steps)
+    steps.send([])  # the insert did nothing
+    with pytest.raises(StopIteration) as end:
+        steps.send([])  # and then nobody had the id
+    assert end.value.value == Enqueued(asked.task_id, SAME)
+
+
+def test_a_key_whose_holder_ended_in_between_is_taken() -> None:
+    asked = request(unique_key="k")
+    steps = one(asked)
+    insert = next(steps)
+    steps.send([])
+    assert steps.send([]) == insert
+    with pytest.raises(StopIteration) as end:
+        steps.send([(asked.task_id,)])
+    assert end.value.value == Enqueued(asked.task_id, CREATED)
+
+
+@pytest.mark.parametrize("status", ["PENDING", "CLAIMED", "RUNNING"])
+async def test_a_key_stands_for_the_live_task_that_has_it(
+    broker: PostgresBroker, connection: asyncpg.Connection, status: str
+) -> None:
+    first = (await broker.send_async(request(unique_key="k"))).unwrap()
+    await connection.execute("UPDATE horsies_tasks SET status = $1", status)
+    assert await broker.send_async(request(unique_key="k")) == Ok(Enqueued(first.task_id, LIVE_DUPLICATE))
+    assert (await broker.send_async(request(unique_key="another"))).unwrap().outcome is CREATED
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 2
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED", "CANCELLED", "EXPIRED"])
+async def test_a_key_is_free_when_its_task_is_final(
+    broker: PostgresBroker, connection: asyncpg.Connection, status: str
+) -> None:
+    await broker.send_async(request(unique_key="k"))
+    await connection.execute("UPDATE horsies_tasks SET status = $1", status)
+    assert (await broker.send_async(request(unique_key="k"))).unwrap().outcome is CREATED
+
+
+async def test_a_repeated_send_with_a_key_is_the_same_send_not_a_duplicate(broker: PostgresBroker) -> None:
+    asked = request(unique_key="k")
+    await broker.send_async(asked)
+    assert await broker.send_async(asked) == Ok(Enqueued(asked.task_id, SAME))
+    assert await broker.send_many_async([asked]) == Ok([Enqueued(asked.task_id, SAME)])
+
+
+@pytest.mark.parametrize(("end", "expected"), [("COMMIT", LIVE_DUPLICATE), ("ROLLBACK", CREATED)])
+async def test_a_key_in_an_open_transaction_is_waited_for_and_nobody_else_waits_with_it(
+    broker: PostgresBroker,
+    connection: asyncpg.Connection,
+    other: asyncpg.Connection,
+    end: str,
+    expected: EnqueueOutcome,
+) -> None:
+    await other.execute("BEGIN")
+    await enqueue_one(other, request(unique_key="k"))
+    waiting = asyncio.create_task(broker.send_async(request(unique_key="k")))
+    await until(connection, "EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+    assert (await broker.send_async(request())).unwrap().outcome is CREATED
+    assert not waiting.done()
+    await other.execute(end)
+    assert (await waiting).unwrap().outcome is expected
+
+
+async def test_many_requests_are_answered_in_their_places(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    known = request(unique_key="taken")
+    await broker.send_async(known)
+    fresh, keyed = request(), request(unique_key="new")
+    asked = [
+        *(fresh, known, fresh, request(known.task_id, enqueue_sha="b" * 64)),
+        *(keyed, request(unique_key="new"), request(unique_key="taken"), request(fresh.task_id, enqueue_sha="c" * 64)),
+    ]
+    assert await broker.send_many_async(asked) == Ok(
+        [
+            *(Enqueued(fresh.task_id, CREATED), Enqueued(known.task_id, SAME), Enqueued(fresh.task_id, SAME)),
+            *(Enqueued(known.task_id, MISMATCH), Enqueued(keyed.task_id, CREATED)),
+            *(Enqueued(keyed.task_id, LIVE_DUPLICATE), Enqueued(known.task_id, LIVE_DUPLICATE)),
+            Enqueued(fresh.task_id, MISMATCH),
+        ]
+    )
+    assert await ids(connection) == sorted([known.task_id, fresh.task_id, keyed.task_id])
+
+
+async def test_many_requests_are_stored_all_or_none(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    error = broker.send_many([request(), request(args_json='["\0"]'), request()]).unwrap_err()
+    assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+    assert await ids(connection) == []
+    assert broker.send_many([]) == Ok([])
+
+
+some_requests = st.lists(
+    st.builds(
+        request,
+        st.sampled_from(["id1", "id2", "id3", "id4"]),
+        enqueue_sha=st.sampled_from(["a", "b"]),
+        unique_key=st.sampled_from([None, "k", "l"]),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=some_requests, asked=some_requests)
+async def test_many_at_once_come_to_the_same_as_one_after_the_other(
+    connection: asyncpg.Connection, before: list[EnqueueRequest], asked: list[EnqueueRequest]
+) -> None:
+    asked = list({each.task_id: each for each in asked}.values())
+    stored: list[list[Enqueued]] = []
+    rows: list[list[Any]] = []
+    for together in (True, False):
+        await connection.execute("TRUNCATE horsies_tasks CASCADE")
+        for earlier in before:
+            await enqueue_one(connection, earlier)
+        if together:
+            stored.append(await enqueue_many(connection, asked))
+        else:
+            stored.append([await enqueue_one(connection, each) for each in asked])
+        rows.append(await connection.fetch("SELECT id, enqueue_sha, unique_key FROM horsies_tasks ORDER BY id"))
+    assert stored[0] == stored[1]
+    assert rows[0] == rows[1]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=some_requests, asked=some_requests)
+async def test_every_answer_is_true_also_where_the_requests_contradict_each_other(
+    connection: asyncpg.Connection, before: list[EnqueueRequest], asked: list[EnqueueRequest]
+) -> None:
+    await connection.execute("TRUNCATE horsies_tasks CASCADE")
+    await enqueue_many(connection, before)
+    known = set(await ids(connection))
+    answers = await enqueue_many(connection, asked)
+    rows = {row["id"]: row for row in await connection.fetch("SELECT * FROM horsies_tasks")}
+    assert sorted(a.task_id for a in answers if a.outcome is CREATED) == sorted(rows.keys() - known)
+    for each, answer in zip(asked, answers, strict=True):
+        row = rows[answer.task_id]
+        same = row["enqueue_sha"] == each.enqueue_sha
+        match answer.outcome:
+            case EnqueueOutcome.CREATED:
+                assert (row["id"], same, row["unique_key"]) == (each.task_id, True, each.unique_key)
+            case EnqueueOutcome.SAME | EnqueueOutcome.MISMATCH:
+                assert (row["id"], same) == (each.task_id, answer.outcome is SAME)
+            case EnqueueOutcome.LIVE_DUPLICATE:
+                assert row["id"] != each.task_id
+                assert row["unique_key"] == each.unique_key is not None
+
+
+async def test_sends_at_the_same_moment_share_statements(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    asked = [request() for _ in range(200)]
+    answers = await asyncio.gather(*(broker.send_async(each) for each in asked))
+    assert answers == [Ok(Enqueued(each.task_id, CREATED)) for each in asked]
+    assert await connection.fetchval("SELECT count(DISTINCT created_at) FROM horsies_tasks") < 50
+
+
+@pytest.mark.parametrize(
+    ("poison", "words"),
+    [
+        ({"args_json": '["\0"]'}, "0x00"),
+        ({"queue_name": "q" * 53}, "channel name too long"),
+        ({"task_name": "n" * 256}, "too long"),
+        ({"task_options": "{"}, "not valid JSON"),
+        ({"priority": 2**40}, "int32"),
+    ],
+)
+async def test_a_request_that_is_refused_takes_no_neighbour_with_it(
+    broker: PostgresBroker, connection: asyncpg.Connection, poison: dict[str, Any], words: str
+) -> None:
+    asked = [request() for _ in range(20)]
+    asked[7:7] = [request(**poison)]
+    answers = await asyncio.gather(*(broker.send_async(each) for each in asked))
+    error = answers.pop(7).unwrap_err()
+    assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+    assert words in error.message
+    assert all(answer.unwrap().outcome is CREATED for answer in answers)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 20
+
+
+async def test_the_callers_transaction_decides_whether_the_tasks_exist(
+    broker: PostgresBroker, connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    for end, expected in (("ROLLBACK", 0), ("COMMIT", 3)):
+        await other.execute("BEGIN")
+        assert (await broker.send_async(request(), connection=other)).unwrap().outcome is CREATED
+        many = await broker.send_many_async([request(), request()], connection=other)
+        assert [each.outcome for each in many.unwrap()] == [CREATED, CREATED]
+        assert await ids(connection) == []
+        await other.execute(end)
+        assert len(await ids(connection)) == expected
+
+
+async def test_a_connection_from_the_callers_pool_will_do(broker: PostgresBroker, database: str) -> None:
+    async with asyncpg.create_pool(database, min_size=1, max_size=1) as pool, pool.acquire() as acquired:
+        assert (await broker.send_async(request(), connection=acquired)).unwrap().outcome is CREATED
+
+
+def test_a_psycopg_transaction_decides_as_well(broker: PostgresBroker, database: str) -> None:
+    with psycopg.connect(database, row_factory=psycopg.rows.dict_row) as theirs:
+        asked = request(unique_key="50 % off", delay_seconds=0.5, good_until=NOON)
+        assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, CREATED))
+        assert broker.send(asked, connection=theirs) == Ok(Enqueued(asked.task_id, SAME))
+        again = broker.send_many([request(unique_key="50 % off"), request()], connection=theirs).unwrap()
+        assert [each.outcome for each in again] == [LIVE_DUPLICATE, CREATED]
+        theirs.rollback()
+        assert theirs.execute("SELECT count(*) FROM horsies_tasks").fetchone() == {"count": 0}
+        broker.send(asked, connection=theirs)
+        theirs.commit()
+        assert theirs.execute("SELECT count(*) FROM horsies_tasks").fetchone() == {"count": 1}
+
+
+async def test_both_kinds_of_psycopg_connection_fit_the_async_form(broker: PostgresBroker, database: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database) as theirs:
+        assert (await broker.send_async(request(), connection=theirs)).unwrap().outcome is CREATED
+        many = await broker.send_many_async([request(), request()], connection=theirs)
+        assert len(many.unwrap()) == 2
+    with psycopg.connect(database) as blocking:
+        assert (await broker.send_async(request(), connection=blocking)).unwrap().outcome is CREATED
+        assert blocking.execute("SELECT count(*) FROM horsies_tasks").fetchone() == (4,)
+
+
+async def test_a_connection_that_does_not_fit_is_refused_with_the_way_out(
+    broker: PostgresBroker, connection: asyncpg.Connection, database: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(database) as awaited:
+        for theirs, words in ((connection, "send_async"), (awaited, "send_async"), (object(), "asyncpg or psycopg 3")):
+            error = broker.send(request(), connection=theirs).unwrap_err()
+            assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+            assert words in error.message
+    error = (await broker.send_async(request(), connection=database)).unwrap_err()
+    assert "not builtins.str" in error.message
+
+
+async def test_a_refusal_on_the_callers_connection_is_an_error_value(
+    broker: PostgresBroker, other: asyncpg.Connection, database: str
+) -> None:
+    bad = request(queue_name="q" * 53)
+    async with await psycopg.AsyncConnection.connect(database) as awaited:
+        with psycopg.connect(database) as blocking:
+            for error in (
+                (await broker.send_async(bad, connection=other)).unwrap_err(),
+                (await broker.send_async(bad, connection=awaited)).unwrap_err(),
+                broker.send(bad, connection=blocking).unwrap_err(),
+            ):
+                assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+                assert "channel name too long" in error.message
+
+
+async def test_parts_of_a_task_can_be_enqueued_without_a_request(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    sha = "a" * 64
+    assert await broker.enqueue_async("demo.add", task_id="one", enqueue_sha=sha) == Ok("one")
+    assert broker.enqueue("demo.add", "mail", task_id="one", enqueue_sha=sha, sent_at=NOON) == Ok("one")
+    assert broker.enqueue("demo.add", "mail", task_id="two", enqueue_sha=sha, enqueue_delay_seconds=60) == Ok("two")
+    assert broker.enqueue("x", task_id="one", enqueue_sha="b").unwrap_err().code is BrokerErrorCode.PAYLOAD_MISMATCH
+    rows = await connection.fetch("SELECT queue_name, enqueued_at - sent_at AS wait FROM horsies_tasks ORDER BY id")
+    assert [row["queue_name"] for row in rows] == ["default", "mail"]
+    assert timedelta(seconds=50) < rows[1]["wait"] < timedelta(seconds=70)
+
+
+def test_times_that_make_no_sense_are_refused_before_anything_is_stored(broker: PostgresBroker) -> None:
+    later = datetime.now(UTC) + timedelta(seconds=30)
+    for columns, words in (
+        ({"good_until": NOON.replace(tzinfo=None)}, "good_until=2026-01-02 12:00:00 has no time zone"),
+        ({"enqueued_at": later, "enqueue_delay_seconds": 5}, "pass one of them"),
+        ({"sent_at": later}, "in the future"),
+    ):
+        error = broker.enqueue("demo.add", task_id="one", enqueue_sha="a", **columns).unwrap_err()
+        assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, False)
+        assert words in error.message
+    assert broker.enqueue("demo.add", task_id="one", enqueue_sha="a", sent_at=later, enqueued_at=later) == Ok("one")
+
+
+def test_a_password_is_in_no_part_of_an_error() -> None:
+    for url in ("postgresql://bob:hunter2@localhost:1/shop", "postgresql://bob@localhost:1/shop?password=hunter2"):
+        broker = PostgresBroker(PostgresConfig(database_url=url))
+        error = broker.send(request()).unwrap_err()
+        broker.close()
+        assert (error.code, error.retryable) == (BrokerErrorCode.ENQUEUE_FAILED, True)
+        assert "localhost:1" in error.message
+        assert "start PostgreSQL there" in error.message
+        told = [repr(error), str(error.exception), repr(broker.config), *traceback.format_exception(error.exception)]
+        assert not [text for text in told if "hunter2" in text]

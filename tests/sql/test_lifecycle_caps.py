@@ -1,0 +1,264 @@
+"""Caps hold whoever claims at the same moment, and a full queue does not keep the others waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from lifecycle_steps import (
+    LANE,
+    LEASE_MS,
+    ME,
+    claim_some,
+    ended,
+    enqueue,
+    start_tokens,
+    statuses,
+    task,
+    waits_for_a_lock,
+)
+
+from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.finishing import OutcomeKind, finish
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from horsies.lifecycle.claiming import ClaimedTask
+
+CLAIMERS = 8
+
+IN_FLIGHT = """
+SELECT count(*) FROM horsies_tasks
+ WHERE status = 'RUNNING' OR status = 'CLAIMED' AND claim_expires_at > clock_timestamp()
+"""
+
+
+async def capped(
+    conn: asyncpg.Connection,
+    queues: Sequence[tuple[str, int | None]] = (("default", None),),
+    *,
+    worker: str = ME,
+    budget: int = 100,
+    cluster: int | None = None,
+    hard: bool = True,
+    lease_ms: int = LEASE_MS,
+    names: list[str] | None = None,
+) -> list[ClaimedTask]:
+    return await claim_capped(
+        conn,
+        worker_id=worker,
+        queues=queues,
+        budget=budget,
+        cluster_cap=cluster,
+        hard=hard,
+        lease_ms=lease_ms,
+        task_names=names,
+    )
+
+
+def names(tasks: list[ClaimedTask]) -> list[str]:
+    return [task.token.task_id for task in tasks]
+
+
+@asynccontextmanager
+async def claimers(database: str) -> AsyncIterator[list[asyncpg.Connection]]:
+    async with AsyncExitStack() as stack:
+        connections = []
+        for _ in range(CLAIMERS):
+            connections.append(await asyncpg.connect(database, server_settings=LANE))
+            stack.push_async_callback(connections[-1].close)
+        yield connections
+
+
+@pytest.mark.parametrize(
+    ("queues", "cluster"),
+    [([("default", 7)], None), ([("default", None)], 7), ([("default", 9)], 7), ([("default", 7)], 20)],
+    ids=["queue", "cluster", "cluster within queue", "queue within cluster"],
+)
+async def test_eight_claimers_at_once_fill_a_hard_cap_exactly(
+    database: str, connection: asyncpg.Connection, queues: list[tuple[str, int | None]], cluster: int | None
+) -> None:
+    await enqueue(connection, *(f"{n:03}" for n in range(60)))
+    async with claimers(database) as connections:
+        for _ in range(15):
+            taken = await asyncio.gather(
+                *(
+                    capped(conn, queues, worker=f"w-{n}", budget=5, cluster=cluster)
+                    for n, conn in enumerate(connections)
+                )
+            )
+            assert sum(map(len, taken)) == 7
+            assert await connection.fetchval(IN_FLIGHT) == 7
+            await connection.execute(
+                "UPDATE horsies_tasks SET status = 'PENDING', claimed = false, claimed_by_worker_id = NULL,"
+                " claimed_at = NULL, claim_expires_at = NULL WHERE status = 'CLAIMED'"
+            )
+
+
+async def test_hard_caps_hold_while_eight_workers_claim_run_and_finish(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await enqueue(connection, *(f"a{n:03}" for n in range(120)), queue_name="'a'")
+    await enqueue(connection, *(f"b{n:03}" for n in range(120)), queue_name="'b'")
+    queues = [("a", 3), ("b", 4)]
+
+    async def work(number: int, conn: asyncpg.Connection) -> int:
+        worker, rng, done = f"w-{number}", random.Random(number), 0
+        while await conn.fetchval("SELECT EXISTS (SELECT FROM horsies_tasks WHERE status = 'PENDING')"):
+            got = await capped(conn, rng.sample(queues, 2), worker=worker, budget=rng.randint(1, 4), cluster=5)
+            tokens = [task.token for task in got]
+            back = tokens[: rng.randint(0, 1)]
+            await release(conn, worker, back)
+            started = (await start_tokens(conn, tokens[len(back) :], worker)).started
+            finished = await finish(conn, worker, [ended(token, OutcomeKind.COMPLETED) for token in started])
+            done += len(finished)
+        return done
+
+    async def watch() -> set[tuple[bool, bool, bool]]:
+        seen = set()
+        while True:
+            row = await connection.fetchrow(
+                "SELECT count(*) FILTER (WHERE queue_name = 'a') <= 3, count(*) FILTER (WHERE queue_name = 'b') <= 4,"
+                " count(*) <= 5 FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')"
+            )
+            seen.add(tuple(row))
+            if not await connection.fetchval("SELECT EXISTS (SELECT FROM horsies_tasks WHERE status = 'PENDING')"):
+                return seen
+
+    async with claimers(database) as connections:
+        seen, *done = await asyncio.gather(watch(), *(work(n, conn) for n, conn in enumerate(connections)))
+    assert seen == {(True, True, True)}
+    assert sum(done) == 240
+
+
+@pytest.mark.parametrize(("queues", "cluster"), [([("default", 5)], None), ([("default", None)], 5)])
+async def test_a_soft_cap_counts_only_what_runs(
+    database: str, connection: asyncpg.Connection, queues: list[tuple[str, int | None]], cluster: int | None
+) -> None:
+    await enqueue(connection, *(f"{n:03}" for n in range(60)))
+    first = await capped(connection, queues, budget=3, cluster=cluster, hard=False)
+    assert len(first) == 3
+    assert len(await capped(connection, queues, cluster=cluster, hard=False)) == 5
+    await start_tokens(connection, [task.token for task in first])
+    async with claimers(database) as connections:
+        taken = await asyncio.gather(
+            *(
+                capped(conn, queues, worker=f"w-{n}", budget=9, cluster=cluster, hard=False)
+                for n, conn in enumerate(connections)
+            )
+        )
+    assert [len(one) for one in taken] == [2] * CLAIMERS
+
+
+async def test_queues_are_served_in_the_order_given_each_within_its_cap(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a1", "a2", "a3", queue_name="'a'")
+    await enqueue(connection, "b2", priority="2", queue_name="'b'")
+    await enqueue(connection, "b1", priority="1", queue_name="'b'")
+    await enqueue(connection, "c1", queue_name="'c'")
+    queues = [("b", 5), ("empty", 1), ("a", 2), ("c", None)]
+    assert names(await capped(connection, queues, budget=4)) == ["b1", "b2", "a1", "a2"]
+    assert names(await capped(connection, queues, budget=4)) == ["c1"]
+
+
+async def test_a_cap_below_what_is_in_flight_yields_nothing(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", "c")
+    await claim_some(connection, limit=2)
+    assert await capped(connection, [("default", 1)]) == []
+    assert await capped(connection, [("default", 0)]) == []
+    assert await capped(connection, cluster=1) == []
+    assert await capped(connection, budget=0) == []
+    assert names(await capped(connection, [("default", 3)])) == ["c"]
+
+
+async def test_only_the_names_asked_for_are_claimed_and_no_paused_queue(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", task_name="'demo.gone'")
+    await enqueue(connection, "b", "c")
+    await enqueue(connection, "p", queue_name="'paused'")
+    await connection.execute("INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('paused', now())")
+    queues = [("paused", 5), ("default", 1)]
+    assert names(await capped(connection, queues, names=["demo.add"])) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"enqueued_at": "now() + interval '1 h'"},
+        {"next_retry_at": "now() + interval '1 h'"},
+        {"good_until": "now()"},
+        {"status": "'COMPLETED'"},
+    ],
+    ids=lambda columns: " ".join(columns.values()),
+)
+async def test_what_is_not_due_is_left(connection: asyncpg.Connection, columns: dict[str, str]) -> None:
+    await enqueue(connection, "t", **columns)
+    assert await capped(connection, [("default", 5)], cluster=5) == []
+
+
+async def test_an_expired_claim_frees_its_place_and_is_taken_over_when_a_place_is_left(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "a", "b", "c")
+    (old,) = await capped(connection, [("default", 2)], worker="dead", budget=1, lease_ms=0)
+    assert names(await capped(connection, [("default", 2)], budget=1)) == ["b"]
+    assert names(await capped(connection, [("default", 2)])) == ["c"]
+    assert await capped(connection, [("default", 2)]) == []
+    (new,) = await capped(connection, [("default", 3)])
+    assert (new.token.task_id, new.token.worker_id) == ("a", ME)
+    assert new.token.claimed_at > old.token.claimed_at
+    assert (await start_tokens(connection, [old.token], "dead")).stale == {old.token}
+    assert (await start_tokens(connection, [new.token])).started == {new.token}
+
+
+async def test_a_task_claimed_under_a_cap_is_like_any_other(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", "u", args="'[1]'", task_options="'{}'", max_retries="2", priority="4")
+    (plain,) = await claim_some(connection, limit=1)
+    (under,) = await capped(connection, [("default", 2)], cluster=9, lease_ms=90_000)
+    assert (under.args, under.task_options, under.max_retries, under.priority) == ("[1]", "{}", 2, 4)
+    first, second = await task(connection, plain.token.task_id), await task(connection, under.token.task_id)
+    assert second["claimed_at"] == under.token.claimed_at
+    assert second["claim_expires_at"] - second["claimed_at"] == timedelta(seconds=90)
+    own = {"id", "claimed_at", "claim_expires_at", "updated_at"}
+    assert {name for name in first if first[name] != second[name]} == own
+
+
+async def test_large_arguments_stay_in_the_table(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", args="repeat('x', 70000)")
+    (claimed,) = await capped(connection)
+    assert (claimed.large, claimed.args) == (True, None)
+
+
+async def test_a_queue_with_nothing_to_claim_is_not_waited_for(database: str, connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", queue_name="'a'")
+    other = await asyncpg.connect(database)
+    async with other.transaction():
+        await other.execute("SELECT pg_advisory_xact_lock(hashtextextended('horsies-cap:queue:b', 0))")
+        assert names(await capped(connection, [("b", 2), ("a", 2)])) == ["a"]
+    await other.close()
+
+
+async def test_who_waits_for_a_cap_counts_what_was_claimed_meanwhile(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await enqueue(connection, "a", "b", "c")
+    first, second = await asyncpg.connect(database), await asyncpg.connect(database)
+    async with first.transaction():
+        assert len(await capped(first, [("default", 2)])) == 2
+        waiting = await waits_for_a_lock(connection, second, capped(second, [("default", 2)]))
+        assert not waiting.done()
+    assert await waiting == []
+    await first.close()
+    await second.close()
+
+
+async def test_a_session_that_cannot_see_what_was_claimed_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    await connection.execute("SET default_transaction_isolation TO 'repeatable read'")
+    with pytest.raises(asyncpg.RaiseError, match="needs READ COMMITTED, not REPEATABLE READ"):
+        await capped(connection, cluster=1)
+    assert await statuses(connection) == {"t": "PENDING"}

@@ -1,0 +1,185 @@
+"""A token from before changes nothing anywhere, however the task was lost and whoever has it now."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+import pytest
+from lifecycle_steps import (
+    LEASE_MS,
+    ME,
+    OTHER,
+    attempts,
+    claim_tokens,
+    ended,
+    enqueue,
+    everything,
+    start_tokens,
+    task,
+)
+
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.claiming import claim_expired, large_arguments, release
+from horsies.lifecycle.finishing import Finished, OutcomeKind, finish, mark_finalizing
+from horsies.lifecycle.leases import beat
+from horsies.lifecycle.starting import StartVerdicts
+from horsies.lifecycle.tokens import Token, Verdict
+
+K = OutcomeKind
+
+REQUEUE = """
+UPDATE horsies_tasks
+   SET status = 'PENDING', retry_count = retry_count + 1, max_retries = max_retries + 1, claimed = false,
+       claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL, started_at = NULL
+"""
+
+
+async def claimed(conn: asyncpg.Connection) -> Token:
+    await enqueue(conn, "t", max_retries="5")
+    (token,) = await claim_tokens(conn)
+    return token
+
+
+async def started(conn: asyncpg.Connection) -> Token:
+    token = await claimed(conn)
+    await start_tokens(conn, [token])
+    return token
+
+
+async def by_release(conn: asyncpg.Connection) -> Token:
+    token = await claimed(conn)
+    await release(conn, ME, [token])
+    return token
+
+
+async def by_lease(conn: asyncpg.Connection) -> Token:
+    token = await claimed(conn)
+    await conn.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
+    await claim_expired(conn, worker_id="thief", queue="default", limit=1, lease_ms=0, task_names=None)
+    return token
+
+
+async def by_retry(conn: asyncpg.Connection) -> Token:
+    token = await started(conn)
+    await finish(conn, ME, [ended(token, K.RETRY, retry_delay_s=0.0)])
+    return token
+
+
+async def by_interrupt(conn: asyncpg.Connection) -> Token:
+    token = await started(conn)
+    await finish(conn, ME, [ended(token, K.INTERRUPT_REQUEUE)])
+    return token
+
+
+async def by_operator_while_claimed(conn: asyncpg.Connection) -> Token:
+    token = await claimed(conn)
+    await conn.execute(REQUEUE)
+    return token
+
+
+async def by_operator_while_running(conn: asyncpg.Connection) -> Token:
+    token = await started(conn)
+    await conn.execute(REQUEUE)
+    return token
+
+
+async def by_operator_after_the_end(conn: asyncpg.Connection) -> Token:
+    token = await started(conn)
+    await finish(conn, ME, [ended(token, K.COMPLETED)])
+    await conn.execute(REQUEUE)
+    return token
+
+
+LOSSES = [
+    by_release,
+    by_lease,
+    by_retry,
+    by_interrupt,
+    by_operator_while_claimed,
+    by_operator_while_running,
+    by_operator_after_the_end,
+]
+
+
+async def waits(conn: asyncpg.Connection, worker: str) -> None:
+    """Nobody has it; an expired lease counts as nobody."""
+
+
+async def is_claimed(conn: asyncpg.Connection, worker: str) -> Token:
+    tokens = await claim_tokens(conn, worker)
+    if not tokens:
+        again = await claim_expired(
+            conn, worker_id=worker, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None
+        )
+        tokens = [one.token for one in again]
+    (token,) = tokens
+    return token
+
+
+async def runs(conn: asyncpg.Connection, worker: str) -> Token:
+    token = await is_claimed(conn, worker)
+    assert (await start_tokens(conn, [token], worker)).started == {token}
+    return token
+
+
+async def has_ended(conn: asyncpg.Connection, worker: str) -> None:
+    token = await runs(conn, worker)
+    await finish(conn, worker, [ended(token, K.COMPLETED)])
+
+
+FATES: list[Callable[[asyncpg.Connection, str], Awaitable[object]]] = [waits, is_claimed, runs, has_ended]
+
+
+async def every_write_is_refused(conn: asyncpg.Connection, token: Token) -> None:
+    assert await start_tokens(conn, [token]) == StartVerdicts(frozenset(), frozenset(), frozenset([token]))
+    assert await large_arguments(conn, token) is None
+    assert await release(conn, ME, [token]) == set()
+    assert await beat(conn, ME, "host", [(token, 1)]) == {token}
+    assert await mark_finalizing(conn, ME, [token]) == {token}
+    for kind in K:
+        assert await finish(conn, ME, [ended(token, kind)]) == {token: Finished(Verdict.STALE)}
+
+
+@pytest.mark.parametrize("worker", [ME, OTHER], ids=["same worker", "another worker"])
+@pytest.mark.parametrize("fate", FATES, ids=lambda fate: fate.__name__)
+@pytest.mark.parametrize("lost", LOSSES, ids=lambda lost: lost.__name__)
+async def test_a_token_from_before_changes_nothing_anywhere(
+    connection: asyncpg.Connection,
+    lost: Callable[[asyncpg.Connection], Awaitable[Token]],
+    fate: Callable[[asyncpg.Connection, str], Awaitable[object]],
+    worker: str,
+) -> None:
+    token = await lost(connection)
+    await fate(connection, worker)
+    before = await everything(connection)
+    await every_write_is_refused(connection, token)
+    assert await everything(connection) == before
+
+
+async def test_a_zombie_that_wakes_up_does_not_touch_the_outcome_of_its_successor(
+    connection: asyncpg.Connection,
+) -> None:
+    zombie = await by_operator_while_running(connection)
+    token = await runs(connection, OTHER)
+    assert (await finish(connection, ME, [ended(zombie, K.FAILED)]))[zombie].verdict is Verdict.STALE
+    assert (await task(connection, "t"))["status"] == "RUNNING"
+    finished = await finish(connection, OTHER, [ended(token, K.COMPLETED)])
+    assert finished[token].status is TaskStatus.COMPLETED
+    assert (await finish(connection, ME, [ended(zombie, K.RETRY)]))[zombie].verdict is Verdict.STALE
+    assert [(one["worker_id"], one["outcome"]) for one in await attempts(connection, "t")] == [(OTHER, "COMPLETED")]
+
+
+async def test_a_stale_outcome_beside_good_ones_leaves_them_alone(connection: asyncpg.Connection) -> None:
+    stale = await by_release(connection)
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h'")
+    await enqueue(connection, "a", "z")
+    good = await claim_tokens(connection)
+    await start_tokens(connection, good)
+    finished = await finish(connection, ME, [ended(token, K.COMPLETED) for token in (good[0], stale, good[1])])
+    assert {token.task_id: one.verdict for token, one in finished.items()} == {
+        "a": Verdict.ACCEPTED,
+        "t": Verdict.STALE,
+        "z": Verdict.ACCEPTED,
+    }
+    assert await attempts(connection, "t") == []

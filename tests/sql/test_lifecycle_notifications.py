@@ -1,0 +1,88 @@
+"""The life of a task is announced as documented: work when it is sent, done when it has ended, nothing in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import asyncpg
+import pytest
+from lifecycle_steps import ME, claim_tokens, ended, enqueue, running, start_tokens
+
+from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.lifecycle.leases import beat, renew
+
+CHANNELS = ("task_new", "task_queue_default", "task_done")
+
+
+class Ear:
+    def __init__(self, writer: asyncpg.Connection) -> None:
+        self._writer = writer
+        self._heard: list[tuple[str, str]] = []
+        self._silence = asyncio.Event()
+
+    def hear(self, _connection: object, _pid: int, channel: str, payload: str) -> None:
+        if channel == "nothing_more":
+            self._silence.set()
+        else:
+            self._heard.append((channel, payload))
+
+    async def after(self, step: Awaitable[object]) -> list[tuple[str, str]]:
+        """What is heard of this step; notifications arrive in the order of their commits."""
+        self._heard.clear()
+        self._silence.clear()
+        await step
+        await self._writer.execute("NOTIFY nothing_more")
+        await asyncio.wait_for(self._silence.wait(), 10)
+        return sorted(self._heard)
+
+
+@pytest.fixture
+async def ear(database: str, connection: asyncpg.Connection):
+    listening = await asyncpg.connect(database)
+    ear = Ear(connection)
+    for channel in (*CHANNELS, "nothing_more"):
+        await listening.add_listener(channel, ear.hear)
+    yield ear
+    await listening.close()
+
+
+async def test_only_the_sending_announces_work(connection: asyncpg.Connection, ear: Ear) -> None:
+    assert await ear.after(enqueue(connection, "t")) == [("task_new", "t"), ("task_queue_default", "t")]
+    limits = {"budget": 1, "cluster_cap": 1, "hard": True, "lease_ms": 60_000, "task_names": None}
+    assert await ear.after(claim_capped(connection, worker_id=ME, queues=[("default", 1)], **limits)) == []
+    assert await ear.after(renew(connection, ME, 60_000, 60_000, hostname="host", pid=1)) == []
+    tokens = list(await renew(connection, ME, 60_000, 60_000, hostname="host", pid=1))
+    assert await ear.after(release(connection, ME, tokens)) == []
+    tokens = await claim_tokens(connection)
+    assert await ear.after(start_tokens(connection, tokens)) == []
+    assert await ear.after(beat(connection, ME, "host", [(tokens[0], 1)])) == []
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER_FAILURE])
+async def test_an_end_is_announced_as_done(connection: asyncpg.Connection, ear: Ear, kind: OutcomeKind) -> None:
+    tokens = await running(connection, "a", "b")
+    outcomes = [ended(token, kind) for token in tokens]
+    assert await ear.after(finish(connection, ME, outcomes)) == [("task_done", "a"), ("task_done", "b")]
+
+
+async def test_an_expiry_at_the_start_is_announced_as_done(connection: asyncpg.Connection, ear: Ear) -> None:
+    await enqueue(connection, "t")
+    tokens = await claim_tokens(connection)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    assert await ear.after(start_tokens(connection, tokens)) == [("task_done", "t")]
+
+
+@pytest.mark.parametrize("kind", [OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE])
+async def test_a_task_that_waits_again_is_not_announced(
+    connection: asyncpg.Connection, ear: Ear, kind: OutcomeKind
+) -> None:
+    (token,) = await running(connection, "t", max_retries="1")
+    assert await ear.after(finish(connection, ME, [ended(token, kind)])) == []
+
+
+async def test_a_stale_outcome_is_not_announced(connection: asyncpg.Connection, ear: Ear) -> None:
+    (token,) = await running(connection, "t")
+    await finish(connection, ME, [ended(token, OutcomeKind.COMPLETED)])
+    assert await ear.after(finish(connection, ME, [ended(token, OutcomeKind.FAILED)])) == []

@@ -1,0 +1,243 @@
+"""Each statement of the lifecycle reads what it is about, beside 100 000 finished tasks and whatever statistics say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
+
+from horsies.lifecycle.claiming import claim_capped, claim_expired, large_arguments, release
+from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
+from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.waiting import next_due
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from horsies.store.embedded import EmbeddedServer
+
+FINISHED = 100_000
+BATCH = 20
+
+FILL_FINISHED = f"""
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
+                           completed_at)
+SELECT uuidv7()::text, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
+  FROM generate_series(1, {FINISHED}) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
+SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks WHERE task_name = 'demo.old';
+"""
+
+FILL_LIVE = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, enqueued_at, max_retries)
+SELECT uuidv7()::text, 'demo.add', 'default', 1 + n % 3, now() + n % 2 * interval '1 h', 3
+  FROM generate_series(1, 4000) n;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, claimed, started_at,
+                           claim_expires_at)
+SELECT uuidv7()::text, 'demo.add', 'default', status, 'worker-' || n % 9, now(), status = 'CLAIMED', now(),
+       now() + interval '1 h'
+  FROM generate_series(1, 400) n CROSS JOIN LATERAL (SELECT (ARRAY['CLAIMED', 'RUNNING'])[1 + n % 2] AS status) row;
+"""
+
+
+def array(value: str) -> str:
+    return f"array_fill({value}, ARRAY[{BATCH}])"
+
+
+IDS = "ARRAY['" + "', '".join(f"id-{n}" for n in range(BATCH)) + "']"
+TEXTS, OUTCOMES = array("'x'::text"), array("'COMPLETED'::text")
+TOKENS = f"'worker-a', {IDS}, {array('now()')}"
+
+# what it reads and changes: (its arguments, the indexes of its plan)
+STATEMENTS = {
+    "claim": ("'worker-a', 'default', 8, 1000, NULL", {"ix_horsies_tasks_ready", "horsies_tasks_pkey"}),
+    "claim_expired": ("'worker-a', 'default', 8, 1000, NULL", {"ix_horsies_tasks_in_flight", "horsies_tasks_pkey"}),
+    "large_arguments": ("'id-1', 'worker-a', now()", {"horsies_tasks_pkey"}),
+    "release": (TOKENS, {"horsies_tasks_pkey"}),
+    "start": (f"{TOKENS}, {array('1')}, {TEXTS}, {TEXTS}", {"horsies_tasks_pkey"}),
+    "expire_claimed": (f"{TOKENS}, {TEXTS}", {"horsies_tasks_pkey"}),
+    "finish": (
+        f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 4)}",
+        {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
+    ),
+    "retry": (
+        f"{TOKENS}, {array('1.0::float8')}, {', '.join([TEXTS] * 3)}",
+        {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
+    ),
+    "mark_finalizing": (TOKENS, {"horsies_tasks_pkey"}),
+    "renew": ("'worker-a', 1000, 1000, 'host', 1", {"ix_horsies_tasks_claimed_by", "horsies_tasks_pkey"}),
+    "beat": (f"{TOKENS}, {array('1')}, 'host'", {"horsies_tasks_pkey"}),
+    "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready"}),
+}
+
+# The worker's lane, and a connection that nobody has set up, such as one behind a pooler.
+MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+
+
+async def administer(server: EmbeddedServer, command: str) -> None:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(command)
+    await connection.close()
+
+
+async def fill(connection: asyncpg.Connection, *parts: str) -> None:
+    """Nobody listens to 100 000 notifications."""
+    await connection.execute("SET session_replication_role = replica")
+    for part in parts:
+        await connection.execute(part)
+    await connection.execute("SET session_replication_role = origin")
+
+
+@pytest.fixture(scope="module")
+def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
+    """The name of a database with 100 000 finished, 4 000 waiting and 400 claimed or running tasks."""
+    name = f"{template}_busy"
+
+    async def make() -> None:
+        await administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        connection = await asyncpg.connect(server.url, database=name)
+        await fill(connection, FILL_FINISHED, FILL_LIVE)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(make())
+    yield name
+    asyncio.run(administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture(params=MODES)
+async def busy(
+    request: pytest.FixtureRequest, server: EmbeddedServer, full_database: str
+) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to the full database; what it changes is taken back."""
+    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[request.param])
+    transaction = connection.transaction()
+    await transaction.start()
+    yield connection
+    await transaction.rollback()
+    await connection.close()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_the_statement_uses_its_indexes_however_it_is_planned(busy: asyncpg.Connection, name: str) -> None:
+    arguments, indexes = STATEMENTS[name]
+    await busy.execute(f"PREPARE hot AS {statement(name)}")
+    for _ in range(6):
+        await busy.execute(f"EXECUTE hot({arguments})")
+    assert await indexes_read(busy, arguments) == indexes
+
+
+async def indexes_read(conn: asyncpg.Connection, arguments: str) -> set[str]:
+    """The indexes in the plan of the prepared statement, and each table that it reads whole."""
+    plan = json.loads(await conn.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot({arguments})"))
+    steps = list(nodes(plan[0]["Plan"]))
+    read = {step["Index Name"] for step in steps if "Index Name" in step}
+    read |= {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"}
+    return read - {"horsies_queue_state", "horsies_queue_state_pkey"}
+
+
+@pytest.mark.parametrize("mode", ["lane", "generic"])
+async def test_statistics_of_a_quiet_hour_do_not_lead_through_all_that_is_in_flight(
+    database: str, connection: asyncpg.Connection, mode: str
+) -> None:
+    await fill(connection, FILL_FINISHED)
+    await connection.execute("VACUUM ANALYZE")
+    worker = await asyncpg.connect(database, server_settings=MODES[mode])
+    for name, (arguments, indexes) in STATEMENTS.items():
+        await worker.execute(f"PREPARE hot AS {statement(name)}")
+        assert await indexes_read(worker, arguments) == indexes, name
+        await worker.execute("DEALLOCATE hot")
+    await worker.close()
+
+
+@pytest.mark.parametrize("name", ["claim", "claim_expired"])
+async def test_a_claim_locks_in_order_as_it_reads_and_looks_no_row_up_twice(
+    busy: asyncpg.Connection, name: str
+) -> None:
+    arguments, _ = STATEMENTS[name]
+    await busy.execute(f"PREPARE hot AS {statement(name)}")
+    plan = json.loads(await busy.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE hot({arguments})"))
+    steps = list(nodes(plan[0]["Plan"]))
+    (locking,) = (step for step in steps if step["Node Type"] == "LockRows")
+    assert locking["Actual Rows"] <= 8
+    assert {step["Actual Loops"] for step in steps} <= {0, 1}
+
+
+async def cycle(conn: asyncpg.Connection) -> None:
+    """Every statement once, on a batch."""
+    tokens = [task.token for task in await claim_some(conn, limit=BATCH)]
+    limits = {"worker_id": ME, "lease_ms": LEASE_MS, "task_names": ["demo.add", "demo.sum"]}
+    under_cap = await claim_capped(
+        conn, queues=[("default", 10_000), ("other", 5)], budget=BATCH, cluster_cap=10_000, hard=True, **limits
+    )
+    tokens += [task.token for task in under_cap]
+    await claim_expired(conn, queue="default", limit=BATCH, **limits)
+    await renew(conn, ME, LEASE_MS, LEASE_MS, hostname="host", pid=1)
+    released = await release(conn, ME, tokens[:4])
+    started = sorted((await start_tokens(conn, tokens)).started, key=lambda token: token.task_id)
+    assert len(started) == len(tokens) - len(released)
+    for token in started[:2]:
+        await large_arguments(conn, token)
+    await beat(conn, ME, "host", [(token, 1) for token in started])
+    await mark_finalizing(conn, ME, started)
+    kinds = list(OutcomeKind)
+    await finish(conn, ME, [ended(token, kinds[n % len(kinds)]) for n, token in enumerate(started)])
+    await next_due(conn, ["default", "other"])
+
+
+READ = """
+SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('horsies_tasks', 'horsies_task_attempts'))
+           ::integer,
+       (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
+       + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::integer
+"""
+
+
+async def read_by(conn: asyncpg.Connection, rounds: int) -> tuple[int, float]:
+    """Scans of whole tables, and entries of tables and indexes read in a round, by so many rounds of everything."""
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    before = await conn.fetchrow(READ)
+    for _ in range(rounds):
+        await cycle(conn)
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    after = await conn.fetchrow(READ)
+    return after[0] - before[0], (after[1] - before[1]) / rounds
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_round_of_everything_reads_little_more_than_its_batch(
+    server: EmbeddedServer, full_database: str, mode: str
+) -> None:
+    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+    scans, entries = await read_by(connection, 7)
+    assert scans == 0
+    assert entries < 5_000  # 400 in flight are counted twice under caps; a whole index has 100 000
+    await connection.close()
+
+
+@pytest.mark.parametrize("analyzed", ["VACUUM ANALYZE", "SELECT 1"], ids=["vacuumed", "new"])
+async def test_plans_of_an_empty_table_still_serve_when_it_has_filled(
+    database: str, connection: asyncpg.Connection, analyzed: str
+) -> None:
+    await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = false)")
+    await connection.execute("ALTER TABLE horsies_task_attempts SET (autovacuum_enabled = false)")
+    await connection.execute(analyzed)
+    worker = await asyncpg.connect(database, server_settings=LANE)
+    await enqueue(worker, *(f"{n:02}" for n in range(2 * BATCH)), max_retries="3")
+    await cycle(worker)
+    await fill(connection, FILL_FINISHED, FILL_LIVE)
+    scans, entries = await read_by(worker, 3)
+    assert scans == 0
+    assert entries < 5_000
+    await worker.close()

@@ -1,0 +1,144 @@
+"""A start is what the token, the lease and the deadline allow; user code may run only after it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from lifecycle_steps import (
+    LEASE_MS,
+    ME,
+    OTHER,
+    attempts,
+    claim_tokens,
+    enqueue,
+    everything,
+    running,
+    start_tokens,
+    statuses,
+    task,
+)
+
+from horsies.domain.codec import load_task_result
+from horsies.domain.codes import OutcomeCode
+from horsies.lifecycle.claiming import claim_expired, release
+from horsies.lifecycle.starting import Start, StartVerdicts, start
+from horsies.lifecycle.tokens import Token
+
+NONE: frozenset[Token] = frozenset()
+
+
+async def test_a_start_writes_where_the_task_runs_and_keeps_the_token(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", finalizing_at="now()", finalizing_by_worker_id="'worker-z'")
+    (token,) = await claim_tokens(connection)
+    verdicts = await start(connection, ME, [Start(token, 77, "host-1", "worker-77")])
+    assert verdicts == StartVerdicts(frozenset([token]), NONE, NONE)
+    row = await task(connection, "t")
+    assert (row["status"], row["claimed"], row["claim_expires_at"]) == ("RUNNING", False, None)
+    assert (row["claimed_by_worker_id"], row["claimed_at"]) == (ME, token.claimed_at)
+    assert (row["worker_pid"], row["worker_hostname"], row["worker_process_name"]) == (77, "host-1", "worker-77")
+    assert (row["finalizing_at"], row["finalizing_by_worker_id"]) == (None, None)
+    assert row["started_at"] == row["updated_at"] > token.claimed_at
+
+
+async def test_each_task_of_a_batch_gets_its_own_process(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, *(f"{n:02}" for n in range(20)))
+    tokens = await claim_tokens(connection)
+    pids = {token.task_id: 100 + int(token.task_id) for token in tokens}
+    starts = [Start(token, pids[token.task_id], "h", f"worker-{pids[token.task_id]}") for token in reversed(tokens)]
+    assert (await start(connection, ME, starts)).started == frozenset(tokens)
+    rows = await connection.fetch("SELECT id, worker_pid, worker_process_name FROM horsies_tasks")
+    assert {row["id"]: row["worker_pid"] for row in rows} == pids
+    assert all(row["worker_process_name"] == f"worker-{row['worker_pid']}" for row in rows)
+
+
+async def test_a_lease_that_has_run_out_is_no_start(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    tokens = await claim_tokens(connection, lease_ms=0)
+    before = await everything(connection)
+    assert await start_tokens(connection, tokens) == StartVerdicts(NONE, NONE, frozenset(tokens))
+    assert await everything(connection) == before
+
+
+@pytest.mark.parametrize("status", ["PENDING", "COMPLETED", "FAILED", "CANCELLED", "EXPIRED"])
+async def test_a_task_that_is_not_claimed_any_more_is_no_start(connection: asyncpg.Connection, status: str) -> None:
+    await enqueue(connection, "t")
+    tokens = await claim_tokens(connection)
+    await connection.execute("UPDATE horsies_tasks SET status = $1, claimed = false", status)
+    assert (await start_tokens(connection, tokens)).stale == frozenset(tokens)
+    assert await statuses(connection) == {"t": status}
+
+
+async def test_a_task_that_is_gone_is_no_start(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    tokens = await claim_tokens(connection)
+    await connection.execute("DELETE FROM horsies_tasks")
+    assert (await start_tokens(connection, tokens)).stale == frozenset(tokens)
+
+
+async def test_a_task_past_its_deadline_expires_with_the_documented_result(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    (token,) = await claim_tokens(connection)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    assert await start_tokens(connection, [token]) == StartVerdicts(NONE, frozenset([token]), NONE)
+    row = await task(connection, "t")
+    assert (row["status"], row["error_code"], row["claimed"]) == ("EXPIRED", "TASK_EXPIRED", False)
+    assert (row["claim_expires_at"], row["started_at"]) == (None, None)
+    assert (row["claimed_by_worker_id"], row["claimed_at"]) == (ME, token.claimed_at)
+    assert row["failed_at"] == row["updated_at"]
+    error = load_task_result(row["result"]).unwrap_err()
+    assert error.error_code is OutcomeCode.TASK_EXPIRED
+    assert error.data == {"task_id": "t", "worker_id": ME}
+    assert await attempts(connection, "t") == []
+
+
+async def test_a_worker_id_with_quotes_does_not_break_the_stored_result(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    (token,) = await claim_tokens(connection, 'w"\\')
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    assert (await start_tokens(connection, [token], 'w"\\')).expired == {token}
+    assert json.loads((await task(connection, "t"))["result"])["err"]["data"]["worker_id"] == 'w"\\'
+
+
+async def test_the_deadline_is_told_from_the_lease_where_both_have_passed(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    tokens = await claim_tokens(connection, lease_ms=0)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    assert (await start_tokens(connection, tokens)).expired == frozenset(tokens)
+
+
+async def test_one_batch_starts_expires_and_refuses_side_by_side(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", "c", "d")
+    good, late, lost, expired = await claim_tokens(connection)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now() WHERE id = 'b'")
+    await release(connection, ME, [lost])
+    await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s' WHERE id = 'd'")
+    verdicts = await start_tokens(connection, [expired, lost, late, good])
+    assert verdicts == StartVerdicts(frozenset([good]), frozenset([late]), frozenset([lost, expired]))
+    assert await statuses(connection) == {"a": "RUNNING", "b": "EXPIRED", "c": "PENDING", "d": "CLAIMED"}
+
+
+async def test_asked_again_what_runs_under_our_token_counts_as_started(connection: asyncpg.Connection) -> None:
+    (token,) = await running(connection, "t")
+    assert (await start_tokens(connection, [token])).started == {token}
+    stale = Token("t", ME, token.claimed_at - timedelta(microseconds=1))
+    stranger = Token("t", OTHER, token.claimed_at)
+    assert (await start_tokens(connection, [stale])).stale == {stale}
+    assert (await start_tokens(connection, [stranger], OTHER)).stale == {stranger}
+
+
+async def test_of_two_claims_of_ours_on_one_task_only_the_newer_starts(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    (old,) = await claim_tokens(connection, lease_ms=0)
+    (again,) = await claim_expired(
+        connection, worker_id=ME, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None
+    )
+    verdicts = await start_tokens(connection, [old, again.token])
+    assert verdicts == StartVerdicts(frozenset([again.token]), NONE, frozenset([old]))
+
+
+async def test_starting_nothing_asks_nothing(connection: asyncpg.Connection) -> None:
+    await connection.close()
+    assert await start(connection, ME, []) == StartVerdicts(NONE, NONE, NONE)

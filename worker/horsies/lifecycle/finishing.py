@@ -1,0 +1,132 @@
+"""RUNNING to whatever became of it, with the row of the attempt in the same statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec.text import replace_surrogates
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.tokens import Token, Verdict, claim_times, ids, in_order
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    import asyncpg
+
+
+class OutcomeKind(Enum):
+    """The first three are the outcome of the attempt as well; the others leave one that will be retried."""
+
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    WORKER_FAILURE = "WORKER_FAILURE"
+    RETRY = "RETRY"
+    INTERRUPT_REQUEUE = "INTERRUPT_REQUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an execution ended. A RETRY carries its error too: where it may not be tried again, that is the result."""
+
+    token: Token
+    kind: OutcomeKind
+    result_json: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+    failed_reason: str | None = None
+    retry_delay_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What the task is now, None when the token is stale; `due` says when a task that is PENDING again may run."""
+
+    verdict: Verdict
+    status: TaskStatus | None = None
+    due: datetime | None = None
+
+
+_STALE = Finished(Verdict.STALE)
+_COMPLETED = Finished(Verdict.ACCEPTED, TaskStatus.COMPLETED)
+_FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
+
+
+async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]) -> dict[Token, Finished]:
+    """An answer to each outcome. A RETRY without budget, or due only after good_until, becomes FAILED."""
+    ordered = sorted(outcomes, key=attrgetter("token.task_id"))
+    finished = {outcome.token: _STALE for outcome in ordered}
+    finished |= await _retry(conn, worker_id, [outcome for outcome in ordered if _runs_again(outcome)])
+    left = [outcome for outcome in ordered if _ends(outcome) and finished[outcome.token] is _STALE]
+    finished |= await _end(conn, worker_id, left)
+    return finished
+
+
+async def mark_finalizing(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
+    """These have ended, their outcomes cannot be stored yet: sweeps shall spare them. Returns the stale ones."""
+    marked = in_order(tokens)
+    if not marked:
+        return set()
+    rows = await conn.fetch(statement("mark_finalizing"), worker_id, ids(marked), claim_times(marked))
+    return set(marked).difference(marked[number - 1] for (number,) in rows)
+
+
+def _runs_again(outcome: Outcome) -> bool:
+    return outcome.kind in (OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE)
+
+
+def _ends(outcome: Outcome) -> bool:
+    return outcome.kind is not OutcomeKind.INTERRUPT_REQUEUE
+
+
+async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
+    if not outcomes:
+        return {}
+    tokens = [outcome.token for outcome in outcomes]
+    rows = await conn.fetch(
+        statement("retry"),
+        worker_id,
+        ids(tokens),
+        claim_times(tokens),
+        [_delay(outcome) for outcome in outcomes],
+        [_storable(outcome.error_code) for outcome in outcomes],
+        [_storable(outcome.error_message) for outcome in outcomes],
+        [_storable(outcome.failed_reason) for outcome in outcomes],
+    )
+    return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
+
+
+async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
+    if not outcomes:
+        return {}
+    tokens = [outcome.token for outcome in outcomes]
+    rows = await conn.fetch(
+        statement("finish"),
+        worker_id,
+        ids(tokens),
+        claim_times(tokens),
+        ["FAILED" if outcome.kind is OutcomeKind.RETRY else outcome.kind.value for outcome in outcomes],
+        [_storable(outcome.result_json) for outcome in outcomes],
+        [_storable(outcome.error_code) for outcome in outcomes],
+        [_storable(outcome.error_message) for outcome in outcomes],
+        [_storable(outcome.failed_reason) for outcome in outcomes],
+    )
+    return {tokens[number - 1]: _end_of(outcomes[number - 1]) for (number,) in rows}
+
+
+def _delay(outcome: Outcome) -> float | None:
+    """None is how the statement tells an interrupt from a retry."""
+    return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
+
+
+def _end_of(outcome: Outcome) -> Finished:
+    return _COMPLETED if outcome.kind is OutcomeKind.COMPLETED else _FAILED
+
+
+def _storable(text: str | None) -> str | None:
+    """One text that PostgreSQL refuses would fail every outcome of the batch, and again at each try."""
+    return None if text is None else replace_surrogates(text.replace("\0", ""))

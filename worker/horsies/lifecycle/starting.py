@@ -1,0 +1,74 @@
+"""CLAIMED to RUNNING, or to EXPIRED where the deadline came first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OutcomeCode
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.tokens import Token, claim_times, ids
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import asyncpg
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a claimed task is about to run."""
+
+    token: Token
+    pid: int
+    hostname: str
+    process_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartVerdicts:
+    """Each token is in exactly one of these. Not task ids: beside a claim of ours that has expired, a new claim of
+    the same task may be ours too, and only one of the two may run."""
+
+    started: frozenset[Token]
+    expired: frozenset[Token]
+    stale: frozenset[Token]
+
+
+async def start(conn: asyncpg.Connection, worker_id: str, starts: Collection[Start]) -> StartVerdicts:
+    """After a lost reply it may be asked again: what is RUNNING under our token counts as started."""
+    if not starts:
+        return StartVerdicts(frozenset(), frozenset(), frozenset())
+    ordered = sorted(starts, key=attrgetter("token.task_id"))
+    asked = [start.token for start in ordered]
+    rows = await conn.fetch(
+        statement("start"),
+        worker_id,
+        ids(asked),
+        claim_times(asked),
+        [start.pid for start in ordered],
+        [start.hostname for start in ordered],
+        [start.process_name for start in ordered],
+    )
+    started = frozenset([asked[number - 1] for (number,) in rows])
+    left = [token for token in asked if token not in started]
+    expired = await _expire(conn, worker_id, left) if left else frozenset()
+    return StartVerdicts(started, expired, frozenset(left) - expired)
+
+
+async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
+    results = [_expiry(token) for token in tokens]
+    rows = await conn.fetch(statement("expire_claimed"), worker_id, ids(tokens), claim_times(tokens), results)
+    return frozenset([tokens[number - 1] for (number,) in rows])
+
+
+def _expiry(token: Token) -> str:
+    error = TaskError(
+        error_code=OutcomeCode.TASK_EXPIRED,
+        message="good_until passed before the task was started",
+        data={"task_id": token.task_id, "worker_id": token.worker_id},
+    )
+    return dump_task_result(TaskResult(err=error))

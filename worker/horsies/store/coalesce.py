@@ -1,0 +1,70 @@
+"""Many callers, one statement in flight: whatever comes while it runs is the next one."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+ItemT = TypeVar("ItemT")
+AnswerT = TypeVar("AnswerT")
+
+
+class Coalescer(Generic[ItemT, AnswerT]):
+    """`ask(item)` gives what `run(items)` has at the item's place; an exception there is raised to its caller alone.
+
+    No timer: a lone caller pays nothing for it, and batches grow with the load. A caller who finds nobody before him
+    runs his own item in his own task, without a wake-up in between.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Sequence[ItemT]], Coroutine[Any, Any, Sequence[AnswerT | BaseException]]],
+        *,
+        most: int,
+    ) -> None:
+        self._run = run
+        self._most = most
+        self._busy = False
+        self._waiting: list[tuple[ItemT, asyncio.Future[AnswerT]]] = []
+        self._flight: asyncio.Task[Sequence[AnswerT | BaseException]] | None = None
+
+    async def ask(self, item: ItemT) -> AnswerT:
+        if self._busy:
+            future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
+            self._waiting.append((item, future))
+            return await future
+        self._busy = True
+        try:
+            (answer,) = await self._run([item])
+        finally:
+            self._start_next()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def _start_next(self) -> None:
+        self._busy = bool(self._waiting)
+        if self._waiting:
+            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            self._flight = asyncio.get_running_loop().create_task(self._run([item for item, _ in batch]))
+            self._flight.add_done_callback(partial(self._landed, [future for _, future in batch]))
+
+    def _landed(
+        self, futures: list[asyncio.Future[AnswerT]], flight: asyncio.Task[Sequence[AnswerT | BaseException]]
+    ) -> None:
+        self._start_next()
+        error = asyncio.CancelledError() if flight.cancelled() else flight.exception()
+        answers = [error] * len(futures) if error else flight.result()
+        for future, answer in zip(futures, answers, strict=True):
+            if future.done():  # its caller went away
+                continue
+            if isinstance(answer, asyncio.CancelledError):
+                future.cancel()
+            elif isinstance(answer, BaseException):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)

@@ -1,0 +1,148 @@
+"""Puts tasks into the table: one or many, on our connections or inside the caller's transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import parse_json
+from horsies.domain.retry import RetryRule
+from horsies.store.statements import statement
+from horsies.store.steps import drive
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.store.steps import Steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueRequest:
+    """One row to insert; `max_retries` comes from `task_options`.
+
+    It is due at once, or `delay_seconds` after the database's clock at the send, or at `enqueued_at`.
+    """
+
+    task_id: str
+    task_name: str
+    enqueue_sha: str
+    sent_at: datetime
+    queue_name: str = "default"
+    priority: int = 100
+    args_json: str | None = None
+    kwargs_json: str | None = None
+    task_options: str | None = None
+    good_until: datetime | None = None
+    enqueued_at: datetime | None = None
+    delay_seconds: float | None = None
+    unique_key: str | None = None
+    """At most one task with this key is PENDING, CLAIMED or RUNNING at a time."""
+
+    def columns(self) -> tuple[Any, ...]:
+        """In the order in which the statements number them; CodecError where task_options is not JSON."""
+        return (*_COLUMNS(self), _max_retries(self.task_options))
+
+
+_COLUMNS = attrgetter(
+    *("task_id", "task_name", "enqueue_sha", "sent_at", "queue_name", "priority", "args_json", "kwargs_json"),
+    *("task_options", "good_until", "unique_key", "enqueued_at", "delay_seconds"),
+)
+
+
+class EnqueueOutcome(Enum):
+    CREATED = "created"
+    SAME = "the same send was stored before"
+    MISMATCH = "another task has this id"
+    LIVE_DUPLICATE = "a live task has this unique key"
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of one request. `task_id` is the task that stands for it: its own, or the live one with its key."""
+
+    task_id: str
+    outcome: EnqueueOutcome
+
+
+async def enqueue_one(connection: asyncpg.Connection, request: EnqueueRequest) -> Enqueued:
+    """Insert one task, also inside the caller's transaction."""
+    return await drive(connection, one(request))
+
+
+async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+    """Insert all in one statement, or none when one of them is refused; what became of each, in order."""
+    return await drive(connection, many(requests))
+
+
+def one(request: EnqueueRequest) -> Steps[Enqueued]:
+    """`enqueue_one` as steps, for any kind of connection."""
+    columns = request.columns()
+    while not (yield statement("enqueue_one"), columns):
+        if taken := (yield from _find_holders([request])).taken(request):
+            return taken
+    return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+
+
+def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
+    """`enqueue_many` as steps, for any kind of connection."""
+    became: dict[int, Enqueued] = {}
+    left = dict(enumerate(requests))
+    while left:
+        # Of those with the same id the first goes into the statement: its answer would not tell which one it took.
+        places = sorted({request.task_id: place for place, request in reversed(left.items())}.values())
+        batch = {place: left.pop(place) for place in places}
+        columns = zip(*(request.columns() for request in batch.values()), strict=True)
+        created = {row[0] for row in (yield statement("enqueue_many"), tuple(map(list, columns)))}
+        for place in places:
+            if batch[place].task_id in created:
+                became[place] = Enqueued(batch.pop(place).task_id, EnqueueOutcome.CREATED)
+        if batch:
+            holders = yield from _find_holders(batch.values())
+            for place, request in batch.items():
+                if taken := holders.taken(request):
+                    became[place] = taken
+                else:
+                    left[place] = request
+    return [became[place] for place in range(len(requests))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Holders:
+    """Who has the ids and keys of the requests that an insert left out."""
+
+    sha_of_id: dict[str, str]
+    id_of_live_key: dict[str, str]
+
+    def taken(self, request: EnqueueRequest) -> Enqueued | None:
+        """Why this one was left out. None: the task that had its key has ended since, so insert again."""
+        sha = self.sha_of_id.get(request.task_id)
+        if sha is not None:
+            same = sha == request.enqueue_sha
+            return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
+        if request.unique_key is None:
+            # Its id was there a moment ago: it has been sent, has run and has been pruned.
+            return Enqueued(request.task_id, EnqueueOutcome.SAME)
+        holder = self.id_of_live_key.get(request.unique_key)
+        return None if holder is None else Enqueued(holder, EnqueueOutcome.LIVE_DUPLICATE)
+
+
+def _find_holders(requests: Collection[EnqueueRequest]) -> Steps[_Holders]:
+    ids = [request.task_id for request in requests]
+    keys = [request.unique_key for request in requests if request.unique_key is not None]
+    rows = yield statement("enqueue_conflicts"), (ids, keys)
+    return _Holders(
+        sha_of_id={task_id: sha for task_id, sha, key in rows if key is None},
+        id_of_live_key={key: task_id for task_id, _, key in rows if key is not None},
+    )
+
+
+@lru_cache(maxsize=256)
+def _max_retries(task_options: str | None) -> int:
+    rule = None if task_options is None else RetryRule.from_stored(parse_json(task_options, "task_options"))
+    return 0 if rule is None else rule.max_retries

@@ -1,0 +1,73 @@
+"""A connection of its own for one loop of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+    from horsies.store.connect import Database
+
+# Plans are made once: `id = ANY($1)` may otherwise be planned anew each time, a third of a small batch's cost.
+_HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("jit", "off"))
+_CACHED_STATEMENTS = 200
+
+
+class Lane:
+    """One statement at a time, one connection, opened again when it was lost.
+
+    Loops do not share connections: a slow sweep must not hold up the write of an outcome, and the pool of a worker must
+    not run dry under its own weight.
+    """
+
+    def __init__(self, database: Database, role: str, *, behind_pooler: bool) -> None:
+        self._database = database
+        self._role = role
+        self._behind_pooler = behind_pooler
+        self._connection: asyncpg.Connection | None = None
+        self._turns = asyncio.Lock()
+
+    async def ready(self) -> asyncpg.Connection:
+        """The lane's connection, live as far as this side can know."""
+        if self._connection is None or self._connection.is_closed():
+            self._connection = await self._connect()
+        return self._connection
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[asyncpg.Connection]:
+        """The connection for one of several loops that share this lane, one after the other."""
+        async with self._turns:
+            yield await self.ready()
+
+    def discard(self) -> None:
+        """Give this connection up: after a timeout its socket may be dead without anybody having said so."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.terminate()
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.is_closed():
+            await connection.close(timeout=2)
+
+    async def _connect(self) -> asyncpg.Connection:
+        if self._behind_pooler:
+            return await self._database.connect(self._role)
+        return await self._database.connect(self._role, settings=_HOT_PATH, statement_cache_size=_CACHED_STATEMENTS)
+
+
+async def is_behind_pooler(database: Database) -> bool:
+    """Whether somebody between us and PostgreSQL hands our statements to changing backends.
+
+    A pooler answers the handshake with a process id of its own making; the backend tells its real one.
+    """
+    connection = await database.connect("probe")
+    try:
+        return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()"))
+    finally:
+        await connection.close()

@@ -1,0 +1,146 @@
+"""A process's link to its database: the connections it shares, what it inserts and reads over them, its waits."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import asyncpg
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.domain.codec import CodecError
+from horsies.store.coalesce import Coalescer
+from horsies.store.connect import is_transient, open_database
+from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
+from horsies.store.lane import is_behind_pooler
+from horsies.store.pool import LOST_CONNECTION, TROUBLE, Pool
+from horsies.store.reading import Outcome, read_outcomes
+from horsies.store.schema import create
+from horsies.store.waiting import Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from horsies.config.broker import PostgresConfig
+
+T = TypeVar("T")
+
+_MOST_AT_ONCE = 1_000
+# A connection whose other side has vanished would otherwise keep its caller for ever.
+_LONGEST_STATEMENT_S = 30.0
+_SLOWEST_ROWS_PER_S = 1_000
+
+
+class Link:
+    """Belongs to one event loop. Made by `open`; a closed one is of no more use."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        listener_connect: Callable[[], Awaitable[asyncpg.Connection]] | None,
+        *,
+        replaces_lost: bool,
+    ) -> None:
+        self._pool = pool
+        self._replaces_lost = replaces_lost
+        self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(self._insert, most=_MOST_AT_ONCE)
+        self._looks: Coalescer[str, Outcome | None] = Coalescer(self._look, most=_MOST_AT_ONCE)
+        self._resources = AsyncExitStack()
+        self.waiting = Waiting(self._looks.ask, listener_connect)
+
+    @classmethod
+    async def open(cls, config: PostgresConfig) -> Link:
+        """Connect, and make the tables in a database that has none of ours.
+
+        DatabaseUnavailable, EmbeddedError, or SchemaError for a schema that is older, newer or somebody else's.
+        """
+        async with AsyncExitStack() as stack:
+            choice = DatabaseChoice(config.url, "given in PostgresConfig")
+            database = await stack.enter_async_context(open_database(choice))
+            behind_pooler = await is_behind_pooler(database)
+            pool = Pool(database, config, role="producer", behind_pooler=behind_pooler)
+            stack.push_async_callback(pool.close)
+            listener_connect = None if behind_pooler else partial(database.connect, "listener")
+            link = cls(pool, listener_connect, replaces_lost=config.pool_pre_ping)
+            await link.use(create, limit_s=math.inf)  # another process may be making them
+            stack.push_async_callback(link.waiting.close)
+            link._resources = stack.pop_all()
+        return link
+
+    async def close(self) -> None:
+        await self._resources.aclose()
+
+    async def send(self, request: EnqueueRequest) -> Enqueued:
+        """Insert one task; together with others that are sent at the same moment."""
+        if request.unique_key is None:
+            return await self._inserts.ask(request)
+        # It may have to wait for an open transaction that holds the key, and the others must not wait with it.
+        return await self._insert_one(request)
+
+    async def send_many(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        """Insert all or none."""
+        limit_s = _LONGEST_STATEMENT_S + len(requests) / _SLOWEST_ROWS_PER_S
+        return await self.use(lambda connection: enqueue_many(connection, requests), limit_s=limit_s)
+
+    async def use(self, act: Callable[[asyncpg.Connection], Awaitable[T]], *, limit_s: float | None = None) -> T:
+        """Do something on a connection that may be done twice: a lost connection is replaced once, without a word.
+
+        Inserts may be done twice, as the id decides: a second time finds the first one's row.
+        """
+        limit_s = _LONGEST_STATEMENT_S if limit_s is None else limit_s
+        try:
+            return await self._use_once(act, limit_s)
+        except LOST_CONNECTION:
+            if not self._replaces_lost:
+                raise
+            self._pool.drop_idle()
+        return await self._use_once(act, limit_s)
+
+    async def _use_once(self, act: Callable[[asyncpg.Connection], Awaitable[T]], limit_s: float) -> T:
+        connection = await self._pool.acquire()
+        loop = asyncio.get_running_loop()
+        # asyncpg's own timeouts and asyncio's cost three times as much, 6 µs of each statement.
+        alarm = loop.call_later(limit_s, connection.terminate)
+        answered = False
+        try:
+            result = await act(connection)
+            answered = True
+        except LOST_CONNECTION:
+            if loop.time() < alarm.when():
+                raise
+            self._pool.drop_idle()  # whatever swallows the answers of one connection swallows those of its neighbours
+            raise TimeoutError(f"the database did not answer within {limit_s:g} s") from None
+        except asyncpg.PostgresError:
+            answered = True
+            raise
+        finally:
+            alarm.cancel()
+            self._pool.release(connection, sound=answered)
+        return result
+
+    async def _insert(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
+        if len(requests) == 1:
+            return [await self._insert_one(requests[0])]
+        try:
+            return list(await self.send_many(requests))
+        except (asyncpg.PostgresError, CodecError) as error:
+            if is_transient(error):
+                raise
+        # The server refuses one of them (a NUL in a text, a name too long), and with it the whole statement.
+        return [await self._insert_alone(request) for request in requests]
+
+    async def _insert_alone(self, request: EnqueueRequest) -> Enqueued | BaseException:
+        try:
+            return await self._insert_one(request)
+        except (*TROUBLE, CodecError) as error:
+            return error
+
+    async def _insert_one(self, request: EnqueueRequest) -> Enqueued:
+        return await self.use(lambda connection: enqueue_one(connection, request))
+
+    async def _look(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
+        found = await self.use(partial(read_outcomes, task_ids=task_ids))
+        return [found.get(task_id) for task_id in task_ids]

@@ -1,0 +1,224 @@
+"""One event loop in a thread of its own, so that connections serve every thread and every loop of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import selectors
+import threading
+import weakref
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+T = TypeVar("T")
+
+# At the end of the interpreter a server that does not answer must not hold up the process.
+_EXIT_PATIENCE_S = 2.0
+
+
+class LoopClosed(RuntimeError):  # noqa: N818 - what became of the caller's work, not a mistake in it
+    """The thread was closed before the work was done."""
+
+    def __init__(self) -> None:
+        super().__init__("the broker was closed while this was under way")
+
+
+class LoopThread:
+    """Runs coroutines on its own loop. The first one starts it, also after `close` and in a forked child.
+
+    `on_stop` runs on the loop as its last work. `after_fork` runs in a forked child, where the thread does not exist;
+    it returns what must never be finalized there, because its sockets belong to the parent.
+    """
+
+    def __init__(self, name: str, *, on_stop: Callable[[], Awaitable[None]], after_fork: Callable[[], object]) -> None:
+        self._name = name
+        self._on_stop = on_stop
+        self._after_fork = after_fork
+        self._lock = threading.Lock()
+        self._current: _RunningLoop | None = None
+        _all_threads.add(self)
+
+    def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work` in this thread, whether or not an event loop runs in it."""
+        if self._current is not None and threading.get_ident() == self._current.thread.ident:
+            work.close()
+            raise RuntimeError(f"a blocking call on the thread of {self._name} would wait for itself")
+        future: Future[T] = Future()
+        errand = _Errand(work, partial(_settle, future))
+        running = self._order(errand)
+        try:
+            return future.result()
+        except BaseException:
+            running.abandon(errand)  # ctrl+c while it waits; nothing to abandon where the work itself failed
+            raise
+
+    async def run_from_any_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work` on the caller's loop. Cancelling the caller cancels the work."""
+        caller = asyncio.get_running_loop()
+        future: asyncio.Future[T] = caller.create_future()
+        # asyncio.wrap_future(run_coroutine_threadsafe(…)) does the same through three more callbacks, 25 µs of 90
+        report: Callable[[T | None, BaseException | None], object]
+        report = partial(caller.call_soon_threadsafe, _settle, future)  # type: ignore[arg-type]
+        errand = _Errand(work, report)
+        running = self._order(errand)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            running.abandon(errand)
+            raise
+
+    def close(self, timeout_s: float) -> bool:
+        """Let `on_stop` run and end the thread; False when that takes longer. Whoever still waits gets LoopClosed."""
+        with self._lock:
+            running, self._current = self._current, None
+        return running is None or running.stop(timeout_s)
+
+    def forget(self) -> None:
+        """In a forked child: leave the parent's loop alone, and start one of our own when it is needed."""
+        if self._current is not None:
+            self._current.detach()
+        _parents.append((self._current, self._after_fork()))
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._current = None
+
+    def _order(self, errand: _Errand[Any]) -> _RunningLoop:
+        running = self._current or self._start()
+        running.take(errand)
+        return running
+
+    def _start(self) -> _RunningLoop:
+        with self._lock:
+            if self._current is None:
+                self._current = _RunningLoop(self._name, self._on_stop)
+            return self._current
+
+
+class _Errand(Generic[T]):
+    """A coroutine that one thread orders and the loop's thread runs."""
+
+    __slots__ = ("_report", "_task", "_work")
+
+    def __init__(
+        self, work: Coroutine[Any, Any, T], report: Callable[[T | None, BaseException | None], object]
+    ) -> None:
+        self._work = work
+        self._report = report
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, done: Callable[[asyncio.Task[None]], object]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(done)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def finish(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self._tell(None, LoopClosed())
+        elif error := task.exception():
+            self._tell(None, error)
+
+    def refuse(self) -> None:
+        """The loop has ended without it."""
+        self._work.close()
+        self._tell(None, LoopClosed())
+
+    async def _run(self) -> None:
+        # Told from here, not by the callback of the task, which would run one turn of the loop later, 10 µs.
+        self._tell(await self._work, None)
+
+    def _tell(self, result: T | None, error: BaseException | None) -> None:
+        with suppress(RuntimeError):  # the caller's loop is closed: nobody waits
+            self._report(result, error)
+
+
+class _RunningLoop:
+    """One loop and its thread, from start to stop."""
+
+    def __init__(self, name: str, on_stop: Callable[[], Awaitable[None]]) -> None:
+        self._on_stop = on_stop
+        self._errands: set[_Errand[Any]] = set()
+        self._stopping = asyncio.Event()
+        self._selector = selectors.DefaultSelector()
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self.thread = threading.Thread(target=self._run, args=(started,), name=name, daemon=True)
+        self.thread.start()
+        self._loop = started.result()
+
+    def take(self, errand: _Errand[Any]) -> None:
+        self._errands.add(errand)
+        try:
+            self._loop.call_soon_threadsafe(self._begin, errand)
+        except RuntimeError:  # the loop was closed a moment ago; its end may have refused the errand already
+            if errand in self._errands:
+                self._errands.discard(errand)
+                errand.refuse()
+
+    def abandon(self, errand: _Errand[Any]) -> None:
+        with suppress(RuntimeError):  # closed: it has ended anyway
+            self._loop.call_soon_threadsafe(errand.cancel)
+
+    def stop(self, timeout_s: float) -> bool:
+        with suppress(RuntimeError):  # another thread has closed it
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self.thread.join(timeout_s)
+        return not self.thread.is_alive()
+
+    def detach(self) -> None:
+        """In a forked child: the epoll set is shared, so a transport finalized here would deafen the parent's loop."""
+        with suppress(OSError):
+            self._selector.close()
+
+    def _begin(self, errand: _Errand[Any]) -> None:
+        errand.start(partial(self._finish, errand))
+
+    def _finish(self, errand: _Errand[Any], task: asyncio.Task[Any]) -> None:
+        self._errands.discard(errand)
+        errand.finish(task)
+
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, self._selector)) as runner:
+            runner.run(self._stay(started))
+        # What was ordered while the loop ended never began, and its callers wait.
+        while self._errands:
+            self._errands.pop().refuse()
+
+    async def _stay(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        started.set_result(asyncio.get_running_loop())
+        await self._stopping.wait()
+        await self._on_stop()
+
+
+def _settle(future: Future[T] | asyncio.Future[T], result: Any, error: BaseException | None) -> None:
+    if future.done():  # cancelled by its owner
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+_all_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+_parents: list[object] = []
+
+
+def _forget_all() -> None:
+    for thread in tuple(_all_threads):
+        thread.forget()
+
+
+def _close_all() -> None:
+    """Say goodbye to the server; it would note a lost connection for each one that just ends."""
+    for thread in tuple(_all_threads):
+        thread.close(_EXIT_PATIENCE_S)
+
+
+os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_close_all)

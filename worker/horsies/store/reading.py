@@ -1,0 +1,111 @@
+"""What the application reads back: outcomes, one task's row with its attempts, and what looks wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import load_task_result
+from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode, to_builtin
+from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.domain.codes import BuiltInTaskCode
+
+_TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
+
+# A worker that broke before it had a result stores none, and neither do hands that set a status with UPDATE.
+_CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
+    "COMPLETED": RetrievalCode.RESULT_NOT_AVAILABLE,
+    "FAILED": OperationalErrorCode.WORKER_CRASHED,
+    "EXPIRED": OutcomeCode.TASK_EXPIRED,
+    "CANCELLED": OutcomeCode.TASK_CANCELLED,
+}
+_WORDS_WITHOUT_RESULT = {
+    "COMPLETED": "the task completed, but its row holds no result",
+    "FAILED": "the task failed without a result of its own",
+    "EXPIRED": "the task was not started before its good_until",
+    "CANCELLED": "the task was cancelled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A task's row as far as somebody who waits for it needs it."""
+
+    task_id: str
+    status: str
+    stored: str | None
+    error_code: str | None
+    failed_reason: str | None
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in _TERMINAL
+
+    def result(self) -> TaskResult[Any, TaskError]:
+        """What the task came to; only for a final one. Never raises, whatever the row holds."""
+        if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
+            return load_task_result(self.stored)
+        code = to_builtin(self.error_code) if self.error_code else _CODE_WITHOUT_RESULT[self.status]
+        words = _WORDS_WITHOUT_RESULT[self.status]
+        message = f"{words}: {self.failed_reason}" if self.failed_reason else words
+        return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": self.task_id}))
+
+
+async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, Outcome]:
+    """The rows with these ids that there are."""
+    rows = await connection.fetch(statement("read_outcomes"), task_ids)
+    return {row["id"]: Outcome(*row) for row in rows}
+
+
+async def read_info(
+    connection: asyncpg.Connection,
+    task_id: str,
+    *,
+    include_result: bool,
+    include_failed_reason: bool,
+    include_attempts: bool,
+) -> TaskInfo | None:
+    """One task; None where there is no row. ValueError for a status that is none of ours."""
+    rows = await connection.fetch(statement("read_task"), task_id, include_result, include_failed_reason)
+    if not rows:
+        return None
+    columns = dict(rows[0])
+    outcome = Outcome(
+        task_id, columns["status"], columns.pop("result"), columns["error_code"], columns["failed_reason"]
+    )
+    columns["status"] = TaskStatus(outcome.status)
+    return TaskInfo(
+        **columns | {} if include_failed_reason else columns | {"failed_reason": None},
+        result=outcome.result() if include_result and outcome.is_final else None,
+        attempts=await read_attempts(connection, task_id) if include_attempts else None,
+    )
+
+
+async def read_attempts(connection: asyncpg.Connection, task_id: str) -> list[TaskAttemptInfo]:
+    """Newest first."""
+    rows = await connection.fetch(statement("read_attempts"), task_id)
+    return [TaskAttemptInfo(**dict(row) | {"outcome": TaskAttemptOutcome(row["outcome"])}) for row in rows]
+
+
+async def read_stale_tasks(connection: asyncpg.Connection, threshold_minutes: float) -> list[dict[str, Any]]:
+    """RUNNING tasks whose execution has given no sign of life for that long."""
+    return [dict(row) for row in await connection.fetch(statement("stale_tasks"), threshold_minutes)]
+
+
+async def read_worker_stats(connection: asyncpg.Connection) -> list[dict[str, Any]]:
+    """What runs where, busiest first."""
+    return [dict(row) for row in await connection.fetch(statement("worker_stats"))]
+
+
+async def read_expired_tasks(connection: asyncpg.Connection) -> list[dict[str, Any]]:
+    """PENDING tasks that no worker may start any more."""
+    return [dict(row) for row in await connection.fetch(statement("expired_tasks"))]

@@ -1,0 +1,44 @@
+"""Snapshots of a worker, as time goes by."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSnapshot:
+    """One row of horsies_worker_states, in the order of its statement."""
+
+    worker_id: str
+    hostname: str
+    pid: int
+    processes: int
+    max_claim_batch: int
+    max_claim_per_worker: int
+    cluster_wide_cap: int | None
+    queues: list[str]
+    queue_priorities: Mapping[str, int] | None
+    queue_max_concurrency: Mapping[str, int] | None
+    recovery_config: Mapping[str, Any]
+    tasks_running: int
+    tasks_claimed: int
+    memory_usage_mb: float
+    children_memory_mb: float
+    memory_percent: float
+    cpu_percent: float
+    worker_started_at: datetime
+
+
+async def write_snapshot(connection: asyncpg.Connection, snapshot: WorkerSnapshot) -> None:
+    values = [json.dumps(value) if isinstance(value, dict) else value for value in astuple(snapshot)]
+    await connection.execute(statement("snapshot_worker"), *values)
