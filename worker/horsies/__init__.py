@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what runs
+    from horsies.app import Horsies as Horsies
     from horsies.config.app import AppConfig as AppConfig
     from horsies.config.broker import PostgresConfig as PostgresConfig
     from horsies.config.exception_mapper import ExceptionMapper as ExceptionMapper
@@ -70,10 +71,22 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskError as TaskError,
         TaskResult as TaskResult,
     )
+    from horsies.handle import (
+        BrokerErrorCode as BrokerErrorCode,
+        BrokerOperationError as BrokerOperationError,
+        BrokerResult as BrokerResult,
+        TaskHandle as TaskHandle,
+        TaskSendError as TaskSendError,
+        TaskSendErrorCode as TaskSendErrorCode,
+        TaskSendPayload as TaskSendPayload,
+        TaskSendResult as TaskSendResult,
+    )
+    from horsies.task import TaskSendOptions as TaskSendOptions
 
 __version__ = "0.1.0"
 
 _MODULES = {
+    "app": ["Horsies"],
     "config.app": ["AppConfig"],
     "config.broker": ["PostgresConfig"],
     "config.exception_mapper": ["ExceptionMapper"],
@@ -95,6 +108,11 @@ _MODULES = {
         *("OnError", "TaskAttemptOutcome", "TaskStatus", "WorkflowStatus", "WorkflowTaskStatus"),
     ],
     "domain.task_result": ["SubWorkflowError", "SubWorkflowSummary", "TaskError", "TaskResult"],
+    "handle": [
+        *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "TaskHandle"),
+        *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
+    ],
+    "task": ["TaskSendOptions"],
 }
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

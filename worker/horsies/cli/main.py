@@ -13,7 +13,7 @@ import typer
 from setproctitle import setproctitle
 
 import horsies
-from horsies.cli import db
+from horsies.cli import check, db, worker
 from horsies.cli.options import DebugOption, debugging
 from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError, render
@@ -24,6 +24,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(worker.worker)
+app.command()(check.check)
 app.add_typer(db.app)
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
+
+
+class LogLevel(StrEnum):
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
 
 
 @dataclass(slots=True)
@@ -58,6 +69,10 @@ ContextOption = Annotated[
 DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging, show_default=False)
 ]
+ModuleArgument = Annotated[
+    str | None, typer.Argument(metavar="MODULE", help="Where the application is: `shop.tasks:app`, or `shop/tasks.py`.")
+]
+ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The same, as an option.", show_default=False)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", show_default=False)]
 
 
@@ -68,3 +83,15 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
     if database_url is not None and context is not None:
         raise typer.BadParameter("--database-url and --context name two databases; give one of them")
     return choose_database(database_url, context, os.environ)
+
+
+def only_module(argument: str | None, option: str | None) -> str:
+    """The one module that was named, as an argument or as an option."""
+    named = {name for name in (argument, option) if name is not None}
+    if len(named) == 1:
+        return named.pop()
+    raise ConfigurationError(
+        f"two modules are named: {argument} and {option}" if named else "no module is named",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        help_text="name the application, for example shop.tasks:app",
+    )

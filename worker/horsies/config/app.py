@@ -40,6 +40,10 @@ class AppConfig(CheckedModel):
     exception_mapper: Annotated[ExceptionMapper, SkipValidation] = Field(default_factory=dict)
     default_unhandled_error_code: Annotated[str, SkipValidation] = "UNHANDLED_EXCEPTION"
     resend_on_transient_err: bool = False
+    requeue_on_interrupt: bool = False
+    """What a task says that does not say it itself: whether it runs again after a shutdown interrupted it."""
+    requeue_pending: bool = True
+    """Accepted for those who know it from elsewhere; here every task is in PostgreSQL and outlives any shutdown."""
 
     @property
     def effective_claim_lease_ms(self) -> int:
@@ -51,6 +55,11 @@ class AppConfig(CheckedModel):
         yield from self._lease_rules()
         yield from mapper_problems(self.exception_mapper)
         yield from default_code_problems(self.default_unhandled_error_code)
+        if not self.requeue_pending:
+            yield ConfigurationError(
+                "requeue_pending=False cannot be had: waiting tasks are rows in PostgreSQL and outlive every shutdown",
+                help_text="leave it out; to have tasks dropped when they get old, send them with good_until",
+            )
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:
         code = ErrorCode.CONFIG_INVALID_QUEUE_MODE

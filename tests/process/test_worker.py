@@ -1,0 +1,493 @@
+"""`horsies worker` as a real process with real children on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import asyncpg
+import psutil
+import pytest
+
+from horsies.domain.ids import new_task_id
+
+HORSIES = Path(sys.executable).with_name("horsies")
+HERE = Path(__file__).parent
+PATIENCE_S = 20.0
+
+
+class Worker:
+    """A worker in a process of its own; its log, one JSON object per line, is read as it comes."""
+
+    def __init__(self, *options: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [HORSIES, "worker", "worker_app:app", "--log-format", "json", "--loglevel", "DEBUG", *options],
+            env={**os.environ, **environ},
+            cwd=HERE,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        self.events: list[dict[str, Any]] = []
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._lines.put(line)
+        self._lines.put("")
+
+    def wait_for(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The next record of that kind; fails with the whole log when it does not come."""
+        return self.wait_until(lambda record: record["event"] == event and fields.items() <= record.items(), event)
+
+    def wait_until(self, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        for record in self.events:
+            if wanted(record):
+                self.events.remove(record)
+                return record
+        while line := self._lines.get(timeout=PATIENCE_S):
+            record = json.loads(line) if line.startswith("{") else {"event": "?", "text": line}
+            if wanted(record):
+                return record
+            self.events.append(record)
+        raise AssertionError(f"the worker ended without {what}: {self.events}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children()
+
+
+class Table:
+    """The test's own view of the task table, and its way to wait: a notification, never a sleep."""
+
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self.connection = connection
+        self._changed = asyncio.Event()
+
+    async def listen(self) -> None:
+        await self.connection.add_listener("horsies_task_status", lambda *_: self._changed.set())
+
+    async def send(self, name: str, *args: Any, **columns: Any) -> str:
+        """Insert a task as anybody may who can write to the table."""
+        values = {
+            "id": new_task_id(),
+            "task_name": name,
+            "queue_name": "default",
+            "status": "PENDING",
+            "args": json.dumps(args),
+            "enqueue_sha": "by-hand",
+            **columns,
+        }
+        names, marks = ", ".join(values), ", ".join(f"${number}" for number in range(1, len(values) + 1))
+        await self.connection.execute(f"INSERT INTO horsies_tasks ({names}) VALUES ({marks})", *values.values())
+        return str(values["id"])
+
+    async def row(self, task_id: str) -> asyncpg.Record:
+        return await self.connection.fetchrow("SELECT * FROM horsies_tasks WHERE id = $1", task_id)
+
+    async def until(self, task_id: str, *statuses: str) -> asyncpg.Record:
+        """The row as soon as it has one of these statuses."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                self._changed.clear()
+                row = await self.row(task_id)
+                if row["status"] in statuses:
+                    return row
+                await self._changed.wait()
+
+    async def done(self, task_id: str) -> asyncpg.Record:
+        return await self.until(task_id, "COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
+
+    async def attempts(self, task_id: str) -> list[asyncpg.Record]:
+        return await self.connection.fetch(
+            "SELECT * FROM horsies_task_attempts WHERE task_id = $1 ORDER BY attempt", task_id
+        )
+
+
+@pytest.fixture
+async def table(connection: asyncpg.Connection) -> Table:
+    table = Table(connection)
+    await table.listen()
+    return table
+
+
+@pytest.fixture
+def start(database: str) -> Iterator[Callable[..., Worker]]:
+    """Start workers on this test's database; none outlives the test."""
+    workers: list[Worker] = []
+
+    def start(*options: str, ready: bool = True, **environ: str) -> Worker:
+        worker = Worker(*options, **{"HORSIES_DATABASE_URL": database, **environ})
+        workers.append(worker)
+        if ready:
+            worker.wait_for("ready")
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.kill()
+
+
+def result_of(row: asyncpg.Record) -> Any:
+    return json.loads(row["result"])
+
+
+async def test_a_task_runs_and_its_result_attempt_and_history_are_stored(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    row = await table.done(await table.send("add", 1, 2))
+    assert (row["status"], result_of(row)["ok"], row["error_code"], row["claimed"]) == ("COMPLETED", 3, None, False)
+    assert row["claimed_at"] <= row["started_at"] <= row["completed_at"]
+    (attempt,) = await table.attempts(row["id"])
+    assert (attempt["attempt"], attempt["outcome"], attempt["will_retry"]) == (1, "COMPLETED", False)
+    assert attempt["worker_pid"] in [child.pid for child in worker.children()]
+    assert row["worker_process_name"] == f"worker-{row['worker_pid']}"
+
+
+async def test_an_error_that_the_task_returns_is_its_outcome(table: Table, start: Callable[..., Worker]) -> None:
+    start()
+    row = await table.done(await table.send("refuse"))
+    assert (row["status"], row["error_code"], row["failed_reason"]) == ("FAILED", "CARD_DECLINED", None)
+    assert result_of(row)["err"]["data"] == {"limit": 5}
+    (attempt,) = await table.attempts(row["id"])
+    assert (attempt["outcome"], attempt["error_code"], attempt["error_message"]) == ("FAILED", "CARD_DECLINED", "no")
+
+
+async def test_a_retry_waits_its_delay_and_keeps_the_history(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    start()
+    task_id = await table.send("flaky", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["TRY_AGAIN"]))
+    row = await table.done(task_id)
+    assert (row["status"], row["retry_count"], row["error_code"], result_of(row)["ok"]) == ("COMPLETED", 1, None, 2)
+    first, second = await table.attempts(task_id)
+    assert (first["outcome"], first["will_retry"], first["error_code"]) == ("FAILED", True, "TRY_AGAIN")
+    assert (second["attempt"], second["outcome"], second["will_retry"]) == (2, "COMPLETED", False)
+    late = (second["started_at"] - row["next_retry_at"]).total_seconds()
+    assert 0 <= late < 0.25  # by the alarm, not by the next poll after up to 5 s
+
+
+def options(codes: list[str]) -> str:
+    policy = {
+        "max_retries": 2,
+        "intervals": [1, 1],
+        "backoff_strategy": "fixed",
+        "jitter": False,
+        "auto_retry_for": codes,
+    }
+    return json.dumps({"retry_policy": policy, "good_until": None})
+
+
+async def test_a_killed_child_fails_its_own_task_at_once_and_no_other(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start("--processes", "2")
+    sibling = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(sibling, "RUNNING")
+    victim = await table.send("die", str(tmp_path / "runs"), 9)
+    row = await table.done(victim)
+    assert (row["status"], row["error_code"]) == ("FAILED", "WORKER_CRASHED")
+    assert "SIGKILL" in row["failed_reason"]
+    assert (row["failed_at"] - row["started_at"]).total_seconds() < 1
+    assert result_of(row)["err"]["error_code"] == {"__builtin_task_code__": "WORKER_CRASHED"}
+    (attempt,) = await table.attempts(victim)
+    assert (attempt["outcome"], attempt["error_code"]) == ("FAILED", "WORKER_CRASHED")
+    after = await table.done(await table.send("add", 2, 2))
+    assert after["status"] == "COMPLETED"
+    await asyncio.to_thread((tmp_path / "go").write_text, "go")
+    assert (await table.done(sibling))["status"] == "COMPLETED"
+    assert len(worker.children()) == 2
+
+
+async def test_a_crash_is_retried_where_the_policy_lists_it(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    start()
+    task_id = await table.send(
+        "die", str(tmp_path / "runs"), 1, max_retries=2, task_options=options(["WORKER_CRASHED"])
+    )
+    row = await table.done(task_id)
+    assert (row["status"], result_of(row)["ok"]) == ("COMPLETED", 2)
+    assert [attempt["error_code"] for attempt in await table.attempts(task_id)] == ["WORKER_CRASHED", None]
+
+
+async def test_a_task_that_leaves_the_process_is_a_crash_and_the_slot_is_usable_again(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    start()
+    row = await table.done(await table.send("leave", 7))
+    assert (row["error_code"], "exit code 7" in row["failed_reason"]) == ("WORKER_CRASHED", True)
+    assert (await table.done(await table.send("add", 1, 1)))["status"] == "COMPLETED"
+
+
+async def test_a_task_over_its_time_is_stopped(table: Table, start: Callable[..., Worker]) -> None:
+    start()
+    row = await table.done(await table.send("hang"))
+    assert (row["status"], row["error_code"]) == ("FAILED", "TASK_TIMEOUT")
+    assert 0.3 <= (row["failed_at"] - row["started_at"]).total_seconds() < 1.3
+
+
+async def test_async_tasks_run_at_once_in_one_child(table: Table, start: Callable[..., Worker]) -> None:
+    start()
+    ids = [await table.send("together", 0.5) for _ in range(20)]
+    rows = [await table.done(task_id) for task_id in ids]
+    assert len({result_of(row)["ok"] for row in rows}) == 1
+    assert max(row["completed_at"] for row in rows) - min(row["started_at"] for row in rows) < timedelta(seconds=2)
+
+
+async def test_a_delayed_task_starts_when_it_is_due(table: Table, start: Callable[..., Worker]) -> None:
+    start()
+    due = datetime.now(UTC) + timedelta(seconds=1)
+    row = await table.done(await table.send("nothing", enqueued_at=due))
+    assert timedelta(0) <= row["started_at"] - due < timedelta(milliseconds=50)
+
+
+async def test_prefetched_tasks_run_in_order_and_each_once(table: Table, start: Callable[..., Worker]) -> None:
+    ids = [await table.send("add", number, 0) for number in range(200)]
+    start(TEST_PREFETCH="64")
+    rows = [await table.done(task_id) for task_id in ids]
+    assert [result_of(row)["ok"] for row in rows] == list(range(200))
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 200
+    starts = [row["started_at"] for row in rows]
+    assert starts == sorted(starts)
+
+
+async def test_poison_rows_fail_alone(table: Table, start: Callable[..., Worker]) -> None:
+    broken = await table.send("add", args="[1, 2")
+    no_list = await table.send("add", args='{"a": 1}')
+    too_many = await table.send("add", 1, 2, 3)
+    unknown = await table.send("somebody_elses")
+    huge = await table.send("echo", "x" * 10_000_000)
+    fine = await table.send("add", 1, 2)
+    start()
+    for task_id in (broken, no_list, too_many):
+        row = await table.done(task_id)
+        assert (row["status"], row["error_code"]) == ("FAILED", "WORKER_SERIALIZATION_ERROR")
+    assert result_of(await table.done(huge))["ok"] == 10_000_000
+    assert (await table.done(fine))["status"] == "COMPLETED"
+    left = await table.row(unknown)
+    assert (left["status"], left["claimed_at"]) == ("PENDING", None)
+
+
+async def test_output_of_user_code_reaches_the_log_with_the_task(table: Table, start: Callable[..., Worker]) -> None:
+    worker = start()
+    task_id = await table.send("say", "hello from the task")
+    await table.done(task_id)
+    record = await asyncio.to_thread(worker.wait_for, "stdout")
+    assert (record["line"], record["id"]) == ("hello from the task", task_id)
+
+
+async def test_a_stop_lets_running_tasks_end_and_gives_claims_back(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start(TEST_PREFETCH="8")
+    running = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(running, "RUNNING")
+    waiting = [await table.send("add", 1, 1) for _ in range(3)]
+    for task_id in waiting:
+        await table.until(task_id, "CLAIMED")
+    worker.process.send_signal(signal.SIGTERM)
+    for task_id in waiting:
+        row = await table.until(task_id, "PENDING")
+        assert (row["claimed_by_worker_id"], row["retry_count"]) == (None, 0)
+    await asyncio.to_thread((tmp_path / "go").write_text, "went")
+    row = await table.done(running)
+    assert (row["status"], result_of(row)["ok"]) == ("COMPLETED", "went")
+    assert await asyncio.to_thread(worker.stop) == 0
+
+
+async def test_a_task_past_the_grace_is_interrupted_and_waits_for_a_decision(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start("--shutdown-grace", "0.2")
+    task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    assert await asyncio.to_thread(worker.stop) == 0
+    row = await table.row(task_id)
+    assert (row["status"], row["error_code"]) == ("FAILED", "TASK_INTERRUPTED")
+
+
+async def test_a_task_that_may_run_again_goes_back_without_burning_its_budget(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start("--shutdown-grace", "0.2")
+    task_id = await table.send("wait_again", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    assert await asyncio.to_thread(worker.stop) == 0
+    row = await table.row(task_id)
+    assert (row["status"], row["claimed_by_worker_id"]) == ("PENDING", None)
+    assert row["max_retries"] - row["retry_count"] == 0  # as many further tries as before: none
+    (attempt,) = await table.attempts(task_id)
+    assert (attempt["outcome"], attempt["error_code"]) == ("WORKER_FAILURE", "TASK_INTERRUPTED")
+    start()
+    await asyncio.to_thread((tmp_path / "go").write_text, "again")
+    assert (await table.done(task_id))["status"] == "COMPLETED"
+
+
+async def test_a_second_signal_stops_at_once(table: Table, start: Callable[..., Worker], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start("--shutdown-grace", "600")
+    task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    worker.process.send_signal(signal.SIGINT)
+    await asyncio.to_thread(worker.wait_for, "draining")
+    assert await asyncio.to_thread(worker.stop, signal.SIGINT) == 0
+    assert (await table.row(task_id))["error_code"] == "TASK_INTERRUPTED"
+
+
+async def test_children_die_with_a_killed_parent(table: Table, start: Callable[..., Worker], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start("--processes", "2")
+    task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    children = worker.children()
+    assert len(children) == 2
+    worker.process.kill()
+    _, alive = await asyncio.to_thread(psutil.wait_procs, children, 2)
+    assert alive == []
+    assert (await table.row(task_id))["status"] == "RUNNING"  # for the sweeps
+
+
+async def test_a_worker_that_slept_past_its_claim_changes_nothing_when_it_wakes(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    """The fence: stopped while it runs a task, which is then run elsewhere and stored; its own result is refused."""
+    os.mkfifo(tmp_path / "go")
+    zombie = start()
+    task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    children = zombie.children()
+    for process in (zombie.process.pid, *(child.pid for child in children)):
+        os.kill(process, signal.SIGSTOP)
+    await table.connection.execute(
+        "UPDATE horsies_tasks SET status = 'PENDING', claimed_by_worker_id = NULL, retry_count = 1, args = '[1, 2]',"
+        " task_name = 'add' WHERE id = $1",
+        task_id,
+    )
+    start()
+    await table.connection.execute("SELECT pg_notify('task_queue_default', '')")
+    row = await table.done(task_id)
+    assert result_of(row)["ok"] == 3
+    for process in (zombie.process.pid, *(child.pid for child in children)):
+        os.kill(process, signal.SIGCONT)
+    writer = asyncio.create_task(asyncio.to_thread((tmp_path / "go").write_text, "too late"))
+    await asyncio.to_thread(zombie.wait_for, "lost claim", id=task_id)
+    await writer
+    assert await table.row(task_id) == row
+    assert len(await table.attempts(task_id)) == 1
+
+
+async def test_killed_backends_cost_no_task(table: Table, start: Callable[..., Worker]) -> None:
+    start("--processes", "2")
+    ids = []
+    for _ in range(5):
+        ids += [await table.send("add", 1, 2) for _ in range(40)]
+        await table.connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'horsies worker%'"
+        )
+    rows = [await table.done(task_id) for task_id in ids]
+    assert {row["status"] for row in rows} == {"COMPLETED"}
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == len(ids)
+
+
+async def test_a_worker_tells_about_itself_every_few_seconds(table: Table, start: Callable[..., Worker]) -> None:
+    worker = start("--processes", "2")
+    row = None
+    async with asyncio.timeout(PATIENCE_S):
+        heard = asyncio.Event()
+        await table.connection.add_listener("horsies_worker_state", lambda *_: heard.set())
+        while (row := await table.connection.fetchrow("SELECT * FROM horsies_worker_states")) is None:
+            await heard.wait()
+    assert (row["pid"], row["processes"], row["queues"]) == (worker.process.pid, 2, ["default"])
+    assert row["memory_usage_mb"] > 1
+    assert row["children_memory_mb"] > 1
+    assert json.loads(row["recovery_config"])["running_stale_threshold_ms"] == 300_000
+
+
+def test_a_wrong_module_is_one_clear_error(database: str) -> None:
+    for module in ("no_such_module:app", "worker_app:nope", "worker_app.py.oops"):
+        done = subprocess.run(
+            [HORSIES, "worker", module],
+            env={**os.environ, "HORSIES_DATABASE_URL": database},
+            cwd=HERE,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+        assert done.returncode == 1
+        assert done.stderr.startswith("error[HRS-")
+        assert "Traceback" not in done.stderr
+
+
+async def test_a_newer_schema_is_refused(connection: asyncpg.Connection, start: Callable[..., Worker]) -> None:
+    await connection.execute("INSERT INTO horsies_schema_version (version, name) VALUES (999, 'future')")
+    worker = start(ready=False)
+    assert await asyncio.to_thread(worker.process.wait, PATIENCE_S) == 1
+    said = await asyncio.to_thread(worker.wait_until, lambda record: "HRS-211" in record.get("text", ""), "its reason")
+    assert "this release knows" in said["text"]
+
+
+async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
+    short_directory: Path, start: Callable[..., Worker]
+) -> None:
+    """It says so and keeps trying; a signal ends the waiting."""
+    worker = start(ready=False, HORSIES_DATABASE_URL=f"postgresql://horsies@/horsies?host={short_directory}")
+    record = await asyncio.to_thread(worker.wait_for, "waiting for the database")
+    assert "nothing answers" in record["reason"]
+    assert await asyncio.to_thread(worker.stop) == 0
+
+
+LIFESPAN = """
+import asyncio
+from worker_app import add, app
+
+async def main():
+    async with app.run_worker(processes=1):
+        handle = (await add.send_async(20, 22)).unwrap()
+        print((await handle.get_async(10_000)).unwrap(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_runs_inside_another_program(database: str) -> None:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", LIFESPAN],
+        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr

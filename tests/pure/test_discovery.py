@@ -1,0 +1,143 @@
+"""Task modules: what patterns name, and what an application remembers and imports."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from task_apps import make_app
+
+from horsies import ErrorCode, MultipleValidationErrors, TaskError, TaskResult, TaskSendErrorCode
+from horsies.broker import PostgresBroker
+from horsies.domain.errors import ConfigurationError
+from horsies.task import sends_suppressed
+
+
+def touch(directory: Path, *names: str) -> None:
+    for name in names:
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+
+
+def test_globs_give_absolute_files_without_tests_each_once_and_in_order(project: Path) -> None:
+    touch(
+        project,
+        *("jobs/b.py", "jobs/a.py", "jobs/deep/c.py", "jobs/notes.txt", "other/d.py"),
+        *("jobs/test_a.py", "jobs/a_test.py", "jobs/conftest.py"),
+    )
+    (project / "jobs" / "dir.py").mkdir()
+    found = make_app().expand_module_globs(["jobs/**/*.py", "shop.tasks", "jobs/a.py", str(project / "other" / "*.py")])
+    assert found == [
+        *(str(project / "jobs" / name) for name in ("a.py", "b.py", "deep/c.py")),
+        "shop.tasks",
+        str(project / "other" / "d.py"),
+    ]
+
+
+def test_exclusions_replace_the_default_ones_and_match_name_or_path(project: Path) -> None:
+    touch(project, "jobs/a.py", "jobs/test_a.py", "jobs/old/b.py")
+    found = make_app().expand_module_globs(["jobs/**/*.py"], exclude=["*/old/*"])
+    assert found == [str(project / "jobs" / "a.py"), str(project / "jobs" / "test_a.py")]
+    assert make_app().expand_module_globs(["jobs/*.py"], exclude=[]) == found
+
+
+def test_a_second_list_of_modules_replaces_the_first_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    app = make_app()
+    app.discover_tasks(["one", "two"])
+    with caplog.at_level(logging.WARNING, logger="horsies"):
+        app.discover_tasks(["three"])
+    assert app.get_discovered_task_modules() == ["three"]
+    assert "replaced" in caplog.text
+
+
+def test_discovering_imports_nothing_yet() -> None:
+    app = make_app()
+    app.discover_tasks(["no_such_package"])
+    assert app.get_discovered_task_modules() == ["no_such_package"]
+
+
+def test_given_modules_are_imported_exactly_without_what_lies_below(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touch(project, "exact/below.py")
+    (project / "exact" / "__init__.py").write_text("loaded = True")
+    monkeypatch.syspath_prepend(project)
+    app = make_app()
+    app.discover_tasks(["no_such_package"])
+    app.import_task_modules(["exact"])
+    assert "exact" in sys.modules
+    assert "exact.below" not in sys.modules
+
+
+def test_all_modules_that_fail_are_named() -> None:
+    app = make_app()
+    app.discover_tasks(["no_such_one"])
+    with pytest.raises(ConfigurationError, match="no_such_one"):
+        app.import_task_modules()
+    app.discover_tasks(["no_such_one", "no_such_two"])
+    with pytest.raises(MultipleValidationErrors) as caught:
+        app.import_task_modules()
+    assert len(caught.value.report.errors) == 2
+
+
+def test_an_application_has_one_broker_that_knows_it() -> None:
+    app = make_app(resend_on_transient_err=True)
+    brokers: list[PostgresBroker] = []
+    threads = [threading.Thread(target=lambda: brokers.append(app.get_broker())) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({id(broker) for broker in brokers}) == 1
+    assert brokers[0].app is app
+
+
+def test_a_broker_that_cannot_be_made_is_an_error_of_the_send_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_threads_left(*_args: object, **_kwargs: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("horsies.app.PostgresBroker", no_threads_left)
+    app = make_app()
+    with pytest.raises(ConfigurationError, match="can't start new thread") as caught:
+        app.get_broker()
+    assert caught.value.code is ErrorCode.BROKER_INIT_FAILED
+    task = app.task("nothing", nothing)
+    for sent in (task.send(), *app.send_many([task.to_send(), task.to_send()])):
+        error = sent.unwrap_err()
+        assert (error.code, error.retryable) == (TaskSendErrorCode.ENQUEUE_FAILED, False)
+        assert error.payload is not None
+
+
+def nothing() -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+def test_sends_are_suppressed_by_the_app_by_the_environment_and_by_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app()
+    assert not app.are_sends_suppressed()
+    app.suppress_sends()
+    assert app.are_sends_suppressed()
+    app.suppress_sends(False)
+    assert not app.are_sends_suppressed()
+    monkeypatch.setenv("TASKLIB_SUPPRESS_SENDS", "1")
+    assert app.are_sends_suppressed()
+    monkeypatch.delenv("TASKLIB_SUPPRESS_SENDS")
+    with sends_suppressed():
+        with sends_suppressed():
+            assert app.are_sends_suppressed()
+        assert app.are_sends_suppressed()
+    assert not app.are_sends_suppressed()
+
+
+def test_an_import_suppresses_the_sends_of_its_own_thread_only() -> None:
+    app = make_app()
+    seen: list[bool] = []
+    with sends_suppressed():
+        other = threading.Thread(target=lambda: seen.append(app.are_sends_suppressed()))
+        other.start()
+        other.join()
+    assert seen == [False]

@@ -1,0 +1,215 @@
+"""Which application a locator names, and what every wrong one is answered with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies import ErrorCode, Horsies
+from horsies.domain.errors import ConfigurationError, HorsiesError
+from horsies.locate import locate_app
+
+APP = """
+from __future__ import annotations
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))
+
+@app.task("where")
+def where() -> TaskResult[str, TaskError]:
+    return TaskResult(ok=__name__)
+"""
+
+
+def write(path: Path, source: str = APP) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    return path
+
+
+def refusal(locator: str) -> HorsiesError:
+    with pytest.raises(HorsiesError) as caught:
+        locate_app(locator)
+    assert caught.value.help_text
+    return caught.value
+
+
+def name_in(app: Horsies) -> object:
+    """The name under which the app's module was imported."""
+    return app.tasks["where"]().ok_value
+
+
+@pytest.mark.parametrize("project_file", ["pyproject.toml", "setup.cfg", "setup.py", None])
+@pytest.mark.parametrize(
+    "locator", ["shop.jobs:app", "shop.jobs", "shop/jobs.py:app", "shop/jobs.py", "./shop/jobs.py"]
+)
+def test_each_documented_form_leads_to_the_app(project: Path, project_file: str | None, locator: str) -> None:
+    write(project / "shop" / "__init__.py", "")
+    write(project / "shop" / "jobs.py")
+    if project_file:
+        write(project / project_file, "")
+    assert name_in(locate_app(locator)) == "shop.jobs"
+
+
+def test_the_directory_of_a_project_comes_first_on_the_path_and_any_other_last(project: Path) -> None:
+    write(project / "jobs_first.py")
+    locate_app("jobs_first")
+    assert sys.path[-1] == str(project)
+    sys.path.remove(str(project))
+    write(project / "pyproject.toml", "")
+    locate_app("jobs_first")
+    assert sys.path[0] == str(project)
+
+
+def test_a_file_finds_its_neighbours_and_is_imported_by_its_name(project: Path) -> None:
+    write(project / "scripts" / "neighbour.py", "value = 1")
+    write(
+        project / "scripts" / "lonely_jobs.py",
+        APP.replace("import annotations\n", "import annotations\nimport neighbour\n"),
+    )
+    assert name_in(locate_app("scripts/lonely_jobs.py")) == "lonely_jobs"
+    assert sys.path[0] == str(project / "scripts")
+
+
+def test_a_file_whose_name_is_taken_is_imported_all_the_same(project: Path) -> None:
+    write(project / "email.py")
+    name = name_in(locate_app("email.py"))
+    assert isinstance(name, str)
+    assert name.startswith("email_")
+    assert name_in(locate_app("email.py:app")) == name
+
+
+def test_two_files_of_one_name_in_two_directories_are_two_modules(project: Path) -> None:
+    write(project / "a" / "same_name.py")
+    write(project / "b" / "same_name.py")
+    assert locate_app("a/same_name.py") is not locate_app("b/same_name.py")
+
+
+def test_one_file_by_two_names_is_one_module(project: Path) -> None:
+    write(project / "twice.py")
+    (project / "link.py").symlink_to(project / "twice.py")
+    app = locate_app("twice")
+    assert locate_app("twice.py") is app
+    assert locate_app("link.py") is app
+    assert locate_app(str(project / "twice.py:app")) is app
+
+
+def test_an_app_under_two_names_in_a_module_is_one_app(project: Path) -> None:
+    write(project / "alias.py", APP + "\napplication = app\n")
+    assert locate_app("alias") is locate_app("alias:application")
+
+
+def test_an_app_imported_from_elsewhere_counts(project: Path) -> None:
+    write(project / "origin.py")
+    write(project / "importer.py", "from origin import app")
+    assert locate_app("importer") is locate_app("origin:app")
+
+
+def test_two_apps_in_a_module_need_a_name(project: Path) -> None:
+    write(project / "two.py", APP + "\nsecond = Horsies(app.config)\n")
+    error = refusal("two")
+    assert error.code is ErrorCode.CLI_INVALID_ARGS
+    assert error.message == "module 'two' holds several applications: app, second"
+    assert error.help_text == "say which one: two:app"
+    assert locate_app("two:second") is not locate_app("two:app")
+
+
+def test_a_module_without_an_app_says_so(project: Path) -> None:
+    write(project / "none.py", "value = 3")
+    error = refusal("none")
+    assert error.code is ErrorCode.CLI_INVALID_ARGS
+    assert "holds no application" in error.message
+
+
+@pytest.mark.parametrize("locator", ["nowhere", "nowhere.jobs:app", "nowhere.py", "dir/nowhere.py:app"])
+def test_a_module_that_does_not_exist_is_named(project: Path, locator: str) -> None:
+    error = refusal(locator)
+    assert error.code is ErrorCode.CLI_INVALID_ARGS
+    assert "nowhere" in error.message
+    assert str(project) in error.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("locator", "text"),
+    [
+        ("shop.jobs.py", "write shop.jobs for the module, or shop/jobs.py for the file"),
+        ("shop.jobs.py:app", "write shop.jobs:app for the module, or shop/jobs.py:app for the file"),
+        ("jobs:", "package.module:app"),
+        ("jobs:app:more", "package.module:app"),
+        ("jobs:two words", "package.module:app"),
+        ("shop..jobs", "package.module:app"),
+        (".jobs", "package.module:app"),
+        ("shop-jobs", "package.module:app"),
+        ("shop/jobs", "package.module:app"),
+        ("jobs:missing", "in jobs there is app"),
+        ("jobs:TaskResult", "in jobs there is app"),
+    ],
+)
+def test_a_malformed_locator_is_answered_with_the_way_out(project: Path, locator: str, text: str) -> None:
+    write(project / "jobs.py")
+    error = refusal(locator)
+    assert error.code is ErrorCode.WORKER_INVALID_LOCATOR
+    assert text in (error.help_text or "")
+
+
+@pytest.mark.parametrize("locator", ["", "  ", ":app"])
+def test_no_module_at_all_is_an_error_of_the_command_line(locator: str) -> None:
+    assert refusal(locator).code is ErrorCode.CLI_INVALID_ARGS
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("x = 1\nraise ValueError('not today')", "ValueError: not today"),
+        ("x = 1\nimport sys; sys.exit('bye')", "SystemExit: bye"),
+        ("x = 1\nimport no_such_package.deep", "No module named 'no_such_package'"),
+        ("x = 1\ndef broken(:", "SyntaxError"),
+        ("x = 1\nraise Exception", "Exception"),
+    ],
+)
+@pytest.mark.parametrize("locator", ["raises", "raises.py:app"])
+def test_a_module_that_raises_is_reported_at_its_own_line(project: Path, source: str, text: str, locator: str) -> None:
+    path = write(project / "raises.py", source)
+    error = refusal(locator)
+    assert error.code is ErrorCode.MODULE_EXEC_ERROR
+    assert text in error.message
+    assert error.location is not None
+    assert (error.location.file, error.location.line) == (str(path), 2)
+
+
+def test_a_module_that_failed_is_tried_anew(project: Path) -> None:
+    path = write(project / "email.py", "1 / 0")
+    assert refusal("email.py").code is ErrorCode.MODULE_EXEC_ERROR
+    path.write_text(APP)
+    assert "where" in locate_app("email.py").tasks
+
+
+def test_an_error_of_a_definition_is_shown_as_it_is(project: Path) -> None:
+    write(project / "bad_task.py", APP + "\n@app.task('where')\ndef again(): ...\n")
+    assert refusal("bad_task").code is ErrorCode.TASK_NO_RETURN_TYPE
+
+
+def test_a_module_that_sends_while_it_is_imported_sends_nothing(project: Path) -> None:
+    write(project / "sender.py", APP + "\noutcome = where.send()\n")
+    app = locate_app("sender")
+    assert sys.modules["sender"].outcome.err_value.code == "SEND_SUPPRESSED"
+    assert not app.are_sends_suppressed()
+
+
+def test_discovered_modules_are_left_for_later(project: Path) -> None:
+    write(project / "main_jobs.py", APP + "\napp.discover_tasks(['more_jobs'])\n")
+    own_app = 'app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost:1/none")))'
+    write(project / "more_jobs.py", APP.replace(own_app, "from main_jobs import app").replace("where", "more"))
+    app = locate_app("main_jobs")
+    assert app.list_tasks() == ["where"]
+    app.import_task_modules()
+    assert app.list_tasks() == ["where", "more"]
+
+
+@given(st.text(max_size=20))
+def test_no_text_whatever_raises_anything_else(text: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        locate_app(f"{text}-")
+    assert caught.value.code in {ErrorCode.CLI_INVALID_ARGS, ErrorCode.WORKER_INVALID_LOCATOR}

@@ -1,0 +1,200 @@
+"""What is done fast where many tasks are sent: it gives what the long way gives, to the byte and to the refusal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from codec_models import Colour, Level, OldStyleColour, Order, Parcel
+from hypothesis import example, given, settings, strategies as st
+
+from horsies.domain.codec import CodecError, dump_args, dump_kwargs, dump_value
+from horsies.domain.codec.json_text import to_json
+from horsies.domain.codec.plain import plain_json
+from horsies.domain.codec.write import MAX_INTEGER_BITS, to_tree
+from horsies.domain.digests import canonical_time, enqueue_sha
+from horsies.domain.ids import new_task_id
+from horsies.domain.tags import RESERVED
+
+Pair = namedtuple("Pair", ["left", "right"])
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "something else"
+
+
+class Number(int):
+    def __repr__(self) -> str:
+        return "something else"
+
+
+class Sneaky(dict[str, Any]):
+    def items(self) -> Any:
+        return {"other": 1}.items()
+
+
+SHARED: list[Any] = [1]
+LIST_LOOP: list[Any] = [1]
+LIST_LOOP.append(LIST_LOOP)
+DICT_LOOP: dict[str, Any] = {}
+DICT_LOOP["again"] = [DICT_LOOP]
+LARGEST = 2**MAX_INTEGER_BITS - 1
+
+
+def nested(value: Any, depth: int) -> Any:
+    for level in range(depth):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+lookalikes = [
+    Colour.RED,
+    OldStyleColour.RED,
+    Level.LOW,
+    Text("x"),
+    Number(7),
+    Pair(1, 2),
+    Sneaky(a=2),
+    OrderedDict(a=2),
+]
+tagged = [Order(number=1, placed=datetime(2026, 1, 2, tzinfo=UTC)), Parcel(1.5, date(2026, 1, 2)), date(2026, 1, 2)]
+refused = [b"x", {1}, object, Ellipsis, LIST_LOOP, DICT_LOOP, LARGEST + 1, -LARGEST - 1, "x" * 5_000 + "\ud800"]
+large = [LARGEST, -LARGEST, "x" * 5_000, "ä" * 5_000]
+odd = st.sampled_from([*lookalikes, *tagged, *refused, *large, SHARED])
+texts = st.text(st.characters(), max_size=6)  # lone surrogates and NUL too
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
+keys = texts | st.sampled_from([*sorted(RESERVED), Colour.RED, OldStyleColour.RED, Text("x")]) | st.integers(0, 3)
+values = st.recursive(
+    scalars | odd,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=4).map(tuple)
+        | st.dictionaries(keys, inner, max_size=3)
+        | st.builds(nested, inner, st.integers(1, 110))
+    ),
+    max_leaves=8,
+)
+
+
+def walked(value: Any, name: str = "value") -> str:
+    """The text by the long way."""
+    return to_json(to_tree(value, name), name)
+
+
+def outcome(write: Callable[..., str | None], *args: Any) -> tuple[str, str | None]:
+    try:
+        return "text", write(*args)
+    except CodecError as error:
+        return "refusal", f"{error.path} | {error}"
+
+
+@settings(deadline=None, max_examples=400)
+@given(values)
+@example(float("nan"))
+@example({"a": [float("inf")]})
+@example(-0.0)
+@example(1e-7)
+@example("\ud800")
+@example({"\ud800": 1})
+@example({"__date__": 1})
+@example([[], {}, ()])
+@example(LIST_LOOP)
+@example(DICT_LOOP)
+@example([SHARED, SHARED])
+@example(LARGEST + 1)
+@example(nested(1, 100))
+@example(nested(1, 101))
+def test_a_value_has_one_text_or_one_refusal(value: Any) -> None:
+    assert outcome(dump_value, value) == outcome(walked, value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(values, min_size=1, max_size=3), st.dictionaries(texts, values, min_size=1, max_size=3))
+def test_arguments_have_one_text_or_one_refusal(args: list[Any], kwargs: dict[str, Any]) -> None:
+    assert outcome(dump_args, args) == outcome(walked, args, "args") == outcome(dump_args, tuple(args))
+    assert outcome(dump_kwargs, kwargs) == outcome(walked, kwargs, "kwargs")
+
+
+@pytest.mark.parametrize("digits", [5_000, 4_301, 4_216, 4_215, 4_214, 3_995])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_long_integers_have_one_text_or_one_refusal(digits: int, sign: int) -> None:
+    for value in (sign * 10 ** (digits - 1), [sign * 10 ** (digits - 1)], {"a": (sign * (10**digits - 1),)}):
+        assert outcome(dump_value, value) == outcome(walked, value)
+
+
+@pytest.mark.parametrize("value", [(5, "x"), {"a": [1, {"b": (None, True, 1.5)}]}, [], "ä\0\n", nested(1, 8)])
+def test_plain_values_take_the_short_way(value: Any) -> None:
+    assert plain_json(value) == walked(value)
+
+
+@pytest.mark.parametrize(
+    "value", [Level.LOW, Text("x"), {1: 2}, Pair(1, 2), "x" * 4_000, nested(1, 9), {"__date__": 1}]
+)
+def test_what_only_looks_plain_takes_the_long_way(value: Any) -> None:
+    assert plain_json(value) is None
+
+
+moments = st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1))  # noqa: DTZ001
+maybe = st.none() | texts
+
+
+@settings(deadline=None)
+@given(texts, texts, st.integers(), maybe, maybe, moments, st.none() | moments, st.none() | st.integers(), maybe)
+def test_the_fingerprint_is_that_of_the_whole_json_array(
+    task_name: str,
+    queue_name: str,
+    priority: int,
+    args_json: str | None,
+    kwargs_json: str | None,
+    sent_at: datetime,
+    good_until: datetime | None,
+    delay: int | None,
+    task_options: str | None,
+) -> None:
+    parts = [task_name, queue_name, priority, args_json, kwargs_json, canonical_time(sent_at)]
+    parts += [good_until and canonical_time(good_until), delay, task_options]
+    found = enqueue_sha(
+        task_name=task_name,
+        queue_name=queue_name,
+        priority=priority,
+        args_json=args_json,
+        kwargs_json=kwargs_json,
+        sent_at=sent_at,
+        good_until=good_until,
+        enqueue_delay_seconds=delay,
+        task_options=task_options,
+    )
+    assert found == hashlib.sha256(json.dumps(parts, separators=(",", ":")).encode()).hexdigest()
+
+
+def randoms(count: int) -> list[str]:
+    return [new_task_id()[-12:] for _ in range(count)]
+
+
+def test_the_random_half_of_an_id_repeats_neither_here_nor_in_forked_children() -> None:
+    drawn = randoms(1)  # the block from which it came must not be used by the children
+    children = []
+    for _ in range(2):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(writer, "\n".join(randoms(100)).encode())
+            os._exit(0)
+        os.close(writer)
+        children.append((child, reader))
+    drawn += randoms(2_000)
+    for child, reader in children:
+        os.waitpid(child, 0)
+        with os.fdopen(reader) as pipe:
+            drawn += pipe.read().split("\n")
+    assert len(drawn) == 2_201
+    assert len(set(drawn)) == len(drawn)

@@ -1,0 +1,170 @@
+"""The application: its configuration, its tasks, and its way to the database."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
+
+from horsies import app_checks, discovery
+from horsies.broker import PostgresBroker
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, raise_collected
+from horsies.registry import TaskRegistry
+from horsies.task import bulk, define, suppression
+from horsies.task.checks import DEFAULT_QUEUE, queue_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from typing import ParamSpec, TypeVar, Unpack
+
+    from horsies.config.app import AppConfig
+    from horsies.domain.task_result import TaskResult
+    from horsies.handle import TaskHandle, TaskSendResult
+    from horsies.registry import AnyTask
+    from horsies.task import TaskCall, TaskDecorator, TaskFunction, TaskOptions
+
+    P = ParamSpec("P")
+    T = TypeVar("T")
+    E = TypeVar("E")
+
+
+class Horsies:
+    """One object for a whole program, usable from any thread and any event loop."""
+
+    def __init__(self, config: AppConfig) -> None:
+        self.config = config
+        self.tasks = TaskRegistry()
+        self.logger = logging.getLogger("horsies")
+        self._task_modules: list[str] = []
+        self._suppressed = False
+        self._broker: PostgresBroker | None = None
+        self._broker_lock = threading.Lock()
+
+    @overload
+    def task(self, task_name: str, func: None = None, **options: Unpack[TaskOptions]) -> TaskDecorator: ...
+    @overload
+    def task(
+        self,
+        task_name: str,
+        func: Callable[P, Coroutine[Any, Any, TaskResult[T, E]]],
+        **options: Unpack[TaskOptions],
+    ) -> TaskFunction[P, T, E, Coroutine[Any, Any, TaskResult[T, E]]]: ...
+    @overload
+    def task(
+        self, task_name: str, func: Callable[P, TaskResult[T, E]], **options: Unpack[TaskOptions]
+    ) -> TaskFunction[P, T, E, TaskResult[T, E]]: ...
+    def task(self, task_name: Any, func: Any = None, **options: Any) -> Any:
+        """`@app.task("name")` makes a function a task, `app.task("name", fn)` too; TaskOptions lists the options.
+
+        Everything that is wrong with the definition is reported at once.
+        """
+        caller = getattr(inspect.currentframe(), "f_back", None)
+        names = {} if caller is None else caller.f_locals
+        if func is None and not isinstance(task_name, str):
+            func = task_name  # `@app.task` without parentheses: define() says what is missing
+        add = partial(self._add_task, task_name, options, names)
+        return add if func is None else add(func)
+
+    def _add_task(
+        self, task_name: str, options: Mapping[str, Any], local_names: Mapping[str, Any], fn: Callable[..., Any]
+    ) -> AnyTask:
+        task = define(self, fn, task_name, options, local_names)
+        self.tasks.register(task)
+        return task
+
+    def list_tasks(self) -> list[str]:
+        """The names of all tasks, in the order of their definition."""
+        return list(self.tasks)
+
+    def get_valid_queue_names(self) -> list[str]:
+        return [queue.name for queue in self.config.custom_queues or ()] or [DEFAULT_QUEUE]
+
+    def validate_queue_name(self, queue_name: str | None) -> None:
+        """ConfigurationError when no task of this application may be sent to that queue."""
+        if (problem := queue_problem(self.config, queue_name)) is not None:
+            raise problem
+
+    def send_many(
+        self, calls: Iterable[TaskCall], *, connection: object = None
+    ) -> list[TaskSendResult[TaskHandle[Any]]]:
+        """Store many tasks with one statement: `app.send_many([add.to_send(1, 2), add.to_send(3, 4)])`.
+
+        One result per call, in their order; a call that cannot be sent does not hold up the others.
+        """
+        return bulk.send_many(self, calls, connection)
+
+    async def send_many_async(
+        self, calls: Iterable[TaskCall], *, connection: object = None
+    ) -> list[TaskSendResult[TaskHandle[Any]]]:
+        """`send_many` for a running event loop."""
+        return await bulk.send_many_async(self, calls, connection)
+
+    def suppress_sends(self, value: bool = True) -> None:
+        """While true, nothing is sent: every send is Err(SEND_SUPPRESSED)."""
+        self._suppressed = value
+
+    def are_sends_suppressed(self) -> bool:
+        """By suppress_sends(), by TASKLIB_SUPPRESS_SENDS=1, or by an import of task modules in progress."""
+        return self._suppressed or suppression.are_sends_suppressed()
+
+    def discover_tasks(self, modules: Sequence[str]) -> None:
+        """Record where tasks are: dotted names or paths of .py files. Workers and checks import them later."""
+        if self._task_modules:
+            self.logger.warning("discover_tasks() was called before; its modules are replaced")
+        self._task_modules = list(modules)
+
+    def expand_module_globs(self, patterns: Iterable[str], exclude: Sequence[str] | None = None) -> list[str]:
+        """The .py files that match, for `discover_tasks`; test files are left out unless `exclude` says otherwise."""
+        return discovery.expand_module_globs(patterns, discovery.NOT_TASKS if exclude is None else exclude)
+
+    def get_discovered_task_modules(self) -> list[str]:
+        return list(self._task_modules)
+
+    def import_task_modules(self, modules: Sequence[str] | None = None) -> None:
+        """Import exactly these modules, or those of `discover_tasks`; all that fail are reported together."""
+        raise_collected(app_checks.import_errors(self._task_modules if modules is None else modules))
+
+    def check(self, *, live: bool = False) -> list[HorsiesError]:
+        """Everything that would keep a worker from running this application; `live` asks the database as well."""
+        return (
+            app_checks.import_errors(self._task_modules)
+            or app_checks.task_errors(self.config, self.tasks)
+            or (app_checks.database_errors(self.config) if live else [])
+        )
+
+    def get_broker(self) -> PostgresBroker:
+        """The way to the database, made when first asked for; it connects when first used."""
+        if self._broker is None:
+            with self._broker_lock:
+                if self._broker is None:
+                    self._broker = self._make_broker()
+        return self._broker
+
+    def _make_broker(self) -> PostgresBroker:
+        try:
+            broker = PostgresBroker(self.config.broker, resend_on_transient_err=self.config.resend_on_transient_err)
+        except (HorsiesError, OSError, RuntimeError, ValueError) as error:
+            raise ConfigurationError(
+                f"the broker cannot be made: {error}",
+                code=ErrorCode.BROKER_INIT_FAILED,
+                help_text="the process may have run out of threads or files",
+            ) from error
+        broker.app = self
+        return broker
+
+    def run_worker(self, **settings: Any) -> AbstractAsyncContextManager[Any]:
+        """A worker in the running loop, for the lifespan of a web application: `async with app.run_worker(): …`.
+
+        Takes the fields of WorkerSettings (processes, async_concurrency, shutdown_grace_ms, …). The application must be
+        in a variable of a module, so that child processes can import it.
+        """
+        # By name: what sends must not import what runs, and a program that only sends should not pay for it.
+        return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
+
+    def set_role(self, role: str) -> None:
+        """Tell the log what this process is: producer, worker, scheduler."""
+        self.logger.info("role: %s", role)

@@ -1,0 +1,89 @@
+"""What `app.check()` looks at, phase by phase: the first phase that finds errors is the last."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.discovery import import_reference
+from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, TaskDefinitionError, flatten
+from horsies.store.connect import DatabaseUnavailable, open_database
+from horsies.task import sends_suppressed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from horsies.config.app import AppConfig
+    from horsies.registry import AnyTask, TaskRegistry
+
+
+def import_errors(references: Iterable[str]) -> list[HorsiesError]:
+    """Import every module, with sends suppressed; one that fails does not keep the next from being tried."""
+    errors: list[HorsiesError] = []
+    with sends_suppressed():
+        for reference in references:
+            try:
+                import_reference(reference)
+            except HorsiesError as error:
+                errors.extend(flatten([error]))
+    return errors
+
+
+def task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:
+    """Codes that cannot be told from ours, and return types that no value can be held against."""
+    errors = [*_reserved_codes("AppConfig", config.exception_mapper, config.default_unhandled_error_code)]
+    for task in tasks.values():
+        mapper, default = task.exception_mapper or {}, task.default_unhandled_error_code
+        own = [*_reserved_codes(f"task {task.task_name!r}", mapper, default), *_unusable_return_types(task)]
+        errors.extend(error.with_location(task.location) for error in own)
+    return errors
+
+
+def _reserved_codes(
+    where: str, mapper: Mapping[type[BaseException], str], default: str | None
+) -> Iterable[HorsiesError]:
+    for kind, code in mapper.items():
+        if code in BUILTIN_CODE_REGISTRY:
+            yield _reserved(f"exception_mapper of {where} turns {kind.__name__} into the built-in code {code}")
+    if default in BUILTIN_CODE_REGISTRY and default != OperationalErrorCode.UNHANDLED_EXCEPTION:
+        yield _reserved(f"default_unhandled_error_code of {where} is the built-in code {default}")
+
+
+def _reserved(message: str) -> ConfigurationError:
+    return ConfigurationError(
+        message,
+        code=ErrorCode.CHECK_RESERVED_CODE_COLLISION,
+        notes=["readers of results could not tell it from what this library reports itself"],
+        help_text="choose a code of your own",
+    )
+
+
+def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
+    if (reason := task.promise.why_unusable()) is not None:
+        yield TaskDefinitionError(
+            f"values cannot be held against the return type of task {task.task_name!r}: {reason}",
+            code=ErrorCode.TASK_INVALID_RETURN_TYPE,
+            help_text="write -> TaskResult[T, E] with classes, or with types that pydantic knows",
+        )
+
+
+def database_errors(config: AppConfig) -> list[HorsiesError]:
+    """Why no query gets through to the database."""
+    with ThreadPoolExecutor(1) as thread:  # the caller may be inside an event loop
+        return thread.submit(asyncio.run, _ask_database(config)).result()
+
+
+async def _ask_database(config: AppConfig) -> list[HorsiesError]:
+    try:
+        async with open_database(DatabaseChoice(config.broker.url, "from AppConfig.broker")) as database:
+            connection = await database.connect("check")
+            try:
+                await connection.execute("SELECT 1")
+            finally:
+                await connection.close()
+    except DatabaseUnavailable as error:
+        return [error]
+    return []

@@ -1,0 +1,348 @@
+"""The database as the application sees it: send, wait for results, look at tasks; from any thread and any loop."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
+
+from horsies.config.url import mask
+from horsies.domain.codes import OperationalErrorCode, RetrievalCode
+from horsies.domain.errors import HorsiesError
+from horsies.domain.result import Err, Ok
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.store.connect import is_transient
+from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
+from horsies.store.link import Link
+from horsies.store.loop_thread import LoopClosed, LoopThread
+from horsies.store.pool import TROUBLE
+from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
+from horsies.store.schema import SchemaError
+from horsies.store.steps import CallerConnectionError, drive_blocking_on_callers, drive_on_callers
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from typing import Unpack
+
+    import asyncpg
+
+    from horsies.config.broker import PostgresConfig
+    from horsies.domain.infos import TaskInfo
+    from horsies.store.steps import Steps
+
+T = TypeVar("T")
+
+_RESEND_PAUSES_S = (0.2, 0.4, 0.8)
+_CLOCK_TOLERANCE = timedelta(seconds=5)
+_CLOSE_PATIENCE_S = 10.0
+
+
+class EnqueueColumns(TypedDict, total=False):
+    """What `enqueue` takes besides the task's name and its queue."""
+
+    task_id: Required[str]
+    enqueue_sha: Required[str]
+    args_json: str | None
+    kwargs_json: str | None
+    priority: int
+    sent_at: datetime | None
+    enqueued_at: datetime | None
+    enqueue_delay_seconds: int | None
+    good_until: datetime | None
+    task_options: str | None
+
+
+class PostgresBroker:
+    """One per application. Blocking methods work in any thread, also inside a running loop; async ones in any loop.
+
+    Nothing is opened before the first call, and `close` lets go of everything until the next one. All work is done on
+    the event loop of one thread, so that no caller's loop owns a connection that another one needs.
+    """
+
+    def __init__(self, config: PostgresConfig, *, resend_on_transient_err: bool = False) -> None:
+        self.config = config
+        self.app: Any = None
+        self._resend_pauses_s = _RESEND_PAUSES_S if resend_on_transient_err else ()
+        self._link: Link | None = None
+        self._opening: asyncio.Task[Link] | None = None
+        self._thread = LoopThread("horsies broker", on_stop=self._disconnect, after_fork=self._forget)
+
+    async def ensure_schema_initialized(self) -> BrokerResult[None]:
+        """Connect; make the tables in an empty database; refuse one with other tables. Every call does this first."""
+        return await self._awaited(self._attempt(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
+
+    def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        """Insert one task; with a psycopg `connection` inside the caller's transaction."""
+        if connection is not None:
+            return _no_mismatch(_on_callers(connection, one(request)))
+        return _no_mismatch(self._blocking(self._send(request)))
+
+    async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        """`send` for a running event loop; `connection` may be one of asyncpg or of psycopg."""
+        if connection is not None:
+            return _no_mismatch(await _on_callers_loop(connection, one(request)))
+        return _no_mismatch(await self._awaited(self._send(request)))
+
+    def send_many(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        """Insert all in one statement, or none; the outcome of each in its place, also a MISMATCH."""
+        if connection is not None:
+            return _on_callers(connection, many(requests))
+        return self._blocking(self._send_many(requests))
+
+    async def send_many_async(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        """`send_many` for a running event loop."""
+        if connection is not None:
+            return await _on_callers_loop(connection, many(requests))
+        return await self._awaited(self._send_many(requests))
+
+    def enqueue(
+        self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
+    ) -> BrokerResult[str]:
+        """Insert a task from its stored parts; Ok(task_id), also where the same was inserted before."""
+        return _request(task_name, queue_name, columns).and_then(self.send).map(_id_of)
+
+    async def enqueue_async(
+        self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
+    ) -> BrokerResult[str]:
+        """`enqueue` for a running event loop."""
+        return (await _request(task_name, queue_name, columns).and_then_async(self.send_async)).map(_id_of)
+
+    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        """The task's result, waited for at most `timeout_ms`; 0 looks once, None waits without end."""
+        return _result_in(self._blocking(self._outcome(task_id, timeout_ms)))
+
+    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        """`get_result` for a running event loop."""
+        return _result_in(await self._awaited(self._outcome(task_id, timeout_ms)))
+
+    def get_task_info(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        """The task's row as it is now, Ok(None) where there is none."""
+        return self._blocking(self._info(task_id, include_result, include_failed_reason, include_attempts))
+
+    async def get_task_info_async(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        """`get_task_info` for a running event loop."""
+        return await self._awaited(self._info(task_id, include_result, include_failed_reason, include_attempts))
+
+    async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> BrokerResult[list[dict[str, Any]]]:
+        """RUNNING tasks whose execution has shown no heartbeat for that long."""
+        return await self._awaited(self._monitor(partial(read_stale_tasks, threshold_minutes=stale_threshold_minutes)))
+
+    async def get_worker_stats(self) -> BrokerResult[list[dict[str, Any]]]:
+        """RUNNING tasks counted by the process that runs them."""
+        return await self._awaited(self._monitor(read_worker_stats))
+
+    async def get_expired_tasks(self) -> BrokerResult[list[dict[str, Any]]]:
+        """PENDING tasks past their good_until."""
+        return await self._awaited(self._monitor(read_expired_tasks))
+
+    def close(self) -> BrokerResult[None]:
+        """Let go of all connections and of the embedded server. Whoever waits for a result gets BROKER_ERROR."""
+        if self._thread.close(_CLOSE_PATIENCE_S):
+            return Ok(None)
+        message = f"the connections to {self.config.url.label} have not closed in {_CLOSE_PATIENCE_S:.0f} s"
+        return Err(BrokerOperationError(BrokerErrorCode.CLOSE_FAILED, message, retryable=False))
+
+    async def close_async(self) -> BrokerResult[None]:
+        """`close` for a running event loop."""
+        return await asyncio.to_thread(self.close)
+
+    def _send(self, request: EnqueueRequest) -> Coroutine[Any, Any, BrokerResult[Enqueued]]:
+        return self._attempt(BrokerErrorCode.ENQUEUE_FAILED, lambda link: link.send(request), self._resend_pauses_s)
+
+    def _send_many(self, requests: Sequence[EnqueueRequest]) -> Coroutine[Any, Any, BrokerResult[list[Enqueued]]]:
+        code = BrokerErrorCode.ENQUEUE_FAILED
+        return self._attempt(code, lambda link: link.send_many(requests), self._resend_pauses_s)
+
+    async def _outcome(self, task_id: str, timeout_ms: int | None) -> BrokerResult[TaskResult[Any, TaskError]]:
+        timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
+        code = BrokerErrorCode.TASK_INFO_QUERY_FAILED
+        looked = await self._attempt(code, lambda link: link.waiting.until_final(task_id, timeout_s))
+        if isinstance(looked, Err):
+            return looked
+        outcome = looked.ok_value
+        if outcome is None:
+            message, data = "there is no such task; it may have been pruned", {"task_id": task_id}
+            return Ok(_failure(RetrievalCode.TASK_NOT_FOUND, message, data))
+        if outcome.is_final:
+            return Ok(outcome.result())
+        message = f"the task was still {outcome.status} after {timeout_ms} ms"
+        return Ok(_failure(RetrievalCode.WAIT_TIMEOUT, message, {"task_id": task_id, "timeout_ms": timeout_ms}))
+
+    def _info(
+        self, task_id: str, include_result: bool, include_failed_reason: bool, include_attempts: bool
+    ) -> Coroutine[Any, Any, BrokerResult[TaskInfo | None]]:
+        read = partial(
+            read_info,
+            task_id=task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+        return self._attempt(BrokerErrorCode.TASK_INFO_QUERY_FAILED, lambda link: link.use(read))
+
+    def _monitor(
+        self, read: Callable[[asyncpg.Connection], Awaitable[list[dict[str, Any]]]]
+    ) -> Coroutine[Any, Any, BrokerResult[list[dict[str, Any]]]]:
+        return self._attempt(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
+
+    def _blocking(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
+        try:
+            return self._thread.run_sync(work)
+        except LoopClosed as error:
+            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+
+    async def _awaited(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
+        try:
+            return await self._thread.run_from_any_loop(work)
+        except LoopClosed as error:
+            return Err(_explained(BrokerErrorCode.NO_BROKER, error))
+
+    # From here on, everything runs on the thread's loop.
+
+    async def _attempt(
+        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], pauses_s: Sequence[float] = ()
+    ) -> BrokerResult[T]:
+        """Do it, and after each pause again while waiting may help."""
+        pauses = iter(pauses_s)
+        while True:
+            try:
+                return Ok(await act(self._link or await self._connected()))
+            except (*TROUBLE, ValueError) as error:  # ValueError: a request or a row that makes no sense
+                pause = next(pauses, None)
+                if pause is None or not is_transient(error):
+                    return Err(_explained(code, error))
+            await asyncio.sleep(pause)
+
+    async def _connected(self) -> Link:
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(Link.open(self.config))
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    def _opened(self, opening: asyncio.Task[Link]) -> None:
+        self._opening = None
+        if not opening.cancelled() and opening.exception() is None:
+            self._link = opening.result()
+
+    async def _disconnect(self) -> None:
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    def _forget(self) -> object:
+        """In a forked child: the link is the parent's."""
+        parents = self._link, self._opening
+        self._link = self._opening = None
+        return parents
+
+
+async def _nothing(_link: Link) -> None:
+    """Being connected is all."""
+
+
+def _request(task_name: str, queue_name: str, columns: EnqueueColumns) -> BrokerResult[EnqueueRequest]:
+    now = datetime.now(UTC)
+    sent_at = columns.get("sent_at") or now
+    enqueued_at, delay, good_until = (
+        columns.get("enqueued_at"),
+        columns.get("enqueue_delay_seconds"),
+        columns.get("good_until"),
+    )
+    for name, moment in (("sent_at", sent_at), ("enqueued_at", enqueued_at), ("good_until", good_until)):
+        if moment is not None and moment.tzinfo is None:
+            return _refused(f"{name}={moment} has no time zone; pass an aware datetime, for example datetime.now(UTC)")
+    if enqueued_at is not None and delay is not None:
+        return _refused("enqueued_at and enqueue_delay_seconds both say when the task is due; pass one of them")
+    if enqueued_at is None and delay is None and sent_at > now + _CLOCK_TOLERANCE:
+        return _refused(f"sent_at={sent_at} is in the future; to run the task later, pass enqueued_at or a delay")
+    return Ok(
+        EnqueueRequest(
+            task_id=columns["task_id"],
+            task_name=task_name,
+            enqueue_sha=columns["enqueue_sha"],
+            sent_at=sent_at,
+            queue_name=queue_name,
+            priority=columns.get("priority", 100),
+            args_json=columns.get("args_json"),
+            kwargs_json=columns.get("kwargs_json"),
+            task_options=columns.get("task_options"),
+            good_until=good_until,
+            enqueued_at=enqueued_at,
+            delay_seconds=delay,
+        )
+    )
+
+
+def _refused(message: str) -> Err[BrokerOperationError]:
+    return Err(BrokerOperationError(BrokerErrorCode.ENQUEUE_FAILED, message, retryable=False))
+
+
+def _id_of(enqueued: Enqueued) -> str:
+    return enqueued.task_id
+
+
+def _no_mismatch(sent: BrokerResult[Enqueued]) -> BrokerResult[Enqueued]:
+    if isinstance(sent, Ok) and sent.ok_value.outcome is EnqueueOutcome.MISMATCH:
+        message = f"the id {sent.ok_value.task_id} belongs to a task with other contents; send under a new id"
+        return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
+    return sent
+
+
+def _on_callers(connection: object, steps: Steps[T]) -> BrokerResult[T]:
+    try:
+        return Ok(drive_blocking_on_callers(connection, steps))
+    except (CallerConnectionError, ValueError) as error:
+        return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+
+
+async def _on_callers_loop(connection: object, steps: Steps[T]) -> BrokerResult[T]:
+    try:
+        return Ok(await drive_on_callers(connection, steps))
+    except (CallerConnectionError, ValueError) as error:
+        return Err(_explained(BrokerErrorCode.ENQUEUE_FAILED, error))
+
+
+def _explained(code: BrokerErrorCode, error: Exception) -> BrokerOperationError:
+    if isinstance(error, SchemaError):
+        code = BrokerErrorCode.SCHEMA_INIT_FAILED
+    if isinstance(error, HorsiesError):
+        text = error.message + (f"; {error.help_text}" if error.help_text else "")
+    else:
+        text = str(error) or type(error).__name__
+    return BrokerOperationError(code, mask(text), retryable=is_transient(error), exception=error)
+
+
+def _result_in(answer: BrokerResult[TaskResult[Any, TaskError]]) -> TaskResult[Any, TaskError]:
+    if isinstance(answer, Ok):
+        return answer.ok_value
+    message = f"the result cannot be read: {answer.err_value.message}"
+    return _failure(OperationalErrorCode.BROKER_ERROR, message, {"retryable": answer.err_value.retryable})
+
+
+def _failure(
+    code: OperationalErrorCode | RetrievalCode, message: str, data: dict[str, Any]
+) -> TaskResult[Any, TaskError]:
+    return TaskResult(err=TaskError(error_code=code, message=message, data=data))

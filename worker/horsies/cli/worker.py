@@ -1,0 +1,110 @@
+"""`horsies worker`: run tasks until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
+
+if TYPE_CHECKING:
+    from horsies.cli.status_line import StatusLine
+    from horsies.run.worker import Worker
+
+
+class LogFormat(StrEnum):
+    HUMAN = "human"
+    JSON = "json"
+
+
+def worker(
+    module: ModuleArgument = None,
+    module_option: ModuleOption = None,
+    processes: Annotated[int, typer.Option(min=1, help="Child processes; each runs one sync task at a time.")] = 1,
+    async_concurrency: Annotated[int, typer.Option(min=1, help="`async def` tasks at once in one child.")] = 100,
+    max_claim_batch: Annotated[int, typer.Option(min=0, help="Most tasks claimed at once; 0: all that fit.")] = 0,
+    max_claim_per_worker: Annotated[
+        int, typer.Option(min=0, help="Most tasks claimed but not started; 0: as many as fit into the children.")
+    ] = 0,
+    max_tasks_per_child: Annotated[
+        int | None, typer.Option(min=1, help="Replace a child after so many tasks (for tasks that leak).")
+    ] = None,
+    shutdown_grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that running tasks get to end after SIGTERM or ctrl+c.")
+    ] = 30.0,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    debug: DebugOption = False,
+) -> None:
+    """Run the tasks of an application until SIGTERM or ctrl+c.
+
+    The database is the one that the application configures. The first signal stops claiming, gives back what has not
+    started and lets running tasks end; a second one stops them at once. Exits with 0 after a clean stop.
+    """
+    from horsies.cli.status_line import StatusLine
+    from horsies.locate import locate_app
+    from horsies.run.events import Events, configure_logging
+    from horsies.run.settings import WorkerSettings
+    from horsies.run.worker import Worker
+
+    locator = only_module(module, module_option)
+    line = StatusLine(sys.stderr)
+    configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
+    settings = WorkerSettings(
+        locator=locator,
+        processes=processes,
+        async_concurrency=async_concurrency,
+        max_claim_batch=max_claim_batch,
+        max_claim_per_worker=max_claim_per_worker,
+        max_tasks_per_child=max_tasks_per_child,
+        shutdown_grace_ms=round(shutdown_grace * 1000),
+    )
+    app = locate_app(locator)
+    app.import_task_modules()
+    asyncio.run(_run(Worker(app, settings, Events()), line, human=log_format is LogFormat.HUMAN))
+
+
+async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
+    """Serve; people get a banner and, in a terminal, a live line, machines get neither."""
+    from horsies.cli.status_line import keep_up_to_date
+    from horsies.run.serve import serve
+
+    live: list[asyncio.Task[None]] = []
+
+    def on_ready() -> None:
+        if human:
+            _banner(running)
+        if human and sys.stderr.isatty():
+            live.append(asyncio.create_task(keep_up_to_date(line, running)))
+
+    await serve(running, on_ready=on_ready)
+    for task in live:
+        task.cancel()
+
+
+def _banner(running: Worker) -> None:
+    """What this worker is and does, once, on stdout."""
+    config, settings = running.app.config, running.settings
+    queues = ", ".join(
+        f"{name} (at most {cap} at once)" if cap is not None else name
+        for name, cap in running.claim_rules.queues.items()
+    )
+    children = f"{settings.processes} × 1 sync task, or {settings.async_concurrency} async tasks each"
+    caps = [f"cluster {config.cluster_wide_cap}"] if config.cluster_wide_cap else []
+    caps += [f"prefetch {config.prefetch_buffer}"] if config.prefetch_buffer else []
+    lines = {
+        "app": f"{settings.locator}, {len(running.app.tasks)} tasks",
+        "database": f"{running.database.label}, {running.connections} connections",
+        "queues": queues,
+        "children": children,
+        "limits": ", ".join(caps) or "none beyond the children",
+        "worker": running.identity.worker_id,
+    }
+    print("horsies worker", file=sys.stdout)
+    for name, value in lines.items():
+        print(f"  {name:<9} {value}", file=sys.stdout)
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""The broker under the import path that the documents show."""

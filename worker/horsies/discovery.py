@@ -1,0 +1,171 @@
+"""Modules with tasks in them: which files patterns name, and how each is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import logging
+import sys
+import traceback
+from fnmatch import fnmatch
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import ModuleType
+
+NOT_TASKS: Final = ("*_test.py", "test_*.py", "conftest.py")
+
+_logger = logging.getLogger("horsies.discovery")
+
+
+def expand_module_globs(patterns: Iterable[str], exclude: Sequence[str] = NOT_TASKS) -> list[str]:
+    """Absolute paths of the .py files that match, each once; dotted names pass through.
+
+    `exclude` is held against the name and the whole path of each file.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if not _is_path(pattern):
+            found[pattern] = None
+            continue
+        for name in sorted(glob(pattern, recursive=True)):  # noqa: PTH207 - Path.glob refuses absolute patterns
+            path = Path(name).resolve()
+            if path.suffix == ".py" and path.is_file() and not _is_excluded(path, exclude):
+                found[str(path)] = None
+    return list(found)
+
+
+def _is_path(reference: str) -> bool:
+    return reference.endswith(".py") or any(character in reference for character in "/\\*?[")
+
+
+def _is_excluded(path: Path, exclude: Sequence[str]) -> bool:
+    return any(fnmatch(path.name, pattern) or fnmatch(str(path), pattern) for pattern in exclude)
+
+
+def import_reference(reference: str) -> ModuleType:
+    """The module behind a dotted name or a path of a .py file, imported once.
+
+    ConfigurationError HRS-206 where there is none, HRS-210 where it raises; errors of its definitions as they are.
+    """
+    if not _is_path(reference):
+        return _import(reference, reference)
+    path = Path(reference).resolve()
+    if not path.is_file():
+        raise _not_found(f"there is no file {path}")
+    return _loaded_from(path) or _import_file(path, reference)
+
+
+def put_on_path(directory: Path) -> None:
+    """Put `directory` first on sys.path unless it is there: modules find each other as they do under `python`."""
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
+
+
+def _loaded_from(path: Path) -> ModuleType | None:
+    """The module that was loaded from this very file under whatever name: twice would make two of each class."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if (
+            name != "__main__"
+            and isinstance(file, str)
+            and Path(file).name == path.name
+            and Path(file).resolve() == path
+        ):
+            return module
+    return None
+
+
+def _import_file(path: Path, reference: str) -> ModuleType:
+    root, name = _dotted_name(path)
+    put_on_path(path.parent)
+    put_on_path(root)
+    if _leads_to(name, path):
+        return _import(name, reference)
+    # The name belongs to something else, as `email.py` or a second `tasks.py` would: give it one of its own, the same
+    # in each process, because stored values name the modules of their classes.
+    name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    return _import(name, reference, path)
+
+
+def _dotted_name(path: Path) -> tuple[Path, str]:
+    """The directory that has to be on sys.path, and the name from there: a.b.tasks below packages a and b."""
+    root, parts = path.parent, [path.stem]
+    while (root / "__init__.py").exists():
+        parts.insert(0, root.name)
+        root = root.parent
+    return root, ".".join(parts)
+
+
+def _leads_to(name: str, path: Path) -> bool:
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a parent that is no package; a module without a spec, such as __main__
+        return False
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == path
+
+
+def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
+    _logger.debug("importing %s as %s", reference, name)
+    try:
+        return importlib.import_module(name) if path is None else _execute(name, path)
+    except HorsiesError:
+        raise
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{name}.".startswith(f"{error.name}."):
+            raise _not_found(f"there is no module {error.name!r}") from error
+        raise _raised(reference, error) from error
+    # The user's module runs in here and may raise anything; sys.exit() in it must not pass for a clean end of ours.
+    except (Exception, SystemExit) as error:
+        raise _raised(reference, error) from error
+
+
+def _execute(name: str, path: Path) -> ModuleType:
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None, "a .py file has one"
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _not_found(message: str) -> ConfigurationError:
+    return ConfigurationError(
+        message,
+        code=ErrorCode.CLI_INVALID_ARGS,
+        notes=[f"the working directory is {Path.cwd()}"],
+        help_text="run the command in the project's directory, or write the path of the file: directory/file.py",
+    )
+
+
+def _raised(reference: str, error: BaseException) -> ConfigurationError:
+    kind = type(error).__name__
+    text = str(traceback.TracebackException(type(error), error, None))
+    return ConfigurationError(
+        f"importing {reference} raised {kind}: {text}" if text else f"importing {reference} raised {kind}",
+        code=ErrorCode.MODULE_EXEC_ERROR,
+        location=_origin(error),
+        help_text="the module must import without side effects; try it alone with `python -c 'import ...'`",
+    )
+
+
+def _origin(error: BaseException) -> SourceLocation | None:
+    """The line of the user's that failed: the innermost one that is neither ours nor the import machinery's."""
+    if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
+        return SourceLocation(error.filename, error.lineno, error.offset)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.lineno is not None and not frame.filename.startswith("<frozen") and frame.filename != __file__:
+            return SourceLocation(frame.filename, frame.lineno)
+    return None

@@ -1,0 +1,33 @@
+"""Which error code an unhandled exception gets: the task's mapper, the app's, the task's default, the app's default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from horsies.domain.codes import to_builtin
+
+if TYPE_CHECKING:
+    from horsies.domain.codes import BuiltInTaskCode
+
+CodeByException: TypeAlias = Mapping[type[BaseException], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionCodes:
+    """The rules for one task. Only the exact class counts, so a new subclass never changes its meaning silently."""
+
+    task_mapper: CodeByException | None
+    app_mapper: CodeByException
+    task_default: str | None
+    app_default: str
+
+    def code_of(self, exception: BaseException) -> BuiltInTaskCode | str:
+        """The enum member where the rules name a built-in code."""
+        kind = type(exception)
+        if self.task_mapper is not None and kind in self.task_mapper:
+            return to_builtin(self.task_mapper[kind])
+        if kind in self.app_mapper:
+            return to_builtin(self.app_mapper[kind])
+        return to_builtin(self.app_default if self.task_default is None else self.task_default)

@@ -1,0 +1,181 @@
+"""What a send gives back: a handle to the task, or an error that says whether and how to send again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+
+from horsies.domain.codes import RetrievalCode
+from horsies.domain.result import Err, Result
+from horsies.domain.task_result import TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.domain.infos import TaskInfo
+
+T = TypeVar("T")
+
+
+class BrokerErrorCode(StrEnum):
+    SCHEMA_INIT_FAILED = "SCHEMA_INIT_FAILED"
+    ENQUEUE_FAILED = "ENQUEUE_FAILED"
+    PAYLOAD_MISMATCH = "PAYLOAD_MISMATCH"
+    TASK_INFO_QUERY_FAILED = "TASK_INFO_QUERY_FAILED"
+    MONITORING_QUERY_FAILED = "MONITORING_QUERY_FAILED"
+    CLEANUP_FAILED = "CLEANUP_FAILED"
+    CLOSE_FAILED = "CLOSE_FAILED"
+    LISTENER_START_FAILED = "LISTENER_START_FAILED"
+    LISTENER_SUBSCRIBE_FAILED = "LISTENER_SUBSCRIBE_FAILED"
+    NO_BROKER = "NO_BROKER"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOperationError:
+    """Why the broker could not do it. `retryable`: the same call may succeed later without anybody changing it."""
+
+    code: BrokerErrorCode
+    message: str
+    retryable: bool
+    exception: BaseException | None = None
+
+
+BrokerResult: TypeAlias = Result[T, BrokerOperationError]
+
+
+class TaskSendErrorCode(StrEnum):
+    SEND_SUPPRESSED = "SEND_SUPPRESSED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    ENQUEUE_FAILED = "ENQUEUE_FAILED"
+    PAYLOAD_MISMATCH = "PAYLOAD_MISMATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSendPayload:
+    """Everything that one send would have stored, so that `retry_send` stores exactly that."""
+
+    task_name: str
+    queue_name: str
+    priority: int
+    args_json: str | None
+    kwargs_json: str | None
+    sent_at: datetime
+    good_until: datetime | None
+    enqueue_delay_seconds: int | None
+    task_options: str | None
+    enqueue_sha: str
+    unique_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TaskSendError:
+    """Why a task was not sent. Its text leaves out the message and the payload: they may quote arguments into a log."""
+
+    code: TaskSendErrorCode
+    message: str
+    retryable: bool
+    task_id: str | None = None
+    payload: TaskSendPayload | None = None
+    exception: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"TaskSendError(code={self.code}, retryable={self.retryable}, task_id={self.task_id!r})"
+
+
+TaskSendResult: TypeAlias = Result[T, TaskSendError]
+
+
+class ResultSource(Protocol):
+    """Where handles look: the broker."""
+
+    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]: ...
+
+    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]: ...
+
+    def get_task_info(
+        self, task_id: str, *, include_result: bool, include_failed_reason: bool, include_attempts: bool
+    ) -> BrokerResult[TaskInfo | None]: ...
+
+    async def get_task_info_async(
+        self, task_id: str, *, include_result: bool, include_failed_reason: bool, include_attempts: bool
+    ) -> BrokerResult[TaskInfo | None]: ...
+
+
+class TaskHandle(Generic[T]):
+    """One sent task. An outcome that was seen once is kept; a wait that ran out is not an outcome."""
+
+    __slots__ = ("_outcome", "_source", "task_id")
+
+    def __init__(self, task_id: str, broker: ResultSource | None = None) -> None:
+        self.task_id = task_id
+        self._source = broker
+        self._outcome: TaskResult[T, TaskError] | None = None
+
+    def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """The task's result, waited for at most `timeout_ms`; 0 looks once, None waits without end. Never raises."""
+        if self._outcome is not None:
+            return self._outcome
+        if self._source is None:
+            return self._keep(self._nowhere_to_look())
+        return self._keep(self._source.get_result(self.task_id, timeout_ms))
+
+    async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """`get` for a running event loop, whichever it is; only a cancellation gets through."""
+        if self._outcome is not None:
+            return self._outcome
+        if self._source is None:
+            return self._keep(self._nowhere_to_look())
+        return self._keep(await self._source.get_result_async(self.task_id, timeout_ms))
+
+    def info(
+        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
+    ) -> BrokerResult[TaskInfo | None]:
+        """The task's row as it is now; None when there is none any more."""
+        if self._source is None:
+            return self._no_broker()
+        return self._source.get_task_info(
+            self.task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+
+    async def info_async(
+        self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
+    ) -> BrokerResult[TaskInfo | None]:
+        """`info` for a running event loop."""
+        if self._source is None:
+            return self._no_broker()
+        return await self._source.get_task_info_async(
+            self.task_id,
+            include_result=include_result,
+            include_failed_reason=include_failed_reason,
+            include_attempts=include_attempts,
+        )
+
+    def __repr__(self) -> str:
+        return f"TaskHandle({self.task_id!r})"
+
+    def _keep(self, result: TaskResult[T, TaskError]) -> TaskResult[T, TaskError]:
+        if result.err is None or result.err.error_code is not RetrievalCode.WAIT_TIMEOUT:
+            self._outcome = result
+        return result
+
+    def _nowhere_to_look(self) -> TaskResult[T, TaskError]:
+        return TaskResult(
+            err=TaskError(
+                error_code=RetrievalCode.RESULT_NOT_AVAILABLE,
+                message="this handle has no broker; make it with one: TaskHandle(task_id, app.get_broker())",
+                data={"task_id": self.task_id},
+            )
+        )
+
+    def _no_broker(self) -> BrokerResult[TaskInfo | None]:
+        return Err(
+            BrokerOperationError(
+                BrokerErrorCode.NO_BROKER,
+                f"the handle of task {self.task_id} has no broker; make it with one: TaskHandle(id, app.get_broker())",
+                retryable=False,
+            )
+        )

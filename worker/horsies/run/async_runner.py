@@ -1,0 +1,113 @@
+"""Runs `async def` tasks in one event loop, in a thread of its own: a plain task may block the main thread long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import socket
+import threading
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from horsies.run.execute import Run, TaskStopped, execute_async
+from horsies.run.frames import CHUNK, FrameReader, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.run.execute import Message, Tasks
+    from horsies.run.outcomes import Outcome
+
+current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_key", default=None)
+
+
+class AsyncRunner:
+    """At most `limit` tasks at once, the others wait in the order in which they came."""
+
+    def __init__(self, channel: socket.socket, tasks: Tasks, limit: int, flush_output: Callable[[], None]) -> None:
+        self._channel = channel
+        self._tasks = tasks
+        self._limit = limit
+        self._flush_output = flush_output
+        self._frames = FrameReader()
+        self._active: dict[int, tuple[Run, asyncio.Task[None] | None]] = {}
+        self._waiting: deque[Message] = deque()
+        self._no_more = False
+        self._loop = asyncio.new_event_loop()
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="horsies async tasks", daemon=True)
+
+    def start(self) -> None:
+        """Run tasks until the parent sends no more and the last one has ended."""
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def stop(self, number: int, stop: TaskStopped) -> None:
+        """Cancel this task if it runs, drop it if it waits. Called from the thread that listens to the parent."""
+        self._loop.call_soon_threadsafe(self._stop, number, stop)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.add_reader(self._channel.fileno(), self._read)
+        while not (self._no_more and not self._active):
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # asyncio lets these two through from any task; the one that raised has ended, the others go on.
+                continue
+
+    def _read(self) -> None:
+        try:
+            data = self._channel.recv(CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        if not data:
+            self._no_more = True
+            self._loop.remove_reader(self._channel.fileno())
+        self._waiting += self._frames.feed(data)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._active) < self._limit:
+            job = self._waiting.popleft()
+            run = Run(job[0])
+            self._active[run.number] = run, None
+            self._loop.create_task(self._execute(job, run))
+        if self._no_more and not self._active:
+            self._loop.stop()
+
+    async def _execute(self, job: Message, run: Run) -> None:
+        current_key.set(job[1])
+        begin = perf_counter()
+        if run.stop is None:
+            self._active[run.number] = run, asyncio.current_task()
+            outcome = await execute_async(self._tasks, job, run)
+        else:
+            outcome = run.stop.outcome(run.stop)
+        del self._active[run.number]
+        self._report(run.number, outcome, perf_counter() - begin)
+        self._start_waiting()
+
+    def _report(self, number: int, outcome: Outcome, duration_s: float) -> None:
+        self._flush_output()
+        if os.getpid() != self._pid:
+            os._exit(0)  # user code has forked and came back twice
+        # At once and blocking: a result must not wait for other user code, and the parent always reads.
+        self._channel.sendall(pack([(number, outcome, duration_s)]))
+
+    def _stop(self, number: int, stop: TaskStopped) -> None:
+        if number in self._active:
+            run, task = self._active[number]
+            run.stop = stop
+            if task is not None:  # one that is cancelled before its first step never runs, and would never report
+                task.cancel()
+            return
+        for job in self._waiting:
+            if job[0] == number:
+                self._waiting.remove(job)
+                self._report(number, stop.outcome(stop), 0.0)
+                return

@@ -1,0 +1,88 @@
+"""Signs of life: leases and beats for what is claimed, beats for what runs, and a mark on outcomes that wait."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from horsies.lifecycle.claiming import release
+from horsies.lifecycle.leases import beat, renew
+from horsies.run.held import Stage
+from horsies.run.loops import Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.config.app import AppConfig
+    from horsies.run.events import Events
+    from horsies.run.finisher import Finisher
+    from horsies.run.held import Held, Holdings
+    from horsies.run.settings import Identity
+    from horsies.store.lane import Lane
+
+
+class Beats:
+    """The parent beats for its children: user code that holds the GIL for minutes cannot starve it.
+
+    A child that is dead does not run anything: its exit is noticed at once, so what is beaten for here lives.
+    """
+
+    name = "beat"
+    step_timeout_s = 20.0
+
+    def __init__(
+        self,
+        config: AppConfig,
+        identity: Identity,
+        lane: Lane,
+        holdings: Holdings,
+        finisher: Finisher,
+        events: Events,
+        *,
+        on_lost: Callable[[Held], None],
+    ) -> None:
+        recovery = config.recovery
+        self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
+        self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
+        self.interval_s = min(self._claimer_s, self._runner_s) / 4
+        self.wake = Wake()
+        self._lease_ms = config.effective_claim_lease_ms
+        self._max_age_ms = config.max_claim_renew_age_ms
+        self._identity = identity
+        self.lane = lane
+        self._holdings = holdings
+        self._finisher = finisher
+        self._events = events
+        self._on_lost = on_lost
+        self._renewed = self._beaten = time.monotonic()
+
+    async def step(self) -> None:
+        now = time.monotonic()
+        if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
+            await self._renew()
+            self._renewed = now
+        if now - self._beaten >= self._runner_s and self._holdings.count(Stage.RUNNING):
+            await self._beat()
+            self._beaten = now
+        await self._finisher.mark_waiting()
+
+    async def _renew(self) -> None:
+        """Prolong the leases; a claim that we do not know was made for us by a statement whose reply got lost."""
+        who = self._identity
+        connection = await self.lane.ready()
+        renewed = await renew(
+            connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid
+        )
+        unknown = [token for token in renewed if self._holdings.get(token) is None]
+        if unknown:
+            returned = await release(connection, who.worker_id, unknown)
+            self._events.warn("gave back claims whose reply was lost", count=len(returned))
+
+    async def _beat(self) -> None:
+        running = self._holdings.at(Stage.RUNNING)
+        alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
+        connection = await self.lane.ready()
+        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
+            held = self._holdings.get(token)
+            if held is not None and held.stage is Stage.RUNNING:
+                self._on_lost(held)

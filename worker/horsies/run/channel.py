@@ -1,0 +1,100 @@
+"""The parent's end of one of a child's sockets, in the event loop: never blocks, writes once for all that waits."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Any
+
+from horsies.run.frames import CHUNK, BrokenFrameError, FrameReader, pack
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+
+class Channel:
+    """Messages out, lists of messages in. `on_end`: the child closed its end, or sent what is no message."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_messages: Callable[[list[Any]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._socket, self.child_end = socket.socketpair()
+        self._socket.setblocking(False)
+        self._fd = self._socket.fileno()
+        self._loop = loop
+        self._on_messages = on_messages
+        self._on_end = on_end
+        self._frames = FrameReader()
+        self._waiting: list[Any] = []
+        self._unsent = memoryview(b"")
+        self._finishing = False
+        loop.add_reader(self._fd, self._readable)
+
+    def send(self, message: Any) -> None:
+        """Send `message` with all the others of this turn of the loop."""
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(message)
+
+    def finish(self) -> None:
+        """Tell the child, after what has been sent, that nothing more will come."""
+        self._finishing = True
+        self._flush()
+
+    def drain(self) -> None:
+        """Take what the child had sent before it died."""
+        with contextlib.suppress(OSError, BrokenFrameError):
+            while data := self._socket.recv(CHUNK):
+                self._feed(data)
+
+    def close(self) -> None:
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._socket.close()
+        self.child_end.close()
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(CHUNK)
+            self._feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, BrokenFrameError):
+            data = b""
+        if not data:
+            self._loop.remove_reader(self._fd)
+            self._on_end()
+
+    def _feed(self, data: bytes) -> None:
+        if messages := self._frames.feed(data):
+            self._on_messages(messages)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            return  # _write sends the rest when the socket takes more
+        if self._waiting:
+            self._unsent = memoryview(pack(self._waiting))
+            self._waiting.clear()
+            self._write()
+        elif self._finishing:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def _write(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            sent = len(self._unsent)  # the child has gone; whoever watches over it will see
+        self._unsent = self._unsent[sent:]
+        if self._unsent:
+            self._loop.add_writer(self._fd, self._write)
+            return
+        self._loop.remove_writer(self._fd)
+        if self._waiting or self._finishing:
+            self._flush()

@@ -1,0 +1,253 @@
+"""The parent's side of one child process: start, jobs in, results and output out, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.run.channel import Channel
+from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
+from horsies.run.output import OutputReader
+from horsies.run.process import ChildProcess
+from horsies.run.title import Title
+from horsies.run.track import Track
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job", "Stream"]
+
+_RECYCLE_GRACE_S: Final = 5.0
+_DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
+_LAST_WORDS: Final = 20
+_STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
+
+
+class Child:
+    """One child process. Everything here belongs to the event loop that called start()."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        on_result: Callable[[Child, str, ChildResult], None],
+        on_output: Callable[[Child, str | None, Stream, str], None],
+    ) -> None:
+        self.spec = spec
+        self.task_names: frozenset[str] = frozenset()
+        self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
+        self._loop = asyncio.get_running_loop()
+        self._on_result = on_result
+        self._on_output = on_output
+        self._on_exit: Callable[[Child, ChildExit], None] | None = None  # set when it is ready
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._coroutines: frozenset[str] = frozenset()
+        self._submitted = 0
+        self._finishing = False
+        self._too_late: list[str] = []
+        self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
+        self._control = Channel(self._loop, self._hear, self._lost)
+        self._tracks = self._track(0, 1), self._track(1, spec.async_concurrency)
+        self._channels = [self._control, *(track.channel for track in self._tracks)]
+        self._process, self._outputs = self._spawn()
+        self.pid = self._process.pid
+        self.name = f"worker-{self.pid}"
+
+    @classmethod
+    async def start(
+        cls,
+        spec: ChildSpec,
+        *,
+        on_result: Callable[[Child, str, ChildResult], None],
+        on_output: Callable[[Child, str | None, Stream, str], None],
+        on_exit: Callable[[Child, ChildExit], None],
+    ) -> Child:
+        """A child that has imported the app; ChildFailed with the reason otherwise.
+
+        The callbacks run in the event loop's thread and must not raise. on_exit is the last one, exactly once, after
+        every result that the child had sent; it comes after close() and kill() too.
+        """
+        child = cls(spec, on_result, on_output)
+        try:
+            async with asyncio.timeout(spec.start_timeout_s):
+                await child._ready
+        except TimeoutError:
+            await child._end()
+            raise child._failure(
+                f"it was not ready after {spec.start_timeout_s:g} s",
+                "a module of the application hangs, or takes that long, while it is imported",
+            ) from None
+        except BaseException:
+            await child._end()
+            raise
+        if child._gone.done():
+            raise child._failure("it ended as soon as it was ready")
+        child._on_exit = on_exit
+        return child
+
+    @property
+    def in_flight(self) -> int:
+        """Jobs submitted whose result is not here yet: running and waiting in the child."""
+        return sum(len(track) for track in self._tracks)
+
+    @property
+    def remaining(self) -> int | None:
+        """How many more jobs this child takes: None = no limit, 0 = it is about to end."""
+        if self._finishing:
+            return 0
+        return None if self.spec.max_tasks is None else max(0, self.spec.max_tasks - self._submitted)
+
+    def submit(self, job: Job) -> None:
+        """Hand over one job. Never blocks; what is submitted in one turn of the loop travels in one write.
+
+        A job for a child that takes no more (see `remaining`) is reported as waiting when the child ends.
+        """
+        if self.remaining == 0:
+            self._too_late.append(job.key)
+            return
+        self._submitted += 1
+        self._tracks[job.task_name in self._coroutines].submit(job)
+
+    def stop_task(self, key: str, code: str = TASK_INTERRUPTED, message: str = "the task was asked to stop") -> None:
+        """End one job: not started, it never will; running, it is interrupted, and the child killed after 5 s.
+
+        The job then ends with `code`, unless its code had returned before. An unknown key is ignored.
+        """
+        for track in self._tracks:
+            if key in track:
+                track.stop(key, code, message)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+
+    async def close(self, grace_s: float) -> None:
+        """No more jobs; wait until those submitted have ended and the child is gone, kill it after `grace_s`."""
+        self._finish()
+        await asyncio.wait([self._gone], timeout=grace_s)
+        await self._end()
+
+    def _track(self, kind: int, limit: int) -> Track:
+        return Track(
+            self._loop,
+            limit=limit,
+            running=self.running,
+            ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
+            on_begin=self._title.begun,
+            before_results=self._read_outputs,
+            on_result=self._result,
+            on_end=self._lost,
+            kill=self.kill,
+        )
+
+    def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
+        channels = self._channels
+        descriptors = [channel.child_end.fileno() for channel in channels]
+        pipes = [os.pipe() for _ in _STREAMS]
+        numbers = [str(number) for number in (os.getpid(), *descriptors)]
+        try:
+            process = ChildProcess(
+                self._loop,
+                # -P: with -m, Python would put the current directory first on the path, where it can hide anything.
+                [sys.executable, "-P", "-m", "horsies.run.child_main", *numbers],
+                stdout=pipes[0][1],
+                stderr=pipes[1][1],
+                pass_fds=descriptors,
+                on_exit=self._exited,
+            )
+        except OSError as error:
+            for channel in channels:
+                channel.close()
+            for end_of_ours, _ in pipes:
+                os.close(end_of_ours)
+            raise self._failure(f"no process can be started: {error}", "see `ulimit -u` and the free memory") from error
+        finally:
+            for _, end_of_child in pipes:
+                os.close(end_of_child)
+        for channel in channels:
+            channel.child_end.close()
+        spec = self.spec
+        self._control.send((spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency))
+        return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]
+
+    def _output(self, fd: int, stream: Stream) -> OutputReader:
+        def emit(key: str | None, line: str) -> None:
+            self._last_words.append(line)
+            self._on_output(self, key, stream, line)
+
+        return OutputReader(self._loop, fd, emit, self._only_key)
+
+    def _only_key(self) -> str | None:
+        """The job that writes what bears no mark, as far as that can be known."""
+        return next(iter(self.running)) if len(self.running) == 1 else None
+
+    def _name_of(self, key: str) -> str:
+        return next(track.task_name(key) for track in self._tracks if key in track)
+
+    def _show_title(self, title: str) -> None:
+        self._control.send(("title", title))
+
+    def _read_outputs(self) -> None:
+        """What a job has printed comes before its result."""
+        for output in self._outputs:
+            output.read()
+
+    def _hear(self, messages: list[Any]) -> None:
+        for kind, *rest in messages:
+            if self._ready.done():
+                return
+            if kind == "failed":
+                self._ready.set_exception(self._failure("the application cannot be imported there", rest[0]))
+            else:
+                self.task_names, self._coroutines = map(frozenset, rest)
+                self._ready.set_result(None)
+
+    def _lost(self) -> None:
+        """The child closes its sockets when it ends. One that lives on without them is of no use."""
+        self.kill()
+        self._process.reap()
+
+    def _result(self, key: str, result: ChildResult) -> None:
+        for output in self._outputs:
+            output.job_ended(key)
+        self._title.ended()
+        if self.remaining == 0 and self.in_flight == 0:
+            self._finish()
+            self._loop.call_later(_RECYCLE_GRACE_S, self.kill)
+        self._on_result(self, key, result)
+
+    def _finish(self) -> None:
+        self._finishing = True
+        for track in self._tracks:
+            track.channel.finish()
+
+    async def _end(self) -> None:
+        self.kill()
+        await asyncio.wait([self._gone], timeout=_DEATH_S)
+
+    def _exited(self, returncode: int) -> None:
+        self._finishing = True
+        started: list[str] = []
+        waiting: list[str] = []
+        for track in self._tracks:
+            ran, waited = track.bury()
+            started += ran
+            waiting += waited
+        for output in self._outputs:
+            output.finish()
+        self._control.close()
+        self._title.close()
+        end = ChildExit(returncode, tuple(started), (*waiting, *self._too_late))
+        if not self._ready.done():
+            self._ready.set_exception(self._failure(f"it ended before it was ready: {end.reason}"))
+        self._gone.set_result(None)
+        if self._on_exit is not None:
+            self._on_exit(self, end)
+
+    def _failure(self, reason: str, *notes: str) -> ChildFailed:
+        words = [f"its last words:\n{chr(10).join(self._last_words)}"] if self._last_words else []
+        return ChildFailed(f"child {self.spec.index} did not start: {reason}", notes=[*notes, *words])

@@ -1,0 +1,153 @@
+"""The child process: imports the application once, runs jobs, ends with its parent.
+
+Run as `python -P -m horsies.run.child_main PARENT_PID CONTROL_FD SYNC_FD ASYNC_FD`. The first message on the control
+socket is the Setup; later the parent asks there to stop jobs, and says what `ps` shows.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from setproctitle import setproctitle
+
+from horsies.domain.codec import clean_text
+from horsies.domain.errors import HorsiesError
+from horsies.locate import locate_app
+from horsies.run.async_runner import AsyncRunner, current_key
+from horsies.run.execute import TaskStopped
+from horsies.run.forks import ForkGuard
+from horsies.run.frames import CHUNK, FrameReader, pack
+from horsies.run.stdio import mark_prints
+from horsies.run.sync_runner import SyncRunner
+
+if TYPE_CHECKING:
+    from horsies.run.execute import Tasks
+
+_PR_SET_PDEATHSIG: Final = 1
+_REASON_LIMIT: Final = 32_000
+_LOG_FORMAT: Final = "%(levelname)s %(name)s: %(message)s"
+
+
+class Parent:
+    """The control socket. Without a parent this process ends at once, whatever its threads are at."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._frames = FrameReader()
+
+    def say(self, *message: Any) -> None:
+        self._control.sendall(pack([message]))
+
+    def messages(self) -> list[Any]:
+        """Wait for the next ones."""
+        while True:
+            try:
+                data = self._control.recv(CHUNK)
+            except OSError:
+                data = b""
+            if not data:
+                os._exit(1)
+            if messages := self._frames.feed(data):
+                return messages
+
+
+def main() -> None:
+    parent_pid, *descriptors = map(int, sys.argv[1:])
+    _die_with(parent_pid)
+    # Ctrl+c in a terminal reaches the whole process group; what becomes of the tasks then is for the parent to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    for each in sockets:
+        each.set_inheritable(False)
+    ForkGuard().install(sockets)
+    try:
+        _serve(*sockets)
+    except BaseException:  # noqa: BLE001 - threads that user code has left behind must not keep a broken child alive
+        traceback.print_exc()
+        os._exit(1)
+    with contextlib.suppress(Exception):
+        atexit._run_exitfuncs()  # noqa: SLF001 - a full interpreter exit would wait for threads left behind
+    os._exit(0)
+
+
+def _serve(control: socket.socket, sync_channel: socket.socket, async_channel: socket.socket) -> None:
+    parent = Parent(control)
+    (locator, path, title, log_level, limit), *_ = parent.messages()
+    setproctitle(title)
+    runners: list[SyncRunner | AsyncRunner] = []
+    flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
+    plain = SyncRunner(sync_channel, flush_output)
+    runners.append(plain)
+    threading.Thread(target=_listen, args=(parent, runners), name="horsies parent", daemon=True).start()
+    _take_sigterm(plain)
+
+    sys.path[:] = path
+    tasks = _load(locator, parent)
+    logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # does nothing where the application has set up its own
+    # Once more: modules of the application may have put handlers of their own in the place of ours.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _take_sigterm(plain)
+
+    coroutines = [name for name, task in tasks.items() if task.is_async]
+    if coroutines:
+        many = AsyncRunner(async_channel, tasks, limit, flush_output)
+        runners.append(many)
+        many.start()
+    parent.say("ready", list(tasks), coroutines)
+    plain.run(tasks)
+    if coroutines:
+        many.join()
+    flush_output()
+
+
+def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
+    """Do what the parent asks while the main thread is busy with user code."""
+    while True:
+        for kind, *rest in parent.messages():
+            if kind == "title":
+                setproctitle(rest[0])
+            else:
+                kind_of_runner, number, code, message = rest
+                runners[kind_of_runner].stop(number, TaskStopped(code, message))
+
+
+def _load(locator: str, parent: Parent) -> Tasks:
+    """All tasks of the application; where it cannot be imported the parent learns why, and this process ends."""
+    try:
+        app = locate_app(locator)
+        app.import_task_modules()
+        return dict(app.tasks)
+    except HorsiesError as error:
+        reason = str(error)
+    except BaseException:  # noqa: BLE001 - the user's modules run in here
+        reason = traceback.format_exc()
+    parent.say("failed", clean_text(reason, _REASON_LIMIT))
+    os._exit(1)
+
+
+def _die_with(parent_pid: int) -> None:
+    """The kernel kills us when the parent dies, also in the middle of C code that never lets go of the GIL."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)  # it died before the kernel knew
+
+
+def _take_sigterm(runner: SyncRunner) -> None:
+    signal.signal(signal.SIGTERM, runner.on_sigterm)
+    # The parent starts us with both signals blocked, so that none strikes before this line.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""What passes between the worker and its children: how a child is made, what it runs, what comes back."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+TASK_TIMEOUT = "TASK_TIMEOUT"
+TASK_INTERRUPTED = "TASK_INTERRUPTED"
+
+Stream: TypeAlias = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """How to make one child. `title` is what `ps` shows while it is idle: `horsies: child 3 of web-1`."""
+
+    locator: str
+    index: int
+    async_concurrency: int
+    max_tasks: int | None
+    title: str
+    log_level: str
+    start_timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One execution of one task. `timeout_ms` counts from the start of the user's code.
+
+    `key` is unique among the jobs of a child: the task's id, or the id, a slash and whatever makes it unique.
+    """
+
+    key: str
+    task_name: str
+    args: str | None
+    kwargs: str | None
+    timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildResult:
+    """How a job ended; `result_json` is ready for its column, code and message are its parts for theirs."""
+
+    status: Literal["ok", "err"]
+    result_json: str
+    error_code: str | None
+    error_message: str | None
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code."""
+
+    returncode: int
+    started: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """`killed by SIGSEGV`, `exit code 3`."""
+        if self.returncode >= 0:
+            return f"exit code {self.returncode}"
+        try:
+            return f"killed by {signal.Signals(-self.returncode).name}"
+        except ValueError:
+            return f"killed by signal {-self.returncode}"
+
+
+class ChildFailed(HorsiesError):  # noqa: N818 - what happened to the child, not a mistake of the caller
+    """A child did not become ready: its app cannot be imported, or it died or hung meanwhile."""
+
+    default_code = ErrorCode.MODULE_EXEC_ERROR

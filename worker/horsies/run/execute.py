@@ -1,0 +1,115 @@
+"""One job in the child: stored arguments in, outcome out; whatever user code does, an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from horsies.domain.codec import load_args, load_kwargs
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.result import Err
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.run.outcomes import Outcome, failed, outcome_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.task import TaskFunction
+
+AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
+Tasks: TypeAlias = "Mapping[str, AnyTask]"
+Message: TypeAlias = "tuple[int, str, str, str | None, str | None]"
+"""A job as it travels: number, key, task name, args, kwargs."""
+
+_LONGEST_CHAIN: Final = 100  # user code can tie exceptions into a ring
+
+
+class TaskStopped(BaseException):
+    """Raised inside user code that is asked to stop; `except Exception` there lets it pass."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def outcome(self, exception: BaseException) -> Outcome:
+        """How the job ends; the traceback of `exception` shows where it was stopped."""
+        return failed(self.code, str(self), exception)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """A job in execution. `stop` is set once it has been asked to stop."""
+
+    number: int
+    stop: TaskStopped | None = None
+
+
+def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
+    """Run a plain task; TaskStopped, raised by a signal handler, becomes its outcome wherever it strikes."""
+    result: TaskResult[Any, Any] | None = None
+    try:
+        prepared = _prepare(tasks, job)
+        result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
+        return _outcome(result, run)
+    except TaskStopped as stopped:
+        # What user code has returned already is not lost to a request that came too late.
+        return stopped.outcome(stopped) if result is None else _outcome(result, run)
+    except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
+        return _broken(error)
+
+
+async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
+    """Run an `async def` task; a cancellation that nobody asked for is an outcome as well."""
+    try:
+        prepared = _prepare(tasks, job)
+        result = prepared if isinstance(prepared, TaskResult) else await prepared[0].run_async(prepared[1], prepared[2])
+        return _outcome(result, run)
+    except asyncio.CancelledError as error:
+        return _broken(error) if run.stop is None else run.stop.outcome(error)
+    except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
+        return _broken(error)
+
+
+def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
+    _, _, name, args, kwargs = job
+    task = tasks.get(name)
+    if task is None:
+        return TaskResult(err=_unknown(name))
+    positional, named = load_args(args), load_kwargs(kwargs)
+    if isinstance(positional, Err):
+        return TaskResult(err=positional.err_value)
+    if isinstance(named, Err):
+        return TaskResult(err=named.err_value)
+    return task, positional.ok_value, named.ok_value
+
+
+def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:
+    if run.stop is not None and (struck := _stop_behind(result.err)) is not None:
+        return run.stop.outcome(struck)
+    return outcome_of(result)
+
+
+def _stop_behind(error: object) -> BaseException | None:
+    """The exception, if it came from the request to stop: also one that clean-up code raised on the way out."""
+    raised = error.exception if isinstance(error, TaskError) else None
+    if not isinstance(raised, BaseException):
+        return None
+    link: BaseException | None = raised
+    for _ in range(_LONGEST_CHAIN):
+        if link is None or isinstance(link, TaskStopped | asyncio.CancelledError):
+            break
+        link = link.__cause__ or link.__context__
+    return raised if isinstance(link, TaskStopped | asyncio.CancelledError) else None
+
+
+def _unknown(name: str) -> TaskError:
+    return TaskError(
+        error_code=OperationalErrorCode.WORKER_RESOLUTION_ERROR,
+        message=f"no task {name!r} is registered in this worker; import its module where the app is defined",
+    )
+
+
+def _broken(error: BaseException) -> Outcome:
+    what = f"{type(error).__name__} while the arguments were read or the result was written"
+    return failed(OperationalErrorCode.UNHANDLED_EXCEPTION, what, error)

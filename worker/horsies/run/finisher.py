@@ -1,0 +1,185 @@
+"""Writes down how tasks ended: one statement in flight, whatever ends meanwhile makes up the next one."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.retry import RetryAt, RetryRule, decide
+from horsies.domain.states import TaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, mark_finalizing
+from horsies.lifecycle.tokens import Verdict
+from horsies.run.contract import TASK_INTERRUPTED
+from horsies.run.held import Held, Stage
+from horsies.run.loops import Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.lifecycle.finishing import Finished
+    from horsies.run.child import ChildResult
+    from horsies.run.events import Events
+    from horsies.run.held import Holdings
+    from horsies.run.settings import Identity
+    from horsies.store.lane import Lane
+
+_LARGEST_BATCH = 200
+
+
+class Finisher:
+    """Keeps every outcome in memory until the database has accepted it or says that somebody else has the task."""
+
+    name = "finish"
+    interval_s = 5.0
+    step_timeout_s = 60.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        lane: Lane,
+        holdings: Holdings,
+        events: Events,
+        *,
+        on_retry: Callable[[float], None],
+        on_stored: Callable[[], None],
+    ) -> None:
+        self.wake = Wake()
+        self._identity = identity
+        self.lane = lane
+        self._holdings = holdings
+        self._events = events
+        self._on_retry = on_retry
+        self._on_stored = on_stored
+        self._outcomes: dict[Held, tuple[Outcome, float]] = {}
+        self._rng = random.Random()  # noqa: S311 - jitter
+
+    @property
+    def pending(self) -> int:
+        return len(self._outcomes)
+
+    def result(self, held: Held, result: ChildResult) -> None:
+        """A child has reported."""
+        if result.error_code == TASK_INTERRUPTED:
+            self.interrupted(held)
+        elif result.status == "ok":
+            self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
+        else:
+            outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
+            self._add(held, outcome, result.duration_s)
+
+    def crashed(self, held: Held, how: str) -> None:
+        """The child died under it: this task's own failure, its siblings are not concerned."""
+        if held.interrupted:
+            self.interrupted(held)
+            return
+        code = OperationalErrorCode.WORKER_CRASHED
+        message = f"the child process that ran this task {how}"
+        error = TaskError(
+            error_code=code,
+            message=message,
+            data={"worker_id": self._identity.worker_id, "worker_hostname": self._identity.hostname, "how": how},
+        )
+        outcome = self._failure(
+            held, dump_task_result(TaskResult(err=error)), code.value, message, failed_reason=message
+        )
+        self._add(held, outcome, 0.0)
+
+    def interrupted(self, held: Held) -> None:
+        """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision."""
+        message = "the worker was stopped while this task ran"
+        if held.requeue_on_interrupt:
+            kind, stored = OutcomeKind.INTERRUPT_REQUEUE, None
+        else:
+            kind = OutcomeKind.FAILED
+            stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
+        self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
+
+    async def step(self) -> None:
+        batch = dict(list(self._outcomes.items())[:_LARGEST_BATCH])
+        if not batch:
+            return
+        connection = await self.lane.ready()
+        outcomes = [outcome for outcome, _ in batch.values()]
+        finished = await finish(connection, self._identity.worker_id, outcomes)
+        for held, (outcome, duration_s) in batch.items():
+            del self._outcomes[held]
+            self._holdings.drop(held)
+            self._tell(held, outcome, finished[held.task.token], duration_s)
+        self._on_stored()
+        if self._outcomes:
+            self.wake.set()
+
+    async def mark_waiting(self) -> None:
+        """Tell the sweeps that these tasks have ended and only wait to be stored."""
+        if self._outcomes:
+            connection = await self.lane.ready()
+            await mark_finalizing(connection, self._identity.worker_id, [held.task.token for held in self._outcomes])
+
+    def _add(self, held: Held, outcome: Outcome, duration_s: float) -> None:
+        self._holdings.move(held, Stage.FINISHING)
+        self._outcomes[held] = (outcome, duration_s)
+        self.wake.set()
+
+    def _failure(
+        self, held: Held, stored: str | None, code: str | None, message: str | None, failed_reason: str | None = None
+    ) -> Outcome:
+        decision = decide(
+            RetryRule.from_stored(_options(held.task.task_options)),
+            error_code=code,
+            retry_count=held.task.retry_count,
+            max_retries=held.task.max_retries,
+            now=datetime.now(UTC),
+            good_until=None,  # judged by the statement, with the database's clock
+            rng=self._rng,
+        )
+        delay = decision.delay_s if isinstance(decision, RetryAt) else None
+        kind = OutcomeKind.FAILED if delay is None else OutcomeKind.RETRY
+        return self._outcome(held, kind, stored, code, message, failed_reason, delay)
+
+    def _outcome(
+        self,
+        held: Held,
+        kind: OutcomeKind,
+        stored: str | None,
+        code: str | None = None,
+        message: str | None = None,
+        failed_reason: str | None = None,
+        delay_s: float | None = None,
+    ) -> Outcome:
+        return Outcome(
+            token=held.task.token,
+            kind=kind,
+            result_json=stored,
+            error_code=code,
+            error_message=message,
+            failed_reason=failed_reason,
+            retry_delay_s=delay_s,
+        )
+
+    def _tell(self, held: Held, outcome: Outcome, finished: Finished, duration_s: float) -> None:
+        name = held.task.task_name
+        if finished.verdict is Verdict.STALE:
+            self._events.claim_lost(held.task_id, name, "finish")
+        elif finished.status is TaskStatus.COMPLETED:
+            self._events.task_finished(held.task_id, name, duration_s)
+        elif outcome.error_code == TASK_INTERRUPTED:
+            self._events.task_interrupted(held.task_id, name, requeued=finished.status is TaskStatus.PENDING)
+        elif finished.status is TaskStatus.PENDING:
+            delay = outcome.retry_delay_s or 0.0
+            self._events.task_retried(held.task_id, name, outcome.error_code, delay, held.task.retry_count + 1)
+            self._on_retry(delay)
+        else:
+            self._events.task_failed(held.task_id, name, outcome.error_code, outcome.error_message)
+
+
+def _options(text: str | None) -> object:
+    """The stored options; a row written by hand may hold anything, and then it has no retry rule."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,80 @@
+"""What this worker holds at the moment: the one place that knows where each claimed task is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.tokens import Token
+    from horsies.run.child import Child
+    from horsies.run.contract import Job
+
+
+class Stage(Enum):
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    FINISHING = "finishing"
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One claimed task on its way through this worker."""
+
+    task: ClaimedTask
+    is_async: bool
+    timeout_ms: int | None
+    requeue_on_interrupt: bool
+    stage: Stage = Stage.CLAIMED
+    child: Child | None = None
+    since: float = field(default_factory=time.monotonic)
+    job: Job | None = None
+    interrupted: bool = False
+    """The shutdown has told its child to stop it: should the child die of that, it was no crash."""
+
+    @property
+    def task_id(self) -> str:
+        return self.task.token.task_id
+
+
+class Holdings:
+    """All held tasks by token, and how many of each kind are in each stage.
+
+    Not by id: while an old claim of ours, run out in a stall, is still executed, the same task may be claimed anew.
+    """
+
+    def __init__(self) -> None:
+        self._by_token: dict[Token, Held] = {}
+        self._counts: dict[tuple[Stage, bool], int] = {(stage, kind): 0 for stage in Stage for kind in (False, True)}
+
+    def add(self, held: Held) -> None:
+        self._by_token[held.task.token] = held
+        self._counts[held.stage, held.is_async] += 1
+
+    def move(self, held: Held, stage: Stage) -> None:
+        self._counts[held.stage, held.is_async] -= 1
+        self._counts[stage, held.is_async] += 1
+        held.stage = stage
+
+    def drop(self, held: Held) -> None:
+        del self._by_token[held.task.token]
+        self._counts[held.stage, held.is_async] -= 1
+
+    def get(self, token: Token) -> Held | None:
+        return self._by_token.get(token)
+
+    def occupied(self, *, is_async: bool) -> int:
+        """How much of the capacity is in use: what waits for a child and what runs, not what is being stored."""
+        return self._counts[Stage.CLAIMED, is_async] + self._counts[Stage.RUNNING, is_async]
+
+    def count(self, stage: Stage) -> int:
+        return self._counts[stage, False] + self._counts[stage, True]
+
+    def at(self, stage: Stage) -> list[Held]:
+        return [held for held in self._by_token.values() if held.stage is stage]
+
+    def __len__(self) -> int:
+        return len(self._by_token)

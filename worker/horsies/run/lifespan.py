@@ -1,0 +1,50 @@
+"""The worker inside another program, for example a web server: `async with app.run_worker(): …`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.run.events import Events
+from horsies.run.settings import WorkerSettings
+from horsies.run.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from horsies.app import Horsies
+
+
+@asynccontextmanager
+async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Worker]:
+    """Start a worker in the running loop, and stop it as SIGTERM would when the block is left."""
+    settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
+    worker = Worker(app, WorkerSettings(**settings), Events())
+    try:
+        await worker.start()
+    except BaseException:
+        await worker.abort()
+        raise
+    try:
+        yield worker
+    finally:
+        await worker.stop()
+
+
+def locator_of(app: Horsies) -> str:
+    """How a child finds this application: the module that holds it, or the file of the program itself."""
+    for name, module in list(sys.modules.items()):
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is app:
+                if name != "__main__":
+                    return f"{name}:{attribute}"
+                if file := getattr(module, "__file__", None):
+                    return f"{Path(file).absolute()}:{attribute}"
+    raise ConfigurationError(
+        "no module holds this application in a variable, so child processes could not import it",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        help_text='assign it at the top of a module, or say where it is: app.run_worker(locator="shop.tasks:app")',
+    )

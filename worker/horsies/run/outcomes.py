@@ -1,0 +1,60 @@
+"""How a job ended, made fit for its columns: text that PostgreSQL takes, of a size that it takes."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from horsies.domain.codec import clean_text, storable_task_result
+from horsies.domain.codes import OperationalErrorCode, to_builtin
+from horsies.domain.task_result import TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RESULT_LIMIT_BYTES: Final = 16 * 1024 * 1024
+_CODE_LIMIT: Final = 255
+_MESSAGE_LIMIT: Final = 8_000
+
+Outcome: TypeAlias = tuple[bool, str, str | None, str | None]
+"""Whether there is a value, the text of the result column, the error's code and its message."""
+
+
+def outcome_of(result: TaskResult[Any, Any]) -> Outcome:
+    """What is stored of `result`; an error in its place where it cannot be written or is too large."""
+    stored, text = storable_task_result(result)
+    size = len(text) if text.isascii() else len(text.encode())
+    if size > RESULT_LIMIT_BYTES:
+        stored, text = storable_task_result(TaskResult(err=_too_large(size)))
+    if stored.is_ok():
+        return (True, text, None, None)
+    error = stored.err
+    if not isinstance(error, TaskError):
+        return (False, text, None, clean_text(str(error), _MESSAGE_LIMIT))
+    message = None if error.message is None else clean_text(error.message, _MESSAGE_LIMIT)
+    return (False, text, _code_text(error.error_code), message)
+
+
+def failed(
+    code: str,
+    message: str,
+    exception: BaseException | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """The outcome of a job that ends with an error of ours."""
+    error = TaskError(error_code=to_builtin(code), message=message, exception=exception, data=data)
+    return outcome_of(TaskResult(err=error))
+
+
+def _code_text(code: object) -> str | None:
+    text = code.value if isinstance(code, Enum) else code
+    return None if text is None else clean_text(str(text), _CODE_LIMIT)
+
+
+def _too_large(size: int) -> TaskError:
+    return TaskError(
+        error_code=OperationalErrorCode.WORKER_SERIALIZATION_ERROR,
+        message=f"the result takes {size:,} bytes as JSON, more than the {RESULT_LIMIT_BYTES:,} that are stored; "
+        "keep the value elsewhere and return where it is",
+        data={"size_bytes": size, "limit_bytes": RESULT_LIMIT_BYTES},
+    )

@@ -1,0 +1,164 @@
+"""What a child prints, line by line with the job it belongs to; a flood is cut down to what a log can take."""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from horsies.run.stdio import END, MARK
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+_CHUNK: Final = 65_536
+_LONGEST_LINE: Final = 8_192
+_LONGEST_MARK: Final = len(MARK) + 300
+_MOST_LEFT: Final = 1 << 20  # the most that a pipe holds
+
+# Each line costs the parent's event loop about 10 µs in its log. A child that prints without end may take 1 % of it.
+LINES_PER_SECOND: Final = 1_000
+BURST_LINES: Final = 5_000
+_LINE_UNIT: Final = 200  # bytes; a line of 8 kB weighs as much as 40 short ones
+
+
+class Budget:
+    """How many lines may still be passed on; exhausted, it stays shut until half a second's worth is there again."""
+
+    def __init__(self) -> None:
+        self._left = float(BURST_LINES)
+        self._at = monotonic()
+        self._open = True
+
+    def refill(self) -> bool:
+        """Whether lines may pass now."""
+        now = monotonic()
+        self._left = min(float(BURST_LINES), self._left + (now - self._at) * LINES_PER_SECOND)
+        self._at = now
+        self._open = self._open or self._left >= LINES_PER_SECOND / 2
+        return self._open
+
+    def take(self, length: int) -> bool:
+        if self._open:
+            self._left -= 1 + length // _LINE_UNIT
+            self._open = self._left > 0
+            return True
+        return False
+
+
+class OutputReader:
+    """One of a child's two pipes. `emit` gets (key or None, line); `key_now` says who writes what bears no mark."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        fd: int,
+        emit: Callable[[str | None, str], None],
+        key_now: Callable[[], str | None],
+    ) -> None:
+        os.set_blocking(fd, False)
+        loop.add_reader(fd, self.read)
+        self._loop = loop
+        self._fd = fd
+        self._emit = emit
+        self._key_now = key_now
+        self._budget = Budget()
+        self._marked: str | None = None  # the job whose marked text we are in
+        self._cut_mark = b""  # a mark that the end of the last chunk has cut in two
+        self._line = b""  # a line without its end yet, and whose it is
+        self._line_key: str | None = None
+        self.dropped = 0
+
+    def read(self) -> bool:
+        """Take what is there, at most one chunk; False when there is nothing."""
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if data:
+            self._feed(data)
+        else:
+            self._loop.remove_reader(self._fd)  # all who could write have closed it
+        return bool(data)
+
+    def job_ended(self, key: str) -> None:
+        """Pass on what this job has printed without an end of line, and say how much was left out."""
+        if self._line and self._line_key == key:
+            line, self._line = self._line, b""
+            self._pass_on(line, key)
+        if self.dropped:
+            self._report_dropped(key)
+
+    def finish(self) -> None:
+        """Take what is left in the pipe. Not until its end: a process that the task has started may hold it open."""
+        for _ in range(_MOST_LEFT // _CHUNK):
+            if not self.read():
+                break
+        if self._line:
+            self._pass_on(self._line, self._line_key)
+        if self.dropped:
+            self._report_dropped(self._line_key)
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _feed(self, data: bytes) -> None:
+        data = self._without_cut_mark(self._cut_mark + data)
+        if not self._budget.refill():
+            self._drop(data)
+            return
+        if self.dropped:
+            self._report_dropped(self._line_key)
+        text, *marked = data.split(MARK)
+        self._text(text)
+        for piece in marked:
+            key, _, text = piece.partition(END)
+            self._marked = key.decode(errors="replace") or None
+            self._text(text)
+
+    def _without_cut_mark(self, data: bytes) -> bytes:
+        """All but a mark at the end that is not complete yet."""
+        begin = data.rfind(MARK[:1], -_LONGEST_MARK)
+        if begin < 0 or END in data[begin:] or not MARK.startswith(data[begin : begin + len(MARK)]):
+            self._cut_mark = b""
+            return data
+        self._cut_mark = data[begin:]
+        return data[:begin]
+
+    def _drop(self, data: bytes) -> None:
+        self.dropped += data.count(b"\n")
+        self._line = b""
+        _, mark, last = data.rpartition(MARK)
+        if mark:
+            self._marked = last.partition(END)[0].decode(errors="replace") or None
+        self._line_key = self._marked or self._key_now()
+
+    def _text(self, text: bytes) -> None:
+        if not text:
+            return
+        key = self._marked or self._key_now()
+        if self._line and key == self._line_key:
+            text = self._line + text
+        elif self._line:
+            self._pass_on(self._line, self._line_key)
+        *lines, self._line = text.split(b"\n")
+        self._line_key = key
+        for line in lines:
+            self._pass_on(line, key)
+        if len(self._line) > _LONGEST_LINE:
+            line, self._line = self._line, b""
+            self._pass_on(line, key)
+
+    def _pass_on(self, line: bytes, key: str | None) -> None:
+        # A progress bar goes back to the beginning of its line again and again: the last state counts.
+        line = line.rstrip(b"\r").rpartition(b"\r")[2]
+        for begin in range(0, max(1, len(line)), _LONGEST_LINE):
+            piece = line[begin : begin + _LONGEST_LINE]
+            if self._budget.take(len(piece)):
+                self._emit(key, piece.decode(errors="replace"))
+            else:
+                self.dropped += 1
+
+    def _report_dropped(self, key: str | None) -> None:
+        lines, self.dropped = self.dropped, 0
+        self._emit(key, f"… {lines:,} lines left out: more than {LINES_PER_SECOND:,} a second")

@@ -1,0 +1,69 @@
+"""One operating system process: started without a window for signals, its end noticed at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+_REAP_PAUSE_S: Final = 0.01
+_BLOCKED: Final = {signal.SIGINT, signal.SIGTERM}
+
+
+class ChildProcess:
+    """`on_exit` is called once, with the return code as subprocess has it: -9 for SIGKILL."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        arguments: Sequence[str],
+        *,
+        stdout: int,
+        stderr: int,
+        pass_fds: Sequence[int],
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self._loop = loop
+        self._on_exit = on_exit
+        self._reaped = False
+        # The child inherits the mask: ctrl+c while Python is still starting there would end it. What arrives here
+        # meanwhile, about 2 ms, is delivered afterwards.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=pass_fds,
+                env={**os.environ, "HORSIES_CHILD_PROCESS": "1"},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.pid = self._process.pid
+        self._pidfd = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
+        if self._pidfd >= 0:
+            loop.add_reader(self._pidfd, self.reap)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def reap(self) -> None:
+        """The process has ended, or is about to: elsewhere than on Linux a closed socket is the first sign."""
+        if self._reaped:
+            return
+        returncode = self._process.poll()
+        if returncode is None:
+            self._loop.call_later(_REAP_PAUSE_S, self.reap)
+            return
+        self._reaped = True
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+        self._on_exit(returncode)

@@ -1,0 +1,34 @@
+"""What one worker is told on its command line, and who it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Numbers of one worker; 0 for `max_claim_per_worker` means as many as fit into its children."""
+
+    locator: str
+    processes: int = 1
+    async_concurrency: int = 100
+    max_claim_batch: int = 0
+    max_claim_per_worker: int = 0
+    max_tasks_per_child: int | None = None
+    shutdown_grace_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who writes: one value per start of a worker, so that a reused pid or host name is never taken for another."""
+
+    hostname: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    nonce: str = field(default_factory=lambda: uuid.uuid4().hex[:8])
+
+    @property
+    def worker_id(self) -> str:
+        return f"{self.hostname}-{self.pid}-{self.nonce}"

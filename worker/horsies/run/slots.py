@@ -1,0 +1,213 @@
+"""The worker's child processes and the room in them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING
+
+from horsies.run.child import Child
+from horsies.run.contract import ChildFailed, ChildSpec, Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from horsies.run.contract import ChildExit, ChildResult, Stream
+    from horsies.run.events import Events
+    from horsies.run.held import Held
+    from horsies.run.settings import WorkerSettings
+
+_SHORT_WORK_S = 0.02  # a child is given this much work ahead, judged by what its tasks took so far
+_DEEPEST = 32
+_WEIGHT_OF_NEWEST = 0.1
+_RETIRE_S = 5.0
+_RESPAWN_PAUSE_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Slot:
+    """The place of one child: a child, or the wait for the next one."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.child: Child | None = None
+        self.sync_load = 0
+        self.async_load = 0
+        self.failures = 0
+
+
+class Slots:
+    """Knows which child can take another task, starts children, and replaces those that end."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        prefetch: int,
+        events: Events,
+        *,
+        title: str,
+        on_result: Callable[[Held, ChildResult], None],
+        on_lost: Callable[[Held, str], None],
+        on_room: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._prefetch = prefetch
+        self._events = events
+        self._title = title
+        self._on_result = on_result
+        self._on_lost = on_lost
+        self._on_room = on_room
+        self._slots = [Slot(index) for index in range(1, settings.processes + 1)]
+        self._by_child: dict[Child, Slot] = {}
+        self._held: dict[str, Held] = {}
+        self._homeless: deque[Job] = deque()
+        self._numbers = itertools.count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._mean_s = 1.0
+        self._closing = False
+
+    async def start(self) -> None:
+        """Start every child; ChildFailed where the application cannot be imported there."""
+        await asyncio.gather(*(self._start_child(slot) for slot in self._slots))
+
+    @property
+    def children(self) -> list[Child]:
+        return [slot.child for slot in self._slots if slot.child is not None]
+
+    def capacity(self, *, is_async: bool) -> int:
+        """How many tasks may be held, claimed or running, with the children that live now."""
+        living = len(self._by_child)
+        if is_async:
+            return living * self._settings.async_concurrency
+        return living + self._prefetch if living else 0
+
+    def room(self, *, is_async: bool) -> Slot | None:
+        """The child that should get the next task; None while all are busy.
+
+        A child gets a second task only while it works through the ones it has in a few milliseconds: then a task does
+        not wait for a round trip to us. With prefetch_buffer=0 it gets one only when it is idle.
+        """
+        if is_async:
+            free = [slot for slot in self._ready() if slot.async_load < self._settings.async_concurrency]
+            return min(free, key=lambda slot: slot.async_load, default=None)
+        depth = 1 if self._prefetch == 0 else max(1, min(_DEEPEST, int(_SHORT_WORK_S / max(self._mean_s, 1e-6))))
+        free = [slot for slot in self._ready() if slot.sync_load < depth]
+        return min(free, key=lambda slot: slot.sync_load, default=None)
+
+    def _ready(self) -> list[Slot]:
+        """The slots whose child still takes tasks: one that has run max_tasks_per_child is on its way out."""
+        return [slot for child, slot in self._by_child.items() if child.remaining != 0]
+
+    def reserve(self, slot: Slot, held: Held) -> None:
+        held.child = slot.child
+        self._count(slot, held, +1)
+
+    def unreserve(self, held: Held) -> None:
+        """Take back a reservation whose task did not start after all."""
+        slot = self._by_child.get(held.child) if held.child else None
+        if slot is not None:
+            self._count(slot, held, -1)
+
+    def submit(self, held: Held, args: str | None, kwargs: str | None) -> None:
+        """Hand the task to its child, or to another one where that child has ended since the reservation."""
+        job = Job(f"{held.task_id}/{next(self._numbers)}", held.task.task_name, args, kwargs, held.timeout_ms)
+        self._held[job.key] = held
+        held.job = job
+        if held.child in self._by_child:
+            held.child.submit(job)
+        else:
+            self._homeless.append(job)
+            self._settle()
+
+    def stop_task(self, held: Held) -> None:
+        if held.child is not None and held.job is not None:
+            held.child.stop_task(held.job.key)
+
+    async def close(self, grace_s: float) -> None:
+        """End all children; what they still run is reported through on_lost."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*(child.close(grace_s) for child in self.children))
+
+    def _count(self, slot: Slot, held: Held, change: int) -> None:
+        if held.is_async:
+            slot.async_load += change
+        else:
+            slot.sync_load += change
+
+    async def _start_child(self, slot: Slot) -> None:
+        spec = ChildSpec(
+            locator=self._settings.locator,
+            index=slot.index,
+            async_concurrency=self._settings.async_concurrency,
+            max_tasks=self._settings.max_tasks_per_child,
+            title=self._title,
+            log_level="WARNING",
+        )
+        child = await Child.start(
+            spec, on_result=self._child_result, on_output=self._child_output, on_exit=self._child_exit
+        )
+        slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
+        self._by_child[child] = slot
+        self._settle()
+        self._on_room()
+
+    def _settle(self) -> None:
+        """Give jobs that are RUNNING already, but whose child ended before their user code began, to a living child."""
+        while self._homeless:
+            held = self._held[self._homeless[0].key]
+            slot = self.room(is_async=held.is_async)
+            if slot is None or slot.child is None:
+                return
+            self.reserve(slot, held)
+            slot.child.submit(self._homeless.popleft())
+
+    def _child_result(self, child: Child, key: str, result: ChildResult) -> None:
+        held = self._held.pop(key, None)
+        slot = self._by_child.get(child)
+        if held is None:
+            return
+        if slot is not None:
+            self._count(slot, held, -1)
+        if not held.is_async:
+            self._mean_s += _WEIGHT_OF_NEWEST * (result.duration_s - self._mean_s)
+        self._on_result(held, result)
+        if child.remaining == 0 and child.in_flight == 0:
+            self._run(child.close(_RETIRE_S))  # its end brings the next one
+
+    def _child_output(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
+        self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
+
+    def _child_exit(self, child: Child, end: ChildExit) -> None:
+        slot = self._by_child.pop(child, None)
+        if slot is None:
+            return  # it never became ready: start() has told
+        slot.child = None
+        self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
+        for key in end.started:
+            if (held := self._held.pop(key, None)) is not None:
+                self._on_lost(held, end.reason)
+        for key in end.waiting:
+            if (held := self._held.get(key)) is not None and held.job is not None:
+                self._homeless.append(held.job)
+        self._settle()
+        if not self._closing:
+            self._run(self._replace(slot))
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _replace(self, slot: Slot) -> None:
+        """Start the next child; one that cannot be started is tried again, less and less often."""
+        while True:
+            await asyncio.sleep(_RESPAWN_PAUSE_S[min(slot.failures, len(_RESPAWN_PAUSE_S) - 1)])
+            try:
+                await self._start_child(slot)
+            except (ChildFailed, OSError) as error:
+                slot.failures += 1
+                self._events.warn("child did not start", child=slot.index, error=str(error), failures=slot.failures)
+            else:
+                return

@@ -1,0 +1,92 @@
+"""A row about this worker every five seconds: what it runs, and what it costs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from horsies.config.queues import QueueMode
+from horsies.run.held import Stage
+from horsies.run.loops import Wake
+from horsies.store.worker_states import WorkerSnapshot, write_snapshot
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.config.app import AppConfig
+    from horsies.run.held import Holdings
+    from horsies.run.settings import Identity, WorkerSettings
+    from horsies.run.slots import Slots
+    from horsies.store.lane import Lane
+
+_MB = 1024 * 1024
+
+
+class Snapshots:
+    """The console tells by these rows whether a worker lives."""
+
+    name = "snapshot"
+    interval_s = 5.0
+    step_timeout_s = 20.0
+
+    def __init__(
+        self,
+        config: AppConfig,
+        settings: WorkerSettings,
+        identity: Identity,
+        lane: Lane,
+        slots: Slots,
+        holdings: Holdings,
+        started_at: datetime,
+    ) -> None:
+        self.wake = Wake()
+        self._config = config
+        self._settings = settings
+        self._identity = identity
+        self.lane = lane
+        self._slots = slots
+        self._holdings = holdings
+        self._started_at = started_at
+        self._process = psutil.Process()
+        self._process.cpu_percent()  # the first call only sets the mark that later ones measure from
+        self.memory_mb = 0.0
+
+    async def step(self) -> None:
+        snapshot = self._take()
+        async with self.lane.turn() as connection:
+            await write_snapshot(connection, snapshot)
+
+    def _take(self) -> WorkerSnapshot:
+        config, settings = self._config, self._settings
+        queues = config.custom_queues if config.queue_mode is QueueMode.CUSTOM and config.custom_queues else None
+        memory, children = self._process.memory_info().rss, self._children_memory()
+        self.memory_mb = (memory + children) / _MB
+        return WorkerSnapshot(
+            worker_id=self._identity.worker_id,
+            hostname=self._identity.hostname,
+            pid=self._identity.pid,
+            processes=settings.processes,
+            max_claim_batch=settings.max_claim_batch or settings.processes + config.prefetch_buffer,
+            max_claim_per_worker=settings.max_claim_per_worker or settings.processes + config.prefetch_buffer,
+            cluster_wide_cap=config.cluster_wide_cap,
+            queues=[queue.name for queue in queues] if queues else ["default"],
+            queue_priorities={queue.name: queue.priority for queue in queues} if queues else None,
+            queue_max_concurrency={queue.name: queue.max_concurrency for queue in queues} if queues else None,
+            recovery_config=config.recovery.model_dump(),
+            tasks_running=self._holdings.count(Stage.RUNNING),
+            tasks_claimed=self._holdings.count(Stage.CLAIMED),
+            memory_usage_mb=memory / _MB,
+            children_memory_mb=children / _MB,
+            memory_percent=self._process.memory_percent(),
+            cpu_percent=self._process.cpu_percent(),
+            worker_started_at=self._started_at,
+        )
+
+    def _children_memory(self) -> int:
+        total = 0
+        for child in self._slots.children:
+            with suppress(psutil.Error):  # it may have ended since
+                total += psutil.Process(child.pid).memory_info().rss
+        return total

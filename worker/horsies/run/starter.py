@@ -1,0 +1,127 @@
+"""Brings claimed tasks into children: RUNNING is stored first, then user code starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from horsies.lifecycle.claiming import large_arguments
+from horsies.lifecycle.starting import Start, start
+from horsies.run.held import Held, Stage
+from horsies.run.loops import Wake
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import asyncpg
+
+    from horsies.run.events import Events
+    from horsies.run.held import Holdings
+    from horsies.run.settings import Identity
+    from horsies.run.slots import Slots
+    from horsies.store.lane import Lane
+
+
+class Starter:
+    """One statement in flight; what is claimed or gets room meanwhile makes up the next one."""
+
+    name = "start"
+    interval_s = 5.0
+    step_timeout_s = 30.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        lane: Lane,
+        slots: Slots,
+        holdings: Holdings,
+        events: Events,
+        *,
+        on_room: Callable[[], None],
+    ) -> None:
+        self.wake = Wake()
+        self._identity = identity
+        self.lane = lane
+        self._slots = slots
+        self._holdings = holdings
+        self._events = events
+        self._on_room = on_room
+        self.stepping = asyncio.Lock()
+        """Held while a start is under way; whoever takes it knows that none is."""
+        self._waiting: dict[bool, deque[Held]] = {False: deque(), True: deque()}
+
+    def add(self, held: Held) -> None:
+        self._waiting[held.is_async].append(held)
+        self.wake.set()
+
+    def take_all(self) -> list[Held]:
+        """Everything that has not been started, for giving it back."""
+        waiting = [*self._waiting[False], *self._waiting[True]]
+        for queue in self._waiting.values():
+            queue.clear()
+        return waiting
+
+    async def step(self) -> None:
+        async with self.stepping:
+            batch = self._reserve()
+            if batch:
+                await self._start(batch)
+
+    async def _start(self, batch: list[Held]) -> None:
+        try:
+            connection = await self.lane.ready()
+            verdicts = await start(connection, self._identity.worker_id, [self._start_of(held) for held in batch])
+        except BaseException:
+            # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
+            self._put_back(batch)
+            raise
+        for held in batch:
+            if held.task.token in verdicts.started:
+                self._holdings.move(held, Stage.RUNNING)
+            else:
+                self._abandon(held, expired=held.task.token in verdicts.expired)
+        await self._submit(connection, [held for held in batch if held.task.token in verdicts.started])
+        if any(self._waiting.values()):
+            self.wake.set()
+
+    def _reserve(self) -> list[Held]:
+        batch = []
+        for is_async, queue in self._waiting.items():
+            while queue and (slot := self._slots.room(is_async=is_async)) is not None:
+                held = queue.popleft()
+                self._slots.reserve(slot, held)
+                batch.append(held)
+        return batch
+
+    def _start_of(self, held: Held) -> Start:
+        child = held.child
+        assert child is not None
+        return Start(held.task.token, child.pid, self._identity.hostname, f"worker-{child.pid}")
+
+    async def _submit(self, connection: asyncpg.Connection, started: list[Held]) -> None:
+        for held in started:
+            args, kwargs = held.task.args, held.task.kwargs
+            if held.task.large:
+                fetched = await large_arguments(connection, held.task.token)
+                if fetched is None:
+                    self._abandon(held, expired=False)
+                    continue
+                args, kwargs = fetched
+            self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
+            self._slots.submit(held, args, kwargs)
+
+    def _abandon(self, held: Held, *, expired: bool) -> None:
+        self._slots.unreserve(held)
+        self._holdings.drop(held)
+        if expired:
+            self._events.task_expired(held.task_id, held.task.task_name)
+        else:
+            self._events.claim_lost(held.task_id, held.task.task_name, "start")
+        self._on_room()
+
+    def _put_back(self, batch: list[Held]) -> None:
+        for held in reversed(batch):
+            self._slots.unreserve(held)
+            held.child = None
+            self._waiting[held.is_async].appendleft(held)

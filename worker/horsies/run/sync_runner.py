@@ -1,0 +1,85 @@
+"""Runs plain tasks in the child's main thread, one after the other.
+
+The main thread reads the socket itself: a reader thread would cost a hand-over between threads for each job.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from horsies.run.execute import Run, TaskStopped, execute
+from horsies.run.frames import CHUNK, FrameReader, pack
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from types import FrameType
+
+    from horsies.run.execute import Message, Tasks
+    from horsies.run.outcomes import Outcome
+
+
+class SyncRunner:
+    """`run` belongs to the main thread, `stop` to the thread that listens to the parent."""
+
+    def __init__(self, channel: socket.socket, flush_output: Callable[[], None]) -> None:
+        self._channel = channel
+        self._flush_output = flush_output
+        self.current_key: str | None = None  # whose prints these are
+        self._tasks: Tasks = {}
+        self._current: Run | None = None
+        self._stops: dict[int, TaskStopped] = {}
+        self._pid = os.getpid()
+
+    def run(self, tasks: Tasks) -> None:
+        """Run jobs until the parent sends no more."""
+        self._tasks = tasks
+        frames = FrameReader()
+        while data := self._channel.recv(CHUNK):
+            for job in frames.feed(data):
+                # Each result leaves before other user code starts: that may crash, or take an hour.
+                self._channel.sendall(pack([self._finished(job)]))
+
+    def stop(self, number: int, stop: TaskStopped) -> None:
+        """Interrupt this job if it runs, refuse it if it comes; one that has ended already is left alone."""
+        self._stops[number] = stop
+        current = self._current
+        if current is not None and current.number == number:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    def on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
+        """The signal only wakes the main thread; what to stop is in `_stops`.
+
+        So a SIGTERM from elsewhere is ignored: systemd sends one to every process of a service that is stopped, and
+        the tasks then have the parent's grace time.
+        """
+        current = self._current
+        if current is not None and (stop := self._stops.pop(current.number, None)) is not None:
+            current.stop = stop
+            raise stop
+
+    def _finished(self, job: Message) -> tuple[int, Outcome, float]:
+        number, self.current_key = job[0], job[1]
+        run = self._current = Run(number)
+        begin = perf_counter()
+        if self._stops and (stop := self._take_stop(number)) is not None:
+            outcome = stop.outcome(stop)
+        else:
+            outcome = execute(self._tasks, job, run)
+        self._current = None
+        duration_s = perf_counter() - begin
+        self._flush_output()  # still under its key, but no longer open to a stop
+        self.current_key = None
+        if os.getpid() != self._pid:
+            os._exit(0)  # user code has forked and came back twice
+        return number, outcome, duration_s
+
+    def _take_stop(self, number: int) -> TaskStopped | None:
+        """The request for this job, if any; those that came too late for earlier jobs are forgotten."""
+        stop = self._stops.pop(number, None)
+        self._stops = {later: kept for later, kept in self._stops.items() if later > number}
+        return stop

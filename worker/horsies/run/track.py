@@ -1,0 +1,153 @@
+"""The jobs of one kind, plain or `async def`, in one child: which have started, when they time out, how they end."""
+
+from __future__ import annotations
+
+from collections import deque
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.run.channel import Channel
+from horsies.run.contract import TASK_TIMEOUT, ChildResult
+from horsies.run.outcomes import failed
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from horsies.run.contract import Job
+    from horsies.run.outcomes import Outcome
+
+STOP_GRACE_S: Final = 5.0
+
+
+class Flight:
+    """A job between submit and result."""
+
+    __slots__ = ("begun", "job", "number", "stop", "timer")
+
+    def __init__(self, number: int, job: Job) -> None:
+        self.number = number
+        self.job = job
+        self.begun = False
+        self.stop: tuple[str, str] | None = None  # asked to stop: the code and the message it shall end with
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Track:
+    """Knows what runs in the child without being told.
+
+    The child takes jobs in the order of submission, at most `limit` at once, and sends each result before it starts
+    the next: so a result also says that the next job has started.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        limit: int,
+        running: dict[str, float],
+        ask_to_stop: Callable[[int, str, str], None],
+        on_begin: Callable[[], None],
+        before_results: Callable[[], None],
+        on_result: Callable[[str, ChildResult], None],
+        on_end: Callable[[], None],
+        kill: Callable[[], None],
+    ) -> None:
+        self.channel = Channel(loop, self._results, on_end)
+        self.limit = limit
+        self._loop = loop
+        self._running = running
+        self._ask_to_stop = ask_to_stop
+        self._on_begin = on_begin
+        self._before_results = before_results
+        self._on_result = on_result
+        self._kill = kill
+        self._flights: dict[int, Flight] = {}
+        self._by_key: dict[str, Flight] = {}
+        self._waiting: deque[Flight] = deque()
+        self._begun = 0
+        self._last_number = 0
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def task_name(self, key: str) -> str:
+        return self._by_key[key].job.task_name
+
+    def submit(self, job: Job) -> None:
+        self._last_number = number = self._last_number + 1
+        flight = self._flights[number] = self._by_key[job.key] = Flight(number, job)
+        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs))
+        if self._begun < self.limit:
+            self._begin(flight)
+        else:
+            self._waiting.append(flight)
+
+    def stop(self, key: str, code: str, message: str) -> None:
+        """Ask the child to stop this job, and kill the child if its code takes no notice."""
+        flight = self._by_key[key]
+        if flight.stop is not None:
+            return
+        flight.stop = code, message
+        self._ask_to_stop(flight.number, code, message)
+        if flight.begun:
+            self._kill_later(flight)
+
+    def bury(self) -> tuple[list[str], list[str]]:
+        """The child is dead. Jobs that were to stop have stopped; of the others, return who ran and who waited."""
+        self.channel.drain()
+        for flight in [each for each in self._flights.values() if each.stop is not None]:
+            assert flight.stop is not None
+            code, message = flight.stop
+            self._end(
+                flight, failed(code, f"{message}; its process had to be killed" if flight.begun else message), 0.0
+            )
+        for flight in self._flights.values():
+            if flight.timer is not None:
+                flight.timer.cancel()
+        started = [flight.job.key for flight in self._flights.values() if flight.begun]
+        waiting = [flight.job.key for flight in self._flights.values() if not flight.begun]
+        self.channel.close()
+        return started, waiting
+
+    def _begin(self, flight: Flight) -> None:
+        flight.begun = True
+        self._begun += 1
+        self._running[flight.job.key] = monotonic()
+        if flight.stop is not None:
+            self._kill_later(flight)
+        elif flight.job.timeout_ms is not None:
+            flight.timer = self._loop.call_later(flight.job.timeout_ms / 1_000, self._time_out, flight)
+        self._on_begin()
+
+    def _time_out(self, flight: Flight) -> None:
+        self.stop(flight.job.key, TASK_TIMEOUT, f"stopped after {flight.job.timeout_ms} ms, its timeout_ms")
+
+    def _kill_later(self, flight: Flight) -> None:
+        if flight.timer is not None:
+            flight.timer.cancel()
+        flight.timer = self._loop.call_later(STOP_GRACE_S, self._kill)
+
+    def _results(self, results: list[Any]) -> None:
+        self._before_results()
+        for number, outcome, duration_s in results:
+            if (flight := self._flights.get(number)) is not None:
+                self._end(flight, outcome, duration_s)
+
+    def _end(self, flight: Flight, outcome: Outcome, duration_s: float) -> None:
+        key = flight.job.key
+        del self._flights[flight.number], self._by_key[key]
+        if flight.timer is not None:
+            flight.timer.cancel()
+        if flight.begun:
+            self._begun -= 1
+            del self._running[key]
+        else:
+            self._waiting.remove(flight)
+        if self._waiting and self._begun < self.limit:
+            self._begin(self._waiting.popleft())
+        ok, text, code, message = outcome
+        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s))

@@ -1,0 +1,273 @@
+"""One worker: its parts wired together, started and stopped in the right order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.queues import QueueMode
+from horsies.config.url import mask
+from horsies.lifecycle.claiming import release
+from horsies.lifecycle.leases import renew
+from horsies.run.beats import Beats
+from horsies.run.claimer import Claimer, ClaimRules
+from horsies.run.finisher import Finisher
+from horsies.run.held import Held, Holdings, Stage
+from horsies.run.loops import Loop, Supervisor, Wake, backoff_s
+from horsies.run.settings import Identity, WorkerSettings
+from horsies.run.slots import Slots
+from horsies.run.snapshots import Snapshots
+from horsies.run.starter import Starter
+from horsies.run.strangers import Strangers
+from horsies.store.connect import Database, DatabaseUnavailable, open_database
+from horsies.store.lane import Lane, is_behind_pooler
+from horsies.store.listener import Listener
+from horsies.store.schema import create
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.app import Horsies
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.run.contract import ChildResult
+    from horsies.run.events import Events
+
+_LANES = ("claim", "start", "finish", "beat", "upkeep")
+_STOP_TASK_S = 5.0
+_GIVE_BACK_S = 5.0
+_GOODBYE_S = 2.0
+_STORE_S = 30.0
+_STORE_HURRIED_S = 3.0
+
+
+class Worker:
+    """Claims, runs and finishes tasks from start() to stop()."""
+
+    def __init__(self, app: Horsies, settings: WorkerSettings, events: Events) -> None:
+        self.app = app
+        self.settings = settings
+        self.events = events
+        self.identity = Identity()
+        self.holdings = Holdings()
+        self.started_at = datetime.now(UTC)
+        self._resources = AsyncExitStack()
+        self._supervisor = Supervisor(app.config.resilience, events)
+        self._quiet = Wake()
+        self._hurry = asyncio.Event()
+
+    async def start(self) -> None:
+        """Wait for the database, see that its schema fits, start the children, then the loops."""
+        self.database = await self._wait_for_database()
+        self.behind_pooler = await is_behind_pooler(self.database)
+        self._wire()
+        self._resources.push_async_callback(self.slots.close, 0.0)
+        await self.slots.start()
+        await self._listen()
+        loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.strangers]
+        self._supervisor.start(loops)
+        self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
+
+    @property
+    def connections(self) -> int:
+        """How many connections this worker holds to PostgreSQL, children included: they have none."""
+        return len(_LANES) + (0 if self.behind_pooler else 1)
+
+    async def abort(self) -> None:
+        """Let go of what a start() that failed half-way had taken."""
+        await self._resources.aclose()
+
+    def hurry(self) -> None:
+        """The second signal: running tasks are stopped now."""
+        self._hurry.set()
+        self._quiet.set()
+
+    async def stop(self) -> None:
+        """Stop claiming, give claims back, drain with beats going on, interrupt the rest, store every outcome."""
+        await self._supervisor.stop("claim")
+        await self._give_back()
+        await self._drain(self.settings.shutdown_grace_ms / 1000)
+        if self.holdings.count(Stage.RUNNING):
+            await self._interrupt()
+        await self._until(lambda: self.finisher.pending == 0, _STORE_S, hurried=_STORE_HURRIED_S)
+        if self.finisher.pending:
+            self.events.warn("outcomes lost", count=self.finisher.pending, reason="the database did not take them")
+        await self._supervisor.stop_all()
+        await self.slots.close(_GOODBYE_S)
+        await self._resources.aclose()
+
+    def _wire(self) -> None:
+        config, events = self.app.config, self.events
+        lanes = {role: self._lane(role) for role in _LANES}
+        self.slots = Slots(
+            self.settings,
+            config.prefetch_buffer,
+            events,
+            title=self.identity.worker_id,
+            on_result=self._result,
+            on_lost=self._lost_child,
+            on_room=self._room,
+        )
+        self.finisher = Finisher(
+            self.identity, lanes["finish"], self.holdings, events, on_retry=self._retry_due, on_stored=self._quiet.set
+        )
+        self.starter = Starter(self.identity, lanes["start"], self.slots, self.holdings, events, on_room=self._room)
+        self.claim_rules = self._rules()
+        self.claimer = Claimer(
+            self.claim_rules,
+            lanes["claim"],
+            self.slots,
+            self.holdings,
+            config.resilience.notify_poll_interval_ms / 1000,
+            on_claimed=self._claimed,
+        )
+        self.beats = Beats(
+            config, self.identity, lanes["beat"], self.holdings, self.finisher, events, on_lost=self._lost_claim
+        )
+        self.snapshots = Snapshots(
+            config, self.settings, self.identity, lanes["upkeep"], self.slots, self.holdings, self.started_at
+        )
+
+        self.strangers = Strangers(self.claim_rules, lanes["upkeep"], events)
+
+    def _lane(self, role: str) -> Lane:
+        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
+        self._resources.push_async_callback(lane.close)
+        return lane
+
+    def _rules(self) -> ClaimRules:
+        config = self.app.config
+        queues: dict[str, int | None] = {"default": None}
+        if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
+            ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
+            queues = {queue.name: queue.max_concurrency for queue in ordered}
+        sync_names, async_names = self._names()
+        return ClaimRules(
+            worker_id=self.identity.worker_id,
+            queues=queues,
+            cluster_cap=config.cluster_wide_cap,
+            hard=config.prefetch_buffer == 0,
+            lease_ms=config.effective_claim_lease_ms,
+            max_batch=self.settings.max_claim_batch,
+            max_claimed=self.settings.max_claim_per_worker,
+            sync_names=sync_names,
+            async_names=async_names,
+        )
+
+    def _names(self) -> tuple[list[str], list[str]]:
+        """The registered names, of sync and of async tasks: others stay in the table for a worker that knows them."""
+        sync = [name for name, task in self.app.tasks.items() if not task.is_async]
+        return sync, [name for name, task in self.app.tasks.items() if task.is_async]
+
+    async def _wait_for_database(self) -> Database:
+        """The database, however long that takes; its settings say how patient to be."""
+        url = self.app.config.broker.url
+        choice = DatabaseChoice(url, "configured as PostgresConfig.database_url")
+        resilience = self.app.config.resilience
+        failures = 0
+        while True:
+            stack = AsyncExitStack()
+            try:
+                database = await stack.enter_async_context(open_database(choice))
+                connection = await database.connect("worker start")
+                try:
+                    await create(connection)
+                finally:
+                    await connection.close()
+            except DatabaseUnavailable as error:
+                await stack.aclose()
+                failures += 1
+                if not error.transient or failures == resilience.db_retry_max_attempts:
+                    raise
+                delay = backoff_s(resilience, failures)
+                self.events.waiting_for_database(error, delay)
+                await asyncio.sleep(delay)
+            except BaseException:
+                await stack.aclose()
+                raise
+            else:
+                self._resources.push_async_callback(stack.aclose)
+                return database
+
+    async def _listen(self) -> None:
+        if self.behind_pooler:
+            self.events.note("polling", reason="behind a pooler in transaction mode, which cannot LISTEN")
+            return
+        wake = self.claimer.wake.set
+        listener = Listener(partial(self.database.connect, "worker listen"), on_gap=wake)
+        for queue in self.claimer.queues:
+            listener.add(f"task_queue_{queue}", lambda _payload: wake())
+        await listener.start()
+        self._resources.push_async_callback(listener.close)
+
+    def _claimed(self, claimed: list[ClaimedTask]) -> None:
+        for task in claimed:
+            definition = self.app.tasks[task.task_name]
+            requeue = definition.requeue_on_interrupt
+            if requeue is None:
+                requeue = self.app.config.requeue_on_interrupt
+            held = Held(task, definition.is_async, definition.timeout_ms, requeue)
+            self.holdings.add(held)
+            self.starter.add(held)
+
+    def _result(self, held: Held, result: ChildResult) -> None:
+        self.finisher.result(held, result)
+        self._room()
+
+    def _lost_child(self, held: Held, how: str) -> None:
+        self.finisher.crashed(held, how)
+
+    def _lost_claim(self, held: Held) -> None:
+        """An operator took it away, or it counted as dead while we were stalled: stop wasting time on it."""
+        self.events.claim_lost(held.task_id, held.task.task_name, "beat")
+        self.slots.stop_task(held)
+
+    def _room(self) -> None:
+        self.claimer.wake.set()
+        self.starter.wake.set()
+
+    def _retry_due(self, delay_s: float) -> None:
+        """A retry raises no notification when it falls due."""
+        asyncio.get_running_loop().call_later(delay_s, self.claimer.wake.set)
+
+    async def _give_back(self) -> None:
+        """Return what has not started, and what the claimer may have claimed in the moment when it was stopped."""
+        who = self.identity
+        for held in self.starter.take_all():
+            self.holdings.drop(held)
+        try:
+            async with asyncio.timeout(_GIVE_BACK_S), self.starter.stepping:
+                connection = await self._lane("stop").ready()
+                lease_ms, age_ms = self.claim_rules.lease_ms, self.app.config.max_claim_renew_age_ms
+                claimed = await renew(connection, who.worker_id, lease_ms, age_ms, hostname=who.hostname, pid=who.pid)
+                returned = await release(connection, who.worker_id, claimed)
+        except Exception as error:  # noqa: BLE001 - without a database the leases run out by themselves
+            self.events.warn("could not give claims back", error=mask(f"{type(error).__name__}: {error}"))
+        else:
+            if returned:
+                self.events.note("gave back", claimed=len(returned))
+
+    async def _drain(self, grace_s: float) -> None:
+        if len(self.holdings):
+            self.events.note("draining", running=self.holdings.count(Stage.RUNNING), grace=f"{grace_s:.0f}s")
+        await self._until(lambda: len(self.holdings) == 0, grace_s)
+
+    async def _interrupt(self) -> None:
+        for held in self.holdings.at(Stage.RUNNING):
+            held.interrupted = True
+            self.slots.stop_task(held)
+        await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, _STOP_TASK_S)
+        await self.slots.close(0.0)
+
+    async def _until(self, done: Callable[[], bool], seconds: float, *, hurried: float = 0.0) -> None:
+        """Wait until `done`, looking whenever an outcome was stored; `hurried` is what a second signal leaves of it."""
+        begin = time.monotonic()
+        while not done():
+            left = begin + (hurried if self._hurry.is_set() else seconds) - time.monotonic()
+            if left <= 0:
+                return
+            await self._quiet.wait(min(left, 0.5))

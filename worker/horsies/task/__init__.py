@@ -1,0 +1,18 @@
+"""Tasks: what `@app.task` makes of a function, and how it is called, run and sent."""
+
+from horsies.task.bulk import TaskCall
+from horsies.task.definition import TaskDecorator, TaskOptions, define
+from horsies.task.function import BoundTask, TaskFunction
+from horsies.task.options import TaskSendOptions
+from horsies.task.suppression import sends_suppressed
+
+__all__ = [
+    "BoundTask",
+    "TaskCall",
+    "TaskDecorator",
+    "TaskFunction",
+    "TaskOptions",
+    "TaskSendOptions",
+    "define",
+    "sends_suppressed",
+]

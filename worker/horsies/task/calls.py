@@ -1,0 +1,77 @@
+"""User code run to its end: whatever it returns or raises becomes a TaskResult."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from horsies.domain.exception_codes import ExceptionCodes
+    from horsies.task.returns import Promise
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """The rules by which one task's outcomes are read."""
+
+    function_name: str
+    promise: Promise
+    codes: ExceptionCodes
+
+    def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
+        """Run `fn` here and now. Only KeyboardInterrupt gets out: whoever presses ctrl-c wants all of it stopped."""
+        try:
+            return self.judge(fn(*args, **kwargs))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code ends here, sys.exit() included
+            return self.failure(error)
+
+    async def call_async(
+        self, fn: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> TaskResult[Any, Any]:
+        """`call` for `async def`; a cancellation from outside gets out too, else timeouts around it would not work."""
+        try:
+            return self.judge(await fn(*args, **kwargs))
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return self.failure(error)
+        except BaseException as error:  # noqa: BLE001 - user code ends here, sys.exit() included
+            return self.failure(error)
+
+    def judge(self, returned: object) -> TaskResult[Any, Any]:
+        """What was returned, or the error that it is: no TaskResult, or not of the promised types."""
+        if isinstance(returned, TaskResult):
+            broken = self.promise.broken_by(returned)
+            return returned if broken is None else TaskResult(err=broken)
+        what = "None" if returned is None else f"{type(returned).__name__}, not a TaskResult"
+        return TaskResult(
+            err=TaskError(
+                error_code=OperationalErrorCode.TASK_EXCEPTION,
+                message=f"task {self.function_name} returned {what}; return TaskResult(ok=...) or TaskResult(err=...)",
+            )
+        )
+
+    def failure(self, error: BaseException) -> TaskResult[Any, TaskError]:
+        # str(error) is user code and may raise; the traceback module takes care of that.
+        text = str(traceback.TracebackException(type(error), error, None))
+        kind = type(error).__name__
+        return TaskResult(
+            err=TaskError(
+                exception=error,
+                error_code=self.codes.code_of(error),
+                message=f"Unhandled exception in task {self.function_name}: {kind}: {text}",
+                data={"exception_type": kind},
+            )
+        )

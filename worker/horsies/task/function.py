@@ -1,0 +1,188 @@
+"""The object that `@app.task` puts in the place of a function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.task.bulk import TaskCall
+from horsies.task.calls import Judge
+from horsies.task.options import PLAIN, TaskSendOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from horsies.config.retry_policy import RetryPolicy
+    from horsies.domain.errors import SourceLocation
+    from horsies.domain.exception_codes import ExceptionCodes
+    from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
+    from horsies.task.returns import Promise
+    from horsies.task.sending import Sender
+
+P = ParamSpec("P")
+T = TypeVar("T")
+E = TypeVar("E")
+CallT_co = TypeVar("CallT_co", covariant=True)
+"""What calling the task gives: the TaskResult, or for `async def` a coroutine of it."""
+
+
+class TaskFunction(Generic[P, T, E, CallT_co]):
+    """Call it to run it here and now; `send` it to run it on a worker."""
+
+    __name__: str
+
+    def __init__(
+        self,
+        fn: Callable[P, Any],
+        *,
+        task_name: str,
+        queue_name: str | None,
+        promise: Promise,
+        codes: ExceptionCodes,
+        sender: Sender,
+        retry_policy: RetryPolicy | None,
+        timeout_ms: int | None,
+        requeue_on_interrupt: bool | None,
+        location: SourceLocation | None,
+    ) -> None:
+        functools.update_wrapper(self, fn)
+        self._original_fn = fn
+        self._judge = Judge(fn.__name__, promise, codes)
+        self._sender = sender
+        self.task_name = task_name
+        self.task_queue_name = queue_name
+        self.task_ok_type = promise.ok_type
+        self.promise = promise
+        self.retry_policy = retry_policy
+        self.timeout_ms = timeout_ms
+        self.requeue_on_interrupt = requeue_on_interrupt
+        """None: as the application says."""
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.location = location
+
+    @property
+    def task_options_json(self) -> str:
+        return self._sender.options_json
+
+    @property
+    def exception_mapper(self) -> Mapping[type[BaseException], str] | None:
+        mapper = self._judge.codes.task_mapper
+        return None if mapper is None else MappingProxyType(mapper)
+
+    @property
+    def default_unhandled_error_code(self) -> str | None:
+        return self._judge.codes.task_default
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallT_co:
+        """Run the function here and now. Its exceptions become an error result, except KeyboardInterrupt."""
+        call = self._judge.call_async if self.is_async else self._judge.call
+        return call(self._original_fn, args, kwargs)  # type: ignore[return-value]  # is_async decides, CallT_co follows
+
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
+        """Execute a plain task with stored arguments, on a worker. Never raises."""
+        if (misfit := self._misfit(args, kwargs)) is not None:
+            return misfit
+        try:
+            return self._judge.call(self._original_fn, args, kwargs)
+        except KeyboardInterrupt as error:
+            return self._judge.failure(error)
+
+    async def run_async(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
+        """Execute an `async def` task with stored arguments, on a worker. Raises nothing but its own cancellation."""
+        if (misfit := self._misfit(args, kwargs)) is not None:
+            return misfit
+        try:
+            return await self._judge.call_async(self._original_fn, args, kwargs)
+        except KeyboardInterrupt as error:
+            return self._judge.failure(error)
+
+    def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, TaskError] | None:
+        if (reason := self._sender.parameters.why_not(args, kwargs)) is None:
+            return None
+        code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+        return TaskResult(err=TaskError(error_code=code, message=f"the stored {reason}"))
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """Store the task for a worker. Nothing is raised; an Err says what to do."""
+        return self._sender.send(args, kwargs, PLAIN)
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """`send` for a running event loop."""
+        return await self._sender.send_async(args, kwargs, PLAIN)
+
+    def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        """`send`, to be run `delay_seconds` from now by the clock of the database."""
+        return self._sender.send(args, kwargs, TaskSendOptions(delay=delay_seconds))
+
+    async def schedule_async(
+        self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskSendResult[TaskHandle[T]]:
+        """`schedule` for a running event loop."""
+        return await self._sender.send_async(args, kwargs, TaskSendOptions(delay=delay_seconds))
+
+    def to_send(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
+        """One element of `app.send_many([...])`."""
+        return TaskCall(self._sender, args, kwargs, PLAIN)
+
+    def with_options(
+        self,
+        *,
+        good_until: datetime | None = None,
+        priority: int | None = None,
+        delay: int | timedelta | None = None,
+        unique_key: str | None = None,
+        connection: object = None,
+    ) -> BoundTask[P, T]:
+        """The task with options for one send; TaskSendOptions says what each does."""
+        return BoundTask(self._sender, TaskSendOptions(good_until, priority, delay, unique_key, connection))
+
+    def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """Store exactly what a failed `send` would have stored, under the same id: it cannot become two tasks."""
+        return self._sender.retry(error, delayed=False)
+
+    async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """`retry_send` for a running event loop."""
+        return await self._sender.retry_async(error, delayed=False)
+
+    def retry_schedule(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """`retry_send` for a failed `schedule`; the delay counts anew from now."""
+        return self._sender.retry(error, delayed=True)
+
+    async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
+        """`retry_schedule` for a running event loop."""
+        return await self._sender.retry_async(error, delayed=True)
+
+    def __repr__(self) -> str:
+        return f"<task {self.task_name!r} at {self.location}>"
+
+
+class BoundTask(Generic[P, T]):
+    """A task and the options of the next sends."""
+
+    __slots__ = ("_options", "_sender")
+
+    def __init__(self, sender: Sender, options: TaskSendOptions) -> None:
+        self._sender = sender
+        self._options = options
+
+    def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        return self._sender.send(args, kwargs, self._options)
+
+    async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        return await self._sender.send_async(args, kwargs, self._options)
+
+    def schedule(self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
+        return self._sender.send(args, kwargs, self._options.delayed(delay_seconds))
+
+    async def schedule_async(
+        self, delay_seconds: int, *args: P.args, **kwargs: P.kwargs
+    ) -> TaskSendResult[TaskHandle[T]]:
+        return await self._sender.send_async(args, kwargs, self._options.delayed(delay_seconds))
+
+    def to_send(self, *args: P.args, **kwargs: P.kwargs) -> TaskCall:
+        return TaskCall(self._sender, args, kwargs, self._options)

@@ -1,0 +1,233 @@
+"""From a call to a stored row: what is checked, in which order, and how a failed send is repeated."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from horsies.domain.codec import dump_args, dump_kwargs, to_json
+from horsies.domain.digests import enqueue_sha
+from horsies.domain.errors import HorsiesError
+from horsies.domain.ids import new_task_id
+from horsies.domain.result import Err, Ok, Result
+from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
+from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
+from horsies.task.options import (
+    OPTION_NAMES,
+    TaskSendOptions,
+    UnsendableError,
+    checked_deadline,
+    checked_delay,
+    checked_priority,
+    checked_unique_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from horsies.broker import PostgresBroker
+    from horsies.config.retry_policy import RetryPolicy
+    from horsies.handle import BrokerOperationError, BrokerResult, TaskSendResult
+    from horsies.store.enqueue import Enqueued
+    from horsies.task.parameters import Parameters
+
+
+class App(Protocol):
+    """What sending needs of the application."""
+
+    def are_sends_suppressed(self) -> bool: ...
+
+    def get_broker(self) -> PostgresBroker: ...
+
+
+class Sender:
+    """Sends one task."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        task_name: str,
+        queue_name: str,
+        priority: int,
+        retry_policy: RetryPolicy | None,
+        parameters: Parameters,
+    ) -> None:
+        self.parameters = parameters
+        self._app = app
+        self._task_name = task_name
+        self._queue_name = queue_name
+        self._priority = priority
+        self._stored_policy = None if retry_policy is None else retry_policy.to_stored()
+        self.options_json = self._options_json(None)
+
+    def send(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        prepared = self.prepare(args, kwargs, options, suppressed=self._app.are_sends_suppressed())
+        return prepared if isinstance(prepared, Err) else self._store(prepared.ok_value, options.connection)
+
+    async def send_async(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
+    ) -> TaskSendResult[TaskHandle[Any]]:
+        prepared = self.prepare(args, kwargs, options, suppressed=self._app.are_sends_suppressed())
+        return prepared if isinstance(prepared, Err) else await self._store_async(prepared.ok_value, options.connection)
+
+    def retry(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
+        repeated = self._repeat(error, delayed=delayed)
+        return repeated if isinstance(repeated, Err) else self._store(repeated.ok_value, None)
+
+    async def retry_async(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
+        repeated = self._repeat(error, delayed=delayed)
+        return repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
+
+    def prepare(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions, *, suppressed: bool
+    ) -> Result[EnqueueRequest, TaskSendError]:
+        """The row of one call, or why there is none."""
+        if suppressed:
+            return self._suppressed()
+        try:
+            self._check_arguments(args, kwargs)
+            return Ok(self._request(args, kwargs, options))
+        # UnsendableError, CodecError, and that of Python for a message that shows an integer of 5 000 digits.
+        except ValueError as error:
+            return invalid(f"task {self._task_name!r} was not sent: {error}", error)
+
+    def _check_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if (reason := self.parameters.why_not(args, kwargs)) is None:
+            return
+        misplaced = sorted(name for name in OPTION_NAMES & kwargs.keys() if name not in self.parameters)
+        hint = f"; for an option of the send write .with_options({misplaced[0]}=...).send(...)" if misplaced else ""
+        raise UnsendableError(f"the {reason}{hint}")
+
+    def _request(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions) -> EnqueueRequest:
+        good_until = checked_deadline(options.good_until)
+        priority = checked_priority(options.priority) or self._priority
+        delay_seconds = checked_delay(options.delay)
+        args_json, kwargs_json = dump_args(args), dump_kwargs(kwargs)
+        task_options = self.options_json if good_until is None else self._options_json(good_until)
+        sent_at = datetime.now(UTC)
+        return EnqueueRequest(
+            task_id=new_task_id(),
+            task_name=self._task_name,
+            queue_name=self._queue_name,
+            priority=priority,
+            args_json=args_json,
+            kwargs_json=kwargs_json,
+            task_options=task_options,
+            sent_at=sent_at,
+            good_until=good_until,
+            delay_seconds=delay_seconds,
+            unique_key=checked_unique_key(options.unique_key),
+            enqueue_sha=enqueue_sha(
+                task_name=self._task_name,
+                queue_name=self._queue_name,
+                priority=priority,
+                args_json=args_json,
+                kwargs_json=kwargs_json,
+                sent_at=sent_at,
+                good_until=good_until,
+                enqueue_delay_seconds=delay_seconds,
+                task_options=task_options,
+            ),
+        )
+
+    def _options_json(self, good_until: datetime | None) -> str:
+        stored = {
+            "retry_policy": self._stored_policy,
+            "good_until": None if good_until is None else good_until.isoformat(),
+        }
+        return to_json(stored, "task_options")
+
+    def _suppressed(self) -> Err[TaskSendError]:
+        return Err(
+            TaskSendError(
+                TaskSendErrorCode.SEND_SUPPRESSED,
+                f"task {self._task_name!r} was not sent: sends are suppressed, as while modules are imported",
+                retryable=False,
+            )
+        )
+
+    def _repeat(self, error: TaskSendError, *, delayed: bool) -> Result[EnqueueRequest, TaskSendError]:
+        """The row that a failed send would have stored, id and fingerprint included."""
+        if self._app.are_sends_suppressed():
+            return self._suppressed()
+        payload = error.payload
+        if error.code is not TaskSendErrorCode.ENQUEUE_FAILED or payload is None or error.task_id is None:
+            return invalid(f"an error with code {error.code} cannot be sent again; call send() anew")
+        if payload.task_name != self._task_name:
+            return invalid(f"the error is of task {payload.task_name!r}, this is {self._task_name!r}")
+        if delayed != (payload.enqueue_delay_seconds is not None):
+            method = "retry_send" if delayed else "retry_schedule"
+            return invalid(f"the failed send had {'no' if delayed else 'a'} delay; use {method}()")
+        return Ok(
+            EnqueueRequest(
+                task_id=error.task_id,
+                delay_seconds=payload.enqueue_delay_seconds,
+                **{name: getattr(payload, name) for name in _SHARED_FIELDS},
+            )
+        )
+
+    def _store(self, request: EnqueueRequest, connection: object) -> TaskSendResult[TaskHandle[Any]]:
+        try:
+            broker = self._app.get_broker()
+        except HorsiesError as error:
+            return no_broker(request, error)
+        return read_answer(request, broker, broker.send(request, connection=connection))
+
+    async def _store_async(self, request: EnqueueRequest, connection: object) -> TaskSendResult[TaskHandle[Any]]:
+        try:
+            broker = self._app.get_broker()
+        except HorsiesError as error:
+            return no_broker(request, error)
+        return read_answer(request, broker, await broker.send_async(request, connection=connection))
+
+
+_SHARED_FIELDS = frozenset(field.name for field in fields(TaskSendPayload)) - {"enqueue_delay_seconds"}
+
+
+def read_answer(
+    request: EnqueueRequest, broker: PostgresBroker, answer: BrokerResult[Enqueued]
+) -> TaskSendResult[TaskHandle[Any]]:
+    """The broker's answer as the sender's: a handle to the task that now stands for this call, or an error."""
+    if isinstance(answer, Err):
+        return not_stored(request, answer.err_value)
+    return read_stored(request, broker, answer.ok_value)
+
+
+def read_stored(request: EnqueueRequest, broker: PostgresBroker, stored: Enqueued) -> TaskSendResult[TaskHandle[Any]]:
+    if stored.outcome is EnqueueOutcome.MISMATCH:
+        message = f"task {request.task_id} exists already and was sent with something else"
+        return Err(_error(request, TaskSendErrorCode.PAYLOAD_MISMATCH, message))
+    return Ok(TaskHandle(stored.task_id, broker))
+
+
+def not_stored(request: EnqueueRequest, error: BrokerOperationError) -> Err[TaskSendError]:
+    mismatch = error.code is BrokerErrorCode.PAYLOAD_MISMATCH
+    code = TaskSendErrorCode.PAYLOAD_MISMATCH if mismatch else TaskSendErrorCode.ENQUEUE_FAILED
+    return Err(_error(request, code, error.message, retryable=error.retryable, exception=error.exception))
+
+
+def no_broker(request: EnqueueRequest, error: HorsiesError) -> Err[TaskSendError]:
+    return Err(_error(request, TaskSendErrorCode.ENQUEUE_FAILED, error.message, exception=error))
+
+
+def invalid(message: str, cause: BaseException | None = None) -> Err[TaskSendError]:
+    return Err(TaskSendError(TaskSendErrorCode.VALIDATION_FAILED, message, retryable=False, exception=cause))
+
+
+def _error(
+    request: EnqueueRequest,
+    code: TaskSendErrorCode,
+    message: str,
+    *,
+    retryable: bool = False,
+    exception: BaseException | None = None,
+) -> TaskSendError:
+    payload = TaskSendPayload(
+        enqueue_delay_seconds=None if request.delay_seconds is None else int(request.delay_seconds),
+        **{name: getattr(request, name) for name in _SHARED_FIELDS},
+    )
+    return TaskSendError(code, message, retryable, request.task_id, payload, exception)
