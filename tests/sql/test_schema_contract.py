@@ -380,7 +380,8 @@ async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: 
     for migration in MIGRATIONS:
         async with connection.transaction():
             await connection.execute(beginning("public") + application(migration))
-        made = {table: contents.columns(migration.version) for table, contents in TABLES.items() if contents.since <= migration.version}
+        version = migration.version
+        made = {name: table.columns(version) for name, table in TABLES.items() if table.since <= version}
         rows = await connection.fetch(
             "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
             " WHERE table_schema = 'public' AND table_name <> 'horsies_schema_version' GROUP BY table_name"
