@@ -65,13 +65,13 @@ class Sender:
     def send(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
-        prepared = self.prepare(args, kwargs, options, suppressed=self._app.are_sends_suppressed())
+        prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
         return prepared if isinstance(prepared, Err) else self._store(prepared.ok_value, options.connection)
 
     async def send_async(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
-        prepared = self.prepare(args, kwargs, options, suppressed=self._app.are_sends_suppressed())
+        prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
         return prepared if isinstance(prepared, Err) else await self._store_async(prepared.ok_value, options.connection)
 
     def retry(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
@@ -81,6 +81,9 @@ class Sender:
     async def retry_async(self, error: TaskSendError, *, delayed: bool) -> TaskSendResult[TaskHandle[Any]]:
         repeated = self._repeat(error, delayed=delayed)
         return repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
+
+    def is_suppressed(self) -> bool:
+        return self._app.are_sends_suppressed()
 
     def prepare(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions, *, suppressed: bool
@@ -152,7 +155,7 @@ class Sender:
 
     def _repeat(self, error: TaskSendError, *, delayed: bool) -> Result[EnqueueRequest, TaskSendError]:
         """The row that a failed send would have stored, id and fingerprint included."""
-        if self._app.are_sends_suppressed():
+        if self.is_suppressed():
             return self._suppressed()
         payload = error.payload
         if error.code is not TaskSendErrorCode.ENQUEUE_FAILED or payload is None or error.task_id is None:
