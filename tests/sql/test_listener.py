@@ -18,12 +18,17 @@ from horsies import broker as broker_module
 from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
+from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Ok
 from horsies.domain.task_result import TaskResult
 from horsies.store import link, waiting
 from horsies.store.connect import Database
 from horsies.store.listener import Listener
 
+END_ALL = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE application_name LIKE 'horsies %' AND datname = current_database()"
+)
 FORTY_TWO = '{"__task_result__":true,"ok":42,"err":null}'
 
 
@@ -245,14 +250,27 @@ async def test_a_wait_survives_the_end_of_every_session(
     await insert(connection, "t")
     wait = asyncio.create_task(broker.get_result_async("t"))
     await until_listening(connection)
-    await connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE application_name LIKE 'horsies %' AND datname = current_database()"
-    )
+    await connection.execute(END_ALL)
     await complete(connection, "t")
     began = time.monotonic()
     assert await wait == TaskResult(ok=42)
     assert time.monotonic() - began < 2
+
+
+async def test_a_wait_gives_up_when_the_database_stays_away(
+    proxied: tuple[BlackholeProxy, PostgresBroker], connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy, broker = proxied
+    monkeypatch.setattr(waiting, "_PATIENCE_S", 0.1)
+    await insert(connection, "t")
+    wait = asyncio.create_task(broker.get_result_async("t"))
+    await until_listening(connection)
+    proxy.refuse(1_000)
+    await connection.execute(END_ALL)
+    error = (await asyncio.wait_for(wait, 5)).err_value
+    assert error.error_code is OperationalErrorCode.BROKER_ERROR
+    assert "starting or stopping" in error.message
+    assert error.data == {"retryable": True}
 
 
 async def test_a_wait_behind_a_pooler_polls_and_never_listens(

@@ -69,6 +69,7 @@ async def test_the_stored_result_comes_back(
     [
         ({"status": "CANCELLED"}, OutcomeCode.TASK_CANCELLED, "cancelled"),
         ({"status": "CANCELLED", "result": dump_task_result(FORTY_TWO)}, OutcomeCode.TASK_CANCELLED, "cancelled"),
+        ({"status": "CANCELLED", "error_code": "OUT_OF_TEA"}, OutcomeCode.TASK_CANCELLED, "cancelled"),
         ({"status": "EXPIRED"}, OutcomeCode.TASK_EXPIRED, "good_until"),
         ({"status": "COMPLETED"}, RetrievalCode.RESULT_NOT_AVAILABLE, "holds no result"),
         (

@@ -25,6 +25,7 @@ CONNECT_TIMEOUT_S = 10.0
 _TRANSIENT = (
     OSError,  # TimeoutError among them
     asyncpg.InterfaceError,  # the connection was closed below us
+    asyncpg.InternalClientError,  # so was an idle one, noticed only when it is used
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,  # shutting down, starting up, a backend ended by hand
     asyncpg.InsufficientResourcesError,  # disk full, too many connections, out of memory
@@ -107,7 +108,7 @@ class Database:
                     "close idle clients, raise max_connections, or go through a pooler",
                     transient=True,
                 )
-            case asyncpg.CannotConnectNowError():
+            case asyncpg.CannotConnectNowError() | asyncpg.PostgresConnectionError():
                 return unavailable(
                     f"PostgreSQL at {url.where} is starting or stopping: {error}", "try again shortly", transient=True
                 )

@@ -83,8 +83,7 @@ class Listener:
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
         self._task, self._healthy = None, False
 
     async def _stay_connected(self) -> None:

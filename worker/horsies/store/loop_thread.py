@@ -46,7 +46,8 @@ class LoopThread:
 
     def run_sync(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for `work` in this thread, whether or not an event loop runs in it."""
-        if self._current is not None and threading.get_ident() == self._current.thread.ident:
+        current = self._current
+        if current is not None and threading.get_ident() == current.thread.ident:
             work.close()
             raise RuntimeError(f"a blocking call on the thread of {self._name} would wait for itself")
         future: Future[T] = Future()
@@ -156,9 +157,9 @@ class _RunningLoop:
         self._errands.add(errand)
         try:
             self._loop.call_soon_threadsafe(self._begin, errand)
-        except RuntimeError:  # the loop was closed a moment ago; its end may have refused the errand already
-            if errand in self._errands:
-                self._errands.discard(errand)
+        except RuntimeError:  # the loop was closed a moment ago
+            with suppress(KeyError):  # its end has refused the errand already
+                self._errands.remove(errand)
                 errand.refuse()
 
     def abandon(self, errand: _Errand[Any]) -> None:

@@ -54,7 +54,8 @@ class Outcome:
         """What the task came to; only for a final one. Never raises, whatever the row holds."""
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
             return load_task_result(self.stored)
-        code = to_builtin(self.error_code) if self.error_code else _CODE_WITHOUT_RESULT[self.status]
+        own_code = self.error_code if self.status == TaskStatus.FAILED.value else None
+        code = to_builtin(own_code) if own_code else _CODE_WITHOUT_RESULT[self.status]
         words = _WORDS_WITHOUT_RESULT[self.status]
         message = f"{words}: {self.failed_reason}" if self.failed_reason else words
         return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": self.task_id}))
@@ -79,13 +80,13 @@ async def read_info(
     if not rows:
         return None
     columns = dict(rows[0])
-    outcome = Outcome(
-        task_id, columns["status"], columns.pop("result"), columns["error_code"], columns["failed_reason"]
-    )
-    columns["status"] = TaskStatus(outcome.status)
+    result, reason = columns.pop("result"), columns.pop("failed_reason")
+    outcome = Outcome(task_id, columns.pop("status"), result, columns["error_code"], reason)
     return TaskInfo(
-        **columns | {} if include_failed_reason else columns | {"failed_reason": None},
+        **columns,
+        status=TaskStatus(outcome.status),
         result=outcome.result() if include_result and outcome.is_final else None,
+        failed_reason=reason if include_failed_reason else None,
         attempts=await read_attempts(connection, task_id) if include_attempts else None,
     )
 

@@ -42,7 +42,7 @@ async def drive_on_callers(connection: object, steps: Steps[T]) -> T:
     if isinstance(connection, _ASYNCPG):
         try:
             return await drive(connection, steps)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             raise CallerConnectionError(str(error)) from error
     psycopg = _psycopg_of(connection)
     if not isinstance(connection, psycopg.AsyncConnection):

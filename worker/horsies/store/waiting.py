@@ -83,7 +83,7 @@ class Waiting:
             async with asyncio.timeout(limit):
                 return await self._look(task_id)
         except TimeoutError:
-            raise TimeoutError(f"the database did not answer within {limit:.0f} s") from None
+            raise TimeoutError(f"the database did not answer within {limit:g} s") from None
 
     def _poll_s(self, trouble_since: float | None) -> float:
         healthy = self._listens and self._listener is not None and self._listener.healthy

@@ -6,7 +6,7 @@ SELECT task.worker_hostname, task.worker_pid, task.worker_process_name,
   FROM horsies_tasks task
   LEFT JOIN LATERAL (
         SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'runner'
+         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
          ORDER BY sent_at DESC
          LIMIT 1) beat ON true
  WHERE task.status = 'RUNNING'
