@@ -97,8 +97,7 @@ def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
         # Of those with the same id the first goes into the statement: its answer would not tell which one it took.
         places = sorted({request.task_id: place for place, request in reversed(left.items())}.values())
         batch = {place: left.pop(place) for place in places}
-        columns = zip(*(request.columns() for request in batch.values()), strict=True)
-        created = {row[0] for row in (yield statement("enqueue_many"), tuple(map(list, columns)))}
+        created = {row[0] for row in (yield _insertion(batch.values()))}
         for place in places:
             if batch[place].task_id in created:
                 became[place] = Enqueued(batch.pop(place).task_id, EnqueueOutcome.CREATED)
@@ -110,6 +109,23 @@ def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
                 else:
                     left[place] = request
     return [became[place] for place in range(len(requests))]
+
+
+_OWN = attrgetter("task_id", "enqueue_sha", "sent_at", "args_json", "kwargs_json")
+_SHARED = attrgetter(
+    *("task_name", "queue_name", "priority", "task_options", "good_until", "unique_key", "enqueued_at", "delay_seconds")
+)
+
+
+def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ...]]:
+    """The statement that inserts them all, and its arguments."""
+    shared = set(map(_SHARED, requests))
+    if len(shared) == 1:
+        (once,) = shared
+        own = map(list, zip(*map(_OWN, requests), strict=True))
+        return statement("enqueue_alike"), (*own, *once, _max_retries(once[3]))
+    columns = zip(*(request.columns() for request in requests), strict=True)
+    return statement("enqueue_many"), tuple(map(list, columns))
 
 
 @dataclass(frozen=True, slots=True)
