@@ -467,6 +467,43 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
     assert await asyncio.to_thread(worker.stop) == 0
 
 
+async def most_at_once(table: Table, queue: str) -> int:
+    """How many attempts of one queue overlapped at most, by their times in the history."""
+    return await table.connection.fetchval(
+        "SELECT max(running) FROM (SELECT sum(change) OVER (ORDER BY at, change) AS running FROM horsies_tasks"
+        " JOIN horsies_task_attempts attempt ON task_id = horsies_tasks.id"
+        " CROSS JOIN LATERAL (VALUES (attempt.started_at, 1), (attempt.finished_at, -1)) AS edge (at, change)"
+        " WHERE queue_name = $1) AS steps",
+        queue,
+    )
+
+
+async def test_a_cluster_wide_cap_holds_over_two_workers(table: Table, start: Callable[..., Worker]) -> None:
+    ids = [await table.send("pause", 0.05) for _ in range(30)]
+    for _ in range(2):
+        start("--processes", "4", TEST_CLUSTER_CAP="3")
+    for task_id in ids:
+        assert (await table.done(task_id))["status"] == "COMPLETED"
+    assert await most_at_once(table, "default") == 3
+
+
+async def test_queues_are_served_by_priority_and_keep_their_caps(table: Table, start: Callable[..., Worker]) -> None:
+    reports = [await table.send("pause", 0.05, queue_name="reports") for _ in range(6)]
+    mails = [await table.send("pause", 0.05, queue_name="mail") for _ in range(12)]
+    start("--processes", "3", TEST_QUEUES="mail:1:2,reports:50:1")
+    rows = [await table.done(task_id) for task_id in (*mails, *reports)]
+    assert {row["status"] for row in rows} == {"COMPLETED"}
+    assert await most_at_once(table, "mail") == 2
+    assert await most_at_once(table, "reports") == 1
+
+
+async def test_a_child_is_replaced_after_its_share_of_tasks(table: Table, start: Callable[..., Worker]) -> None:
+    start("--max-tasks-per-child", "3")
+    rows = [await table.done(await table.send("add", 1, 1)) for _ in range(7)]
+    pids = [row["worker_pid"] for row in rows]
+    assert [pids.count(pid) for pid in dict.fromkeys(pids)] == [3, 3, 1]
+
+
 LIFESPAN = """
 import asyncio
 from worker_app import add, app

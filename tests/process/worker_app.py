@@ -8,10 +8,25 @@ import signal
 import time
 from pathlib import Path
 
-from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, RetryPolicy, TaskError, TaskResult
+from horsies import (
+    AppConfig,
+    CustomQueueConfig,
+    Horsies,
+    PostgresConfig,
+    QueueMode,
+    RecoveryConfig,
+    RetryPolicy,
+    TaskError,
+    TaskResult,
+)
+
+QUEUES = [entry.split(":") for entry in os.environ.get("TEST_QUEUES", "").split(",") if entry]  # name:priority:cap
+queues = [CustomQueueConfig(name=name, priority=int(first), max_concurrency=int(cap)) for name, first, cap in QUEUES]
 
 app = Horsies(
     AppConfig(
+        queue_mode=QueueMode.CUSTOM if queues else QueueMode.DEFAULT,
+        custom_queues=queues or None,
         broker=PostgresConfig(database_url=os.environ["HORSIES_DATABASE_URL"]),
         prefetch_buffer=int(os.environ.get("TEST_PREFETCH", "0")),
         claim_lease_ms=60_000,
@@ -21,33 +36,42 @@ app = Horsies(
 )
 
 
-@app.task("add")
+queue = {"queue_name": queues[0].name} if queues else {}
+
+
+@app.task("add", **queue)
 def add(a: int, b: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=a + b)
 
 
-@app.task("nothing")
+@app.task("nothing", **queue)
 def nothing() -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
-@app.task("nothing_async")
+@app.task("nothing_async", **queue)
 async def nothing_async() -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
-@app.task("together")
+@app.task("together", **queue)
 async def together(seconds: float) -> TaskResult[int, TaskError]:
     await asyncio.sleep(seconds)
     return TaskResult(ok=os.getpid())
 
 
-@app.task("refuse")
+@app.task("pause", **queue)
+def pause(seconds: float) -> TaskResult[None, TaskError]:
+    time.sleep(seconds)
+    return TaskResult(ok=None)
+
+
+@app.task("refuse", **queue)
 def refuse() -> TaskResult[None, TaskError]:
     return TaskResult(err=TaskError(error_code="CARD_DECLINED", message="no", data={"limit": 5}))
 
 
-@app.task("flaky", retry_policy=RetryPolicy.fixed([1, 1], auto_retry_for=["TRY_AGAIN"], jitter=False))
+@app.task("flaky", retry_policy=RetryPolicy.fixed([1, 1], auto_retry_for=["TRY_AGAIN"], jitter=False), **queue)
 def flaky(count_file: str, failures: int) -> TaskResult[int, TaskError]:
     """Fails `failures` times, counting its runs by the size of a file."""
     with Path(count_file).open("a") as file:
@@ -56,20 +80,20 @@ def flaky(count_file: str, failures: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=runs) if runs > failures else TaskResult(err=TaskError(error_code="TRY_AGAIN"))
 
 
-@app.task("wait_for_file")
+@app.task("wait_for_file", **queue)
 def wait_for_file(started: str, go: str) -> TaskResult[str, TaskError]:
     """Tells that it runs by making a pipe's reader wake up, then waits for the other side to open the second pipe."""
     Path(started).write_text("started")
     return TaskResult(ok=Path(go).read_text())
 
 
-@app.task("wait_again", requeue_on_interrupt=True)
+@app.task("wait_again", requeue_on_interrupt=True, **queue)
 def wait_again(started: str, go: str) -> TaskResult[str, TaskError]:
     Path(started).write_text("started")
     return TaskResult(ok=Path(go).read_text())
 
 
-@app.task("die", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["WORKER_CRASHED"], jitter=False))
+@app.task("die", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["WORKER_CRASHED"], jitter=False), **queue)
 def die(count_file: str, deaths: int) -> TaskResult[int, TaskError]:
     with Path(count_file).open("a") as file:
         file.write("x")
@@ -79,23 +103,23 @@ def die(count_file: str, deaths: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=runs)
 
 
-@app.task("leave")
+@app.task("leave", **queue)
 def leave(code: int) -> TaskResult[None, TaskError]:
     os._exit(code)
 
 
-@app.task("hang", timeout_ms=300)
+@app.task("hang", timeout_ms=300, **queue)
 def hang() -> TaskResult[None, TaskError]:
     time.sleep(60)
     return TaskResult(ok=None)
 
 
-@app.task("say")
+@app.task("say", **queue)
 def say(text: str) -> TaskResult[None, TaskError]:
     print(text)
     return TaskResult(ok=None)
 
 
-@app.task("echo")
+@app.task("echo", **queue)
 def echo(text: str) -> TaskResult[int, TaskError]:
     return TaskResult(ok=len(text))
