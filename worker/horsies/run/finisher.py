@@ -17,6 +17,7 @@ from horsies.lifecycle.tokens import Verdict
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ class Finisher:
         holdings: Holdings,
         events: Events,
         *,
+        capped_queues: list[str],
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
     ) -> None:
@@ -55,6 +57,7 @@ class Finisher:
         self._events = events
         self._on_retry = on_retry
         self._on_stored = on_stored
+        self._capped_queues = capped_queues
         self._outcomes: dict[Held, tuple[Outcome, float]] = {}
         self._rng = random.Random()  # noqa: S311 - jitter
 
@@ -113,6 +116,9 @@ class Finisher:
         self._on_stored()
         if self._outcomes:
             self.wake.set()
+        if self._capped_queues:
+            # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
+            await connection.execute(statement("announce_room"), self._capped_queues, outcomes[0].token.task_id)
 
     async def mark_waiting(self) -> None:
         """Tell the sweeps that these tasks have ended and only wait to be stored."""

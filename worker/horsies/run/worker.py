@@ -102,6 +102,7 @@ class Worker:
 
     def _wire(self) -> None:
         config, events = self.app.config, self.events
+        self.claim_rules = self._rules()
         lanes = {role: self._lane(role) for role in _LANES}
         self.slots = Slots(
             self.settings,
@@ -113,10 +114,15 @@ class Worker:
             on_room=self._room,
         )
         self.finisher = Finisher(
-            self.identity, lanes["finish"], self.holdings, events, on_retry=self._retry_due, on_stored=self._quiet.set
+            self.identity,
+            lanes["finish"],
+            self.holdings,
+            events,
+            capped_queues=list(self.claim_rules.queues) if self.claim_rules.capped else [],
+            on_retry=self._retry_due,
+            on_stored=self._quiet.set,
         )
         self.starter = Starter(self.identity, lanes["start"], self.slots, self.holdings, events, on_room=self._room)
-        self.claim_rules = self._rules()
         self.claimer = Claimer(
             self.claim_rules,
             lanes["claim"],
