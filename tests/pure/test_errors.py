@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,13 @@ def test_error_codes_carry_the_documented_names_and_numbers() -> None:
     assert ErrorCode.WORKFLOW_EXCESS_POSITIONAL_ARGS is ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED
     assert ErrorCode.CONFIG_INVALID_RECOVERY.value == "HRS-204"
     assert ErrorCode.CHECK_RESERVED_CODE_COLLISION.value == "HRS-212"
+
+
+def test_errors_survive_the_way_through_a_pipe() -> None:
+    """Children report to their parent by pickle; a report must arrive whole."""
+    one = ConfigurationError("1", code=ErrorCode.BROKER_INVALID_URL, help_text="mend it").with_note("n")
+    several = ConfigurationErrors(ValidationReport((one, ConfigurationError("2"))))
+    for error in (one, several):
+        arrived = pickle.loads(pickle.dumps(error))
+        assert type(arrived) is type(error)
+        assert str(arrived) == str(error)

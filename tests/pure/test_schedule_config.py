@@ -216,3 +216,12 @@ def test_the_documented_import_path_leads_to_the_same_classes() -> None:
     assert documented_path.ScheduleConfig is ScheduleConfig
     assert documented_path.Weekday is Weekday
     assert documented_path.SchedulePattern == SchedulePattern
+
+
+@pytest.mark.parametrize(
+    "names", [{"queue_name": "x" * 200}, {"queue_name": "q\0"}, {"name": "a\0"}, {"name": "  "}, {"task_name": "a\nb"}]
+)
+def test_a_schedule_takes_no_name_that_the_database_would_refuse_later(names: dict[str, str]) -> None:
+    given = {"name": "nightly", "task_name": "report", "pattern": IntervalSchedule(hours=1), **names}
+    with pytest.raises(ConfigurationError, match="HRS-205"):
+        TaskSchedule(**given)

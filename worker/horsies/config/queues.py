@@ -24,8 +24,8 @@ class CustomQueueConfig(CheckedModel):
     """One queue: priority 1 is served first; max_concurrency counts over the whole cluster."""
 
     name: str
-    priority: int = Field(1, ge=1, le=100)
-    max_concurrency: int = Field(5, ge=1)
+    priority: int = Field(default=1, ge=1, le=100)
+    max_concurrency: int = Field(default=5, ge=1)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if reason := why_not_a_queue_name(self.name):

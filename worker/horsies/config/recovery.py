@@ -19,17 +19,17 @@ class RecoveryConfig(CheckedModel):
     """Thresholds and intervals in milliseconds, retention in hours (None keeps everything)."""
 
     auto_requeue_stale_claimed: bool = True
-    claimed_stale_threshold_ms: int = Field(120_000, ge=1_000, le=_HOUR_MS)
+    claimed_stale_threshold_ms: int = Field(default=120_000, ge=1_000, le=_HOUR_MS)
     auto_fail_stale_running: bool = True
-    running_stale_threshold_ms: int = Field(300_000, ge=1_000, le=2 * _HOUR_MS)
-    finalizing_stale_threshold_ms: int = Field(300_000, ge=1_000, le=2 * _HOUR_MS)
-    crashed_worker_recovery_grace_ms: int = Field(10_000, ge=0, le=_HOUR_MS)
-    check_interval_ms: int = Field(30_000, ge=1_000, le=600_000)
-    runner_heartbeat_interval_ms: int = Field(30_000, ge=1_000, le=120_000)
-    claimer_heartbeat_interval_ms: int = Field(30_000, ge=1_000, le=120_000)
-    heartbeat_retention_hours: int | None = Field(24, ge=1, le=8_760)
-    worker_state_retention_hours: int | None = Field(168, ge=1, le=8_760)
-    terminal_record_retention_hours: int | None = Field(720, ge=1, le=43_800)
+    running_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
+    finalizing_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
+    crashed_worker_recovery_grace_ms: int = Field(default=10_000, ge=0, le=_HOUR_MS)
+    check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
+    runner_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    claimer_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
+    worker_state_retention_hours: int | None = Field(default=168, ge=1, le=8_760)
+    terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """A threshold must outlast two beats: with less, one late beat makes a healthy task look dead."""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class WorkerResilienceConfig(CheckedModel):
     """Retry delays double from initial to max; 0 attempts means for ever. Polling backs up lost notifications."""
 
-    db_retry_initial_ms: int = Field(500, ge=100, le=60_000)
-    db_retry_max_ms: int = Field(30_000, ge=500, le=300_000)
-    db_retry_max_attempts: int = Field(0, ge=0, le=10_000)
-    notify_poll_interval_ms: int = Field(5_000, ge=1_000, le=300_000)
+    db_retry_initial_ms: int = Field(default=500, ge=100, le=60_000)
+    db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000)
+    db_retry_max_attempts: int = Field(default=0, ge=0, le=10_000)
+    notify_poll_interval_ms: int = Field(default=5_000, ge=1_000, le=300_000)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if self.db_retry_max_ms < self.db_retry_initial_ms:

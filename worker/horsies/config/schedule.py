@@ -12,6 +12,7 @@ from pydantic import Field
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.names import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
 from horsies.domain.schedule import Every, WallClock, Weekday, zone_named
 
 if TYPE_CHECKING:
@@ -121,6 +122,13 @@ class TaskSchedule(CheckedModel):
             zone_named(self.timezone)
         except ValueError as error:
             yield _invalid(f"schedule {self.name!r}: {error}", "zoneinfo.available_timezones() lists every name")
+        names = (
+            why_not_a_name("schedule", self.name),
+            why_not_a_task_name(self.task_name),
+            None if self.queue_name is None else why_not_a_queue_name(self.queue_name),
+        )
+        for reason in filter(None, names):
+            yield _invalid(f"schedule {self.name!r}: {reason}", "choose another name")
 
 
 class ScheduleConfig(CheckedModel):

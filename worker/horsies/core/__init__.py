@@ -1,1 +1,1 @@
-"""The running parts of the engine, and the import paths that the documents show."""
+"""Import paths that the documents show; everything here is defined elsewhere."""

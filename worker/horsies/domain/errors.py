@@ -178,6 +178,10 @@ class MultipleValidationErrors(HorsiesError, ValueError):  # noqa: N818 - a docu
         super().__init__("; ".join(error.message for error in report.errors))
         self.report = report
 
+    def __reduce__(self) -> tuple[type[Self], tuple[ValidationReport]]:
+        # An exception is rebuilt from its args by default, which hold the text and not the report.
+        return type(self), (self.report,)
+
     def __str__(self) -> str:
         return self.report.render()
 

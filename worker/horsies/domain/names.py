@@ -13,17 +13,18 @@ def why_not_a_queue_name(name: str) -> str | None:
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_QUEUE_NAME_BYTES:
         return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
-    return _why_not_text("queue", name)
+    return why_not_a_name("queue", name)
 
 
 def why_not_a_task_name(name: str) -> str | None:
     """None when `name` can be a task, otherwise the reason for a person."""
     if len(name) > MAX_TASK_NAME_CHARACTERS:
         return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_TASK_NAME_CHARACTERS}"
-    return _why_not_text("task", name)
+    return why_not_a_name("task", name)
 
 
-def _why_not_text(kind: str, name: str) -> str | None:
+def why_not_a_name(kind: str, name: str) -> str | None:
+    """None when `name` has something to show and nothing that a screen or a text column refuses."""
     if not name.strip():
         return f"a {kind} name is empty"
     if not name.isprintable():
