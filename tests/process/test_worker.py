@@ -450,7 +450,7 @@ def test_a_wrong_module_is_one_clear_error(database: str) -> None:
 
 
 async def test_a_newer_schema_is_refused(connection: asyncpg.Connection, start: Callable[..., Worker]) -> None:
-    await connection.execute("INSERT INTO horsies_schema_version (version, name) VALUES (999, 'future')")
+    await connection.execute("INSERT INTO horsies_console_schema (version, name) VALUES (999, 'future')")
     worker = start(ready=False)
     assert await asyncio.to_thread(worker.process.wait, PATIENCE_S) == 1
     said = await asyncio.to_thread(worker.wait_until, lambda record: "HRS-211" in record.get("text", ""), "its reason")
@@ -465,6 +465,21 @@ async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
     record = await asyncio.to_thread(worker.wait_for, "waiting for the database")
     assert "nothing answers" in record["reason"]
     assert await asyncio.to_thread(worker.stop) == 0
+
+
+async def test_the_process_list_says_what_runs(table: Table, start: Callable[..., Worker], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    worker = start()
+    (child,) = worker.children()
+    assert " ".join(child.cmdline()).startswith("horsies: child 1 of ")
+    assert " ".join(psutil.Process(worker.process.pid).cmdline()).strip() == "horsies: worker worker_app:app"
+    task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    await table.until(task_id, "RUNNING")
+    async with asyncio.timeout(PATIENCE_S):
+        while f"wait_for_file …{task_id[-8:]}" not in " ".join(child.cmdline()):  # noqa: ASYNC110 - told to ps, not to us
+            await asyncio.sleep(0.01)
+    await asyncio.to_thread((tmp_path / "go").write_text, "go")
+    await table.done(task_id)
 
 
 async def most_at_once(table: Table, queue: str) -> int:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from setproctitle import setproctitle
 
 from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
 
@@ -63,6 +64,7 @@ def worker(
         max_tasks_per_child=max_tasks_per_child,
         shutdown_grace_ms=round(shutdown_grace * 1000),
     )
+    setproctitle(f"horsies: worker {locator}")
     app = locate_app(locator)
     app.import_task_modules()
     asyncio.run(_run(Worker(app, settings, Events()), line, human=log_format is LogFormat.HUMAN))

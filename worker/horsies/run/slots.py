@@ -142,7 +142,7 @@ class Slots:
             index=slot.index,
             async_concurrency=self._settings.async_concurrency,
             max_tasks=self._settings.max_tasks_per_child,
-            title=self._title,
+            title=f"horsies: child {slot.index} of {self._title}",
             log_level="WARNING",
         )
         child = await Child.start(
