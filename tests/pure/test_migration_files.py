@@ -7,8 +7,9 @@ from importlib.resources import files
 
 import pytest
 
-from horsies.store.schema import LOCK_KEY, MIGRATIONS, Migration, script
+from horsies.store.schema import LOCK_KEY, MIGRATIONS, Migration, SchemaError, script
 from horsies.store.schema.migrations import LATEST, application, beginning
+from horsies.store.schema.upgrade import require_server
 
 SQL_FILES = sorted(entry.name for entry in files("horsies.store.schema").iterdir() if entry.name.endswith(".sql"))
 
@@ -58,10 +59,26 @@ def test_a_migration_can_be_applied_where_its_objects_exist(migration: Migration
 @by_name
 def test_the_script_holds_each_migration_whole_between_lock_and_commit(migration: Migration) -> None:
     text = script([migration], "public")
-    assert text.startswith("BEGIN;\n")
+    assert text.startswith(f"-- {migration.version:03d} {migration.name}\nBEGIN;\n")
     assert text.endswith("COMMIT;\n")
     assert text.index(f"pg_advisory_xact_lock({LOCK_KEY})") < text.index(migration.sql)
     assert text.index(migration.sql) < text.index(f"VALUES ({migration.version}, '{migration.name}')")
+
+
+@by_name
+def test_the_script_tells_an_administrator_nothing_about_our_files(migration: Migration) -> None:
+    assert not re.search(r"\w\.(py|sql)\b|in braces", script([migration], "public"))
+
+
+def test_an_old_server_is_named_with_the_oldest_that_will_do() -> None:
+    with pytest.raises(SchemaError) as caught:
+        require_server(130023)
+    assert caught.value.message == "the server is PostgreSQL 13, the schema needs 14 or later"
+    require_server(140000)
+
+
+def test_whoever_queues_up_behind_a_waiting_migration_does_so_for_five_seconds_at_most() -> None:
+    assert "SET LOCAL lock_timeout = '5000ms';" in script(MIGRATIONS, "public")
 
 
 def test_a_schema_with_quotes_in_its_name_stays_a_name() -> None:

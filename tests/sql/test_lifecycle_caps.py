@@ -162,8 +162,8 @@ async def test_queues_are_served_in_the_order_given_each_within_its_cap(connecti
     await enqueue(connection, "b1", priority="1", queue_name="'b'")
     await enqueue(connection, "c1", queue_name="'c'")
     queues = [("b", 5), ("empty", 1), ("a", 2), ("c", None)]
-    assert names(await capped(connection, queues, budget=4)) == ["b1", "b2", "a1", "a2"]
-    assert names(await capped(connection, queues, budget=4)) == ["c1"]
+    assert names(await capped(connection, queues, budget=3)) == ["b1", "b2", "a1"]
+    assert names(await capped(connection, queues, budget=9)) == ["a2", "c1"]
 
 
 async def test_a_cap_below_what_is_in_flight_yields_nothing(connection: asyncpg.Connection) -> None:
@@ -245,13 +245,16 @@ async def test_a_queue_with_nothing_to_claim_is_not_waited_for(database: str, co
 async def test_who_waits_for_a_cap_counts_what_was_claimed_meanwhile(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    await enqueue(connection, "a", "b", "c")
+    await enqueue(connection, "a", "b", "c", "d")
     first, second = await asyncpg.connect(database), await asyncpg.connect(database)
     async with first.transaction():
         assert len(await capped(first, [("default", 2)])) == 2
-        waiting = await waits_for_a_lock(connection, second, capped(second, [("default", 2)]))
+        waiting = await waits_for_a_lock(connection, second, capped(second, [("default", 3)]))
         assert not waiting.done()
-    assert await waiting == []
+        still_waited = await connection.fetchval("SELECT clock_timestamp()")
+    (claimed,) = await waiting
+    assert claimed.token.task_id == "c"
+    assert claimed.token.claimed_at > still_waited, "the lease runs from the claim, not from the wait"
     await first.close()
     await second.close()
 

@@ -155,6 +155,25 @@ async def test_a_token_from_before_changes_nothing_anywhere(
     before = await everything(connection)
     await every_write_is_refused(connection, token)
     assert await everything(connection) == before
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    before = await everything(connection)
+    assert (await start_tokens(connection, [token])).stale == {token}
+    assert await everything(connection) == before
+
+
+@pytest.mark.parametrize("begin", [claimed, started], ids=["claimed", "running"])
+async def test_the_time_alone_is_no_token(
+    connection: asyncpg.Connection, begin: Callable[[asyncpg.Connection], Awaitable[Token]]
+) -> None:
+    """Two workers may claim in the same microsecond."""
+    token = await begin(connection)
+    await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = $1", OTHER)
+    before = await everything(connection)
+    await every_write_is_refused(connection, token)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now()")
+    assert (await start_tokens(connection, [token])).stale == {token}
+    await connection.execute("UPDATE horsies_tasks SET good_until = NULL")
+    assert await everything(connection) == before
 
 
 async def test_a_zombie_that_wakes_up_does_not_touch_the_outcome_of_its_successor(

@@ -130,18 +130,20 @@ async def test_nothing_falls_due_where_nothing_waits_for_its_time(connection: as
     assert await next_due(connection, []) is None
 
 
-@pytest.mark.parametrize("priority", ["1", "50", "100", "-3"])
+@pytest.mark.parametrize("queue", ["default", "other"])
+@pytest.mark.parametrize("priority", ["1", "50", "100", "-3", "70"])
 async def test_the_next_due_time_is_found_at_any_priority_and_in_any_queue(
-    connection: asyncpg.Connection, priority: str
+    connection: asyncpg.Connection, priority: str, queue: str
 ) -> None:
     for number, level in enumerate(("1", "50", "100")):
         await enqueue(connection, f"due-{number}", priority=level)
         await enqueue(connection, f"late-{number}", priority=level, enqueued_at="now() + interval '1 h'")
-    await enqueue(
-        connection, "soon", priority=priority, queue_name="'other'", enqueued_at="clock_timestamp() + interval '60 s'"
-    )
+    soon = "clock_timestamp() + interval '60 s'"
+    await enqueue(connection, "soon", priority=priority, queue_name=f"'{queue}'", enqueued_at=soon)
     assert await next_due(connection, ["default", "other"]) == pytest.approx(60, abs=1)
-    assert await next_due(connection, ["default"]) == pytest.approx(3600, abs=10)
+    assert await next_due(connection, [queue]) == pytest.approx(60, abs=1)
+    without = {"default": None, "other": pytest.approx(3600, abs=10)}[queue]
+    assert await next_due(connection, ["default" if queue == "other" else "other"]) == without
 
 
 async def test_a_retry_is_the_next_to_fall_due(connection: asyncpg.Connection) -> None:

@@ -29,13 +29,18 @@ class Ear:
             self._heard.append((channel, payload))
 
     async def after(self, step: Awaitable[object]) -> list[tuple[str, str]]:
-        """What is heard of this step; notifications arrive in the order of their commits."""
+        """What is heard of this step, and nothing of those before."""
+        await self._until_silence()
         self._heard.clear()
-        self._silence.clear()
         await step
+        await self._until_silence()
+        return sorted(self._heard)
+
+    async def _until_silence(self) -> None:
+        """Notifications arrive in the order of their commits."""
+        self._silence.clear()
         await self._writer.execute("NOTIFY nothing_more")
         await asyncio.wait_for(self._silence.wait(), 10)
-        return sorted(self._heard)
 
 
 @pytest.fixture

@@ -228,10 +228,17 @@ async def test_of_two_that_claim_one_expired_task_only_one_gets_it(
     assert await claim_expired(worker, worker_id="w-2", **limits) == []
 
 
+@pytest.mark.parametrize("statistics", ["VACUUM ANALYZE", "SELECT 1"], ids=["of an empty table", "none"])
 @pytest.mark.parametrize("batch", ["start", "release", *K], ids=str)
 async def test_a_batch_locks_its_rows_in_one_order_so_that_no_two_batches_deadlock(
-    connection: asyncpg.Connection, rival: asyncpg.Connection, worker: asyncpg.Connection, batch: str | OutcomeKind
+    connection: asyncpg.Connection,
+    rival: asyncpg.Connection,
+    worker: asyncpg.Connection,
+    batch: str | OutcomeKind,
+    statistics: str,
 ) -> None:
+    """Statistics decide which side of the join leads: the rows, in the order of their index, or the tokens as given."""
+    await connection.execute(statistics)
     await enqueue(connection, "a", "b", "c", max_retries="1")
     tokens = await claim_tokens(connection)
     if isinstance(batch, OutcomeKind):

@@ -38,7 +38,7 @@ STRUCTURE = {
     "functions": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
     "sequences": "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = 'public'",
     "storage": "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
-    "migrations": "SELECT version, name FROM horsies_schema_version",
+    "migrations": "SELECT version, name FROM horsies_console_schema",
 }
 
 
@@ -105,17 +105,29 @@ async def test_with_the_unique_constraint_of_a_migrated_upstream_it_has_the_same
     assert (await structure(upstream))["indexes"] == (await structure(connection))["indexes"]
 
 
+async def test_a_list_of_versions_that_upstream_keeps_stays_upstreams(upstream: asyncpg.Connection) -> None:
+    await upstream.execute(
+        "CREATE TABLE horsies_schema_version (version integer PRIMARY KEY, applied_at timestamptz DEFAULT now());"
+        "INSERT INTO horsies_schema_version VALUES (31)"
+    )
+    before = await upstream.fetch("SELECT * FROM horsies_schema_version")
+    assert (await inspect_schema(upstream)).kind is SchemaKind.UPSTREAM
+    assert await upgrade(upstream) == list(MIGRATIONS)
+    assert (await inspect_schema(upstream)).kind is SchemaKind.CURRENT
+    assert await upstream.fetch("SELECT * FROM horsies_schema_version") == before
+
+
 async def test_a_second_upgrade_changes_nothing(upstream: asyncpg.Connection) -> None:
     await upgrade(upstream)
-    before = await upstream.fetch("SELECT * FROM horsies_schema_version"), await structure(upstream)
+    before = await upstream.fetch("SELECT * FROM horsies_console_schema"), await structure(upstream)
     assert await upgrade(upstream) == []
-    assert (await upstream.fetch("SELECT * FROM horsies_schema_version"), await structure(upstream)) == before
+    assert (await upstream.fetch("SELECT * FROM horsies_console_schema"), await structure(upstream)) == before
 
 
 async def test_every_migration_may_run_again_on_its_own_result(upstream: asyncpg.Connection) -> None:
     await upgrade(upstream)
     before = await structure(upstream)
-    await upstream.execute("TRUNCATE horsies_schema_version")
+    await upstream.execute("TRUNCATE horsies_console_schema")
     assert await upgrade(upstream) == list(MIGRATIONS)
     assert await structure(upstream) == before
 

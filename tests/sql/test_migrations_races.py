@@ -95,7 +95,7 @@ async def test_ten_processes_at_once_on_an_empty_database_make_it_once(
     outputs = await asyncio.gather(*(runner.communicate() for runner in runners))
     assert [(runner.returncode, error) for runner, (_, error) in zip(runners, outputs, strict=True)] == [(0, b"")] * 10
     assert sorted(output.decode().split() for output, _ in outputs) == [*([[]] * 9), ALL_NAMES]
-    assert [row[0] for row in await watcher.fetch("SELECT name FROM horsies_schema_version ORDER BY 1")] == sorted(
+    assert [row[0] for row in await watcher.fetch("SELECT name FROM horsies_console_schema ORDER BY 1")] == sorted(
         ALL_NAMES
     )
     await require_current(watcher)
@@ -212,7 +212,7 @@ async def test_the_script_fed_to_psql_makes_the_same_schema(
         " WHERE table_schema = 'public' ORDER BY 1, 2",
         "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1",
         "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1",
-        "SELECT version, name FROM horsies_schema_version ORDER BY 1",
+        "SELECT version, name FROM horsies_console_schema ORDER BY 1",
     ):
         assert await watcher.fetch(catalog) == await connection.fetch(catalog)
 
@@ -230,10 +230,10 @@ async def test_a_script_run_a_second_time_is_refused_and_changes_nothing(
     server, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
     await create(watcher)
-    before = await watcher.fetch("SELECT * FROM horsies_schema_version")
+    before = await watcher.fetch("SELECT * FROM horsies_console_schema")
     _, errors = await psql(server, empty_database, script(MIGRATIONS, "public"))
     assert "migration 1 is already applied, or the one before it is not" in errors
-    assert await watcher.fetch("SELECT * FROM horsies_schema_version") == before
+    assert await watcher.fetch("SELECT * FROM horsies_console_schema") == before
 
 
 async def test_a_script_without_its_first_migration_is_refused(

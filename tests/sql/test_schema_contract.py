@@ -8,10 +8,10 @@ import asyncpg
 import pytest
 
 from horsies.store.schema import MIGRATIONS, TABLES
-from horsies.store.schema.migrations import application, beginning
+from horsies.store.schema.migrations import LATEST, application, beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # name | type | ! for NOT NULL | default
 CONTRACT = {
@@ -183,7 +183,7 @@ CONTRACT = {
         reason     | text                     |   |
         updated_at | timestamp with time zone | ! | now()
     """,
-    "horsies_schema_version": """
+    "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
         applied_at | timestamp with time zone | ! | now()
@@ -223,7 +223,7 @@ CONSTRAINTS = {
     ),
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
-    "horsies_schema_version_pkey": "PRIMARY KEY (version)",
+    "horsies_console_schema_pkey": "PRIMARY KEY (version)",
 }
 
 INDEXES = {
@@ -241,10 +241,16 @@ INDEXES = {
     "horsies_task_attempts": {
         "uq_horsies_task_attempts_task_attempt",
         "idx_horsies_task_attempts_error_code",
-        "idx_horsies_task_attempts_finished_at",
+        "idx_horsies_task_attempts_finished_at_desc",
     },
     "horsies_heartbeats": {"idx_horsies_heartbeats_task_role_sent"},
-    "horsies_worker_states": {"ix_horsies_worker_states_worker_latest", "ix_horsies_worker_states_snapshot_at"},
+    "horsies_worker_states": {
+        "ix_horsies_worker_states_worker_latest",
+        "ix_horsies_worker_states_worker_id",
+        "ix_horsies_worker_states_snapshot_at",
+        "ix_horsies_worker_states_tasks_running",
+        "ix_horsies_worker_states_tasks_claimed",
+    },
     "horsies_schedule_state": {"ix_horsies_schedule_state_next_run_at"},
     "horsies_workflows": {
         "ix_horsies_workflows_status",
@@ -268,7 +274,7 @@ INDEXES = {
         "ix_horsies_operator_actions_undoes",
     },
     "horsies_queue_state": set(),
-    "horsies_schema_version": set(),
+    "horsies_console_schema": set(),
 }
 
 TRIGGERS = {
@@ -375,6 +381,10 @@ async def test_an_action_of_unknown_kind_is_not_recorded(
         )
 
 
+def since(version: int, parts: list[Mapping[str, int]]) -> set[str]:
+    return {name for part in parts for name, first in part.items() if first <= version}
+
+
 async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: str) -> None:
     connection = await asyncpg.connect(empty_database)
     for migration in MIGRATIONS:
@@ -384,7 +394,12 @@ async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: 
         made = {name: table.columns(version) for name, table in TABLES.items() if table.since <= version}
         rows = await connection.fetch(
             "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND table_name <> 'horsies_schema_version' GROUP BY table_name"
+            " WHERE table_schema = 'public' AND table_name <> 'horsies_console_schema' GROUP BY table_name"
         )
         assert {row[0]: frozenset(row[1]) for row in rows} == made
+        triggers = await connection.fetch("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal")
+        assert {row[0] for row in triggers} == since(version, [table.triggers for table in TABLES.values()])
+        rows = await connection.fetch("SELECT indexname FROM pg_indexes WHERE schemaname = 'public'")
+        indexes = {row[0] for row in rows} & since(LATEST, [table.indexes for table in TABLES.values()])
+        assert indexes == since(version, [table.indexes for table in TABLES.values()])
     await connection.close()

@@ -127,7 +127,7 @@ QUERIES = {
         "SELECT task_id FROM horsies_task_attempts WHERE error_code = 'CODE_1'",
     ),
     "attempts, finished_at": (
-        "idx_horsies_task_attempts_finished_at",
+        "idx_horsies_task_attempts_finished_at_desc",
         "SELECT outcome, count(*) FROM horsies_task_attempts WHERE finished_at > now() - interval '1 h' GROUP BY 1",
     ),
     "attempts, task_id": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import asyncpg
 import pytest
 
@@ -17,7 +19,8 @@ from horsies.store.schema import (
 )
 from horsies.store.schema.migrations import LATEST
 
-APPLIED = "SELECT version, name FROM horsies_schema_version ORDER BY version"
+UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
+APPLIED = "SELECT version, name FROM horsies_console_schema ORDER BY version"
 
 
 @pytest.fixture
@@ -47,10 +50,10 @@ async def test_a_created_one_is_current(connection: asyncpg.Connection) -> None:
 
 
 async def test_creating_twice_changes_nothing(connection: asyncpg.Connection) -> None:
-    before = await connection.fetch("SELECT * FROM horsies_schema_version")
+    before = await connection.fetch("SELECT * FROM horsies_console_schema")
     assert await create(connection) == []
     assert await upgrade(connection) == []
-    assert await connection.fetch("SELECT * FROM horsies_schema_version") == before
+    assert await connection.fetch("SELECT * FROM horsies_console_schema") == before
 
 
 async def test_an_empty_one_is_created_and_not_upgraded(empty: asyncpg.Connection) -> None:
@@ -66,7 +69,7 @@ async def test_an_empty_one_is_created_and_not_upgraded(empty: asyncpg.Connectio
 
 async def test_an_older_one_is_upgraded_and_not_created(connection: asyncpg.Connection) -> None:
     await connection.execute(
-        "DROP TABLE horsies_operator_actions, horsies_queue_state; DELETE FROM horsies_schema_version WHERE version > 2"
+        "DROP TABLE horsies_operator_actions, horsies_queue_state; DELETE FROM horsies_console_schema WHERE version > 2"
     )
     state = await inspect_schema(connection)
     assert (state.kind, state.pending) == (SchemaKind.OLDER, MIGRATIONS[2:])
@@ -78,7 +81,7 @@ async def test_an_older_one_is_upgraded_and_not_created(connection: asyncpg.Conn
 
 
 async def test_a_newer_one_is_left_alone(connection: asyncpg.Connection) -> None:
-    await connection.execute("INSERT INTO horsies_schema_version VALUES ($1, 'partitions')", LATEST + 1)
+    await connection.execute("INSERT INTO horsies_console_schema VALUES ($1, 'partitions')", LATEST + 1)
     await refused_by_all(
         connection,
         SchemaKind.NEWER,
@@ -89,7 +92,7 @@ async def test_a_newer_one_is_left_alone(connection: asyncpg.Connection) -> None
 
 def foreign(schema: str, why: str) -> str:
     return (
-        f"schema {schema} belongs to another program, or to upstream before 0.1.0a35: {why};"
+        f"schema {schema} belongs to another program, or to a release of upstream unlike 0.1.0a35: {why};"
         " use another database, or another schema by search_path"
     )
 
@@ -99,7 +102,7 @@ async def test_tables_of_somebody_else_are_left_alone(empty: asyncpg.Connection)
         "CREATE TABLE horsies_tasks (id uuid, horse text)": "horsies_tasks has no column args",
         "CREATE TABLE horsies_queue_state (queue_name text)": "horsies_queue_state has no column paused_at",
         "CREATE VIEW horsies_workflows AS SELECT 1 AS id": "horsies_workflows is not a table",
-        "CREATE TABLE horsies_schema_version (id text)": "horsies_schema_version has no column applied_at",
+        "CREATE TABLE horsies_console_schema (id text)": "horsies_console_schema has no column applied_at",
     }
     for number, (statement, why) in enumerate(cases.items()):
         schema = f"stable_{number}"
@@ -108,8 +111,8 @@ async def test_tables_of_somebody_else_are_left_alone(empty: asyncpg.Connection)
 
 
 async def test_a_list_of_other_migrations_is_somebody_elses(connection: asyncpg.Connection) -> None:
-    await connection.execute("UPDATE horsies_schema_version SET name = 'initial' WHERE version = 1")
-    why = "horsies_schema_version calls version 1 'initial', not 'contract'"
+    await connection.execute("UPDATE horsies_console_schema SET name = 'initial' WHERE version = 1")
+    why = "horsies_console_schema calls version 1 'initial', not 'contract'"
     await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", why))
 
 
@@ -118,19 +121,52 @@ async def test_what_can_be_made_anew_is_by_the_way_out_that_is_named(connection:
         "DROP TABLE horsies_heartbeats": "the table horsies_heartbeats is missing",
         "DROP TABLE horsies_queue_state": "the table horsies_queue_state is missing",
         "ALTER TABLE horsies_tasks DROP COLUMN finalizing_at": "horsies_tasks has no column finalizing_at",
-        "DELETE FROM horsies_schema_version WHERE version = 2": "horsies_schema_version does not list version 2",
+        "DELETE FROM horsies_console_schema WHERE version = 2": "horsies_console_schema does not list version 2",
     }
     for statement, lost in losses.items():
         await connection.execute(statement)
         await refused_by_all(
             connection,
             SchemaKind.DAMAGED,
-            f"schema public has version {LATEST}, but {lost}; restore a backup, or TRUNCATE horsies_schema_version"
+            f"schema public has version {LATEST}, but {lost}; restore a backup, or TRUNCATE horsies_console_schema"
             " and run `horsies db upgrade`, which makes it anew and empty",
         )
-        await connection.execute("TRUNCATE horsies_schema_version")
+        await connection.execute("TRUNCATE horsies_console_schema")
         assert await upgrade(connection) == list(MIGRATIONS)
         await require_current(connection)
+
+
+async def test_a_lost_trigger_or_index_is_made_anew_by_the_way_out_that_is_named(
+    connection: asyncpg.Connection,
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'demo.add', 'default')"
+    )
+    trigger, index = "horsies_task_notify_trigger", "ix_horsies_tasks_ready"
+    invalid = f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = '{index}'::regclass"
+    no_trigger = f"trigger {trigger} of horsies_tasks is missing or disabled"
+    no_index = f"index {index} of horsies_tasks is missing or invalid"
+    lost = {
+        f"DROP TRIGGER {trigger} ON horsies_tasks": no_trigger,
+        f"ALTER TABLE horsies_tasks DISABLE TRIGGER {trigger}": no_trigger,
+        f"DROP INDEX {index}": no_index,
+        invalid: no_index,
+    }
+    for statement, what in lost.items():
+        await connection.execute(statement)
+        drop = f'DROP INDEX IF EXISTS "public".{index}'
+        again = "TRUNCATE horsies_console_schema"
+        sentence = (
+            f"schema public has version {LATEST}, but the {what}; {drop + ', ' if 'index' in what else ''}{again}"
+            " and run `horsies db upgrade`, which makes it anew and keeps every row"
+        )
+        await refused_by_all(connection, SchemaKind.DAMAGED, sentence)
+        if "index" in what:
+            await connection.execute(drop)
+        await connection.execute(again)
+        assert await upgrade(connection) == list(MIGRATIONS)
+        await require_current(connection)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
 
 
 async def test_a_lost_column_of_values_needs_a_backup(connection: asyncpg.Connection) -> None:
@@ -156,7 +192,7 @@ async def test_tables_are_found_where_the_search_path_leads(empty: asyncpg.Conne
 async def test_tables_in_a_later_schema_of_the_path_are_not_hidden_by_empty_ones(
     connection: asyncpg.Connection,
 ) -> None:
-    await connection.execute("TRUNCATE horsies_schema_version; CREATE SCHEMA first; SET search_path TO first, public")
+    await connection.execute("TRUNCATE horsies_console_schema; CREATE SCHEMA first; SET search_path TO first, public")
     assert (await inspect_schema(connection)).schema == "public"
     await upgrade(connection)
     assert await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'first'") == 0
@@ -185,6 +221,45 @@ async def groom(empty: asyncpg.Connection):
     await empty.execute("RESET ROLE; DROP OWNED BY groom; DROP ROLE groom")
 
 
+READ_ONLY = "this server, or this session, is read-only"
+
+
+async def test_a_current_one_in_a_read_only_session_is_not_one_that_workers_can_start_on(
+    connection: asyncpg.Connection,
+) -> None:
+    await connection.execute("SET default_transaction_read_only TO on")
+    state = await inspect_schema(connection)
+    assert (state.kind, state.pending) == (SchemaKind.READ_ONLY, ())
+    assert state.detail == (
+        f"schema public has version {LATEST}, but {READ_ONLY};"
+        " connect to the primary (target_session_attrs=read-write), or for writing"
+    )
+    with pytest.raises(SchemaError, match=READ_ONLY):
+        await require_current(connection)
+    assert await create(connection) == await upgrade(connection) == []
+
+
+async def test_a_role_that_lacks_a_privilege_of_workers_is_told_it_and_the_grant(
+    empty: asyncpg.Connection, groom: str
+) -> None:
+    await create(empty)
+    lacking = {
+        "SELECT": "INSERT on horsies_tasks",
+        "INSERT": "UPDATE on horsies_tasks",
+        "UPDATE": "USAGE of the sequence on horsies_task_attempts",
+    }
+    for granted, what in lacking.items():
+        await empty.execute(f"GRANT {granted} ON ALL TABLES IN SCHEMA public TO {groom}; SET ROLE {groom}")
+        state = await inspect_schema(empty)
+        await empty.execute("RESET ROLE")
+        assert state.kind is SchemaKind.READ_ONLY
+        assert state.problem == f"schema public has version {LATEST}, but role groom has no {what}"
+        assert state.way_out.startswith("as its owner: GRANT ")
+    await empty.execute(state.way_out.removeprefix("as its owner: "))
+    await empty.execute(f"SET ROLE {groom}")
+    await require_current(empty)
+
+
 async def test_a_role_that_may_not_create_is_told_the_grant(empty: asyncpg.Connection, groom: str) -> None:
     await empty.execute(f"SET ROLE {groom}")
     with pytest.raises(SchemaError, match="role groom may not change schema public: permission denied") as caught:
@@ -196,9 +271,19 @@ async def test_a_role_that_may_not_create_is_told_the_grant(empty: asyncpg.Conne
 
 async def test_a_role_that_does_not_own_the_tables_is_told_who_does(empty: asyncpg.Connection, groom: str) -> None:
     await create(empty)
-    await empty.execute(f"TRUNCATE horsies_schema_version; GRANT ALL ON SCHEMA public TO {groom}")
-    await empty.execute(f"GRANT SELECT ON horsies_schema_version TO {groom}; SET ROLE {groom}")
+    await empty.execute(f"TRUNCATE horsies_console_schema; GRANT ALL ON SCHEMA public TO {groom}")
+    await empty.execute(f"GRANT SELECT ON horsies_console_schema TO {groom}; SET ROLE {groom}")
     with pytest.raises(SchemaError, match="must be owner of") as caught:
+        await upgrade(empty)
+    assert caught.value.help_text == "run `horsies db upgrade` as horsies, who owns the tables"
+
+
+async def test_neither_owner_nor_allowed_to_create_is_told_the_owner_and_no_grant(
+    empty: asyncpg.Connection, groom: str
+) -> None:
+    await empty.execute(UPSTREAM_SHAPE)
+    await empty.execute(f"SET ROLE {groom}")
+    with pytest.raises(SchemaError, match="permission denied for schema public") as caught:
         await upgrade(empty)
     assert caught.value.help_text == "run `horsies db upgrade` as horsies, who owns the tables"
 
@@ -206,14 +291,15 @@ async def test_a_role_that_does_not_own_the_tables_is_told_who_does(empty: async
 async def test_a_role_that_may_not_read_the_versions_is_told_the_grant(empty: asyncpg.Connection, groom: str) -> None:
     await create(empty)
     await empty.execute(f"SET ROLE {groom}")
-    with pytest.raises(SchemaError, match=r"may not read public\.horsies_schema_version"):
+    with pytest.raises(SchemaError, match=r"role groom may not read public\.horsies_console_schema") as caught:
         await inspect_schema(empty)
+    assert caught.value.help_text == 'as its owner: GRANT SELECT ON ALL TABLES IN SCHEMA "public" TO "groom"'
 
 
 async def test_what_stands_in_the_way_is_named(empty: asyncpg.Connection) -> None:
     await create(empty)
     await empty.execute(
-        "TRUNCATE horsies_schema_version; ALTER TABLE horsies_heartbeats ALTER COLUMN id TYPE integer;"
+        "TRUNCATE horsies_console_schema; ALTER TABLE horsies_heartbeats ALTER COLUMN id TYPE integer;"
         "CREATE VIEW beats AS SELECT id FROM horsies_heartbeats"
     )
     with pytest.raises(SchemaError, match="cannot alter type of a column used by a view") as caught:

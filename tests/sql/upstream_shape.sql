@@ -60,8 +60,8 @@ CREATE TABLE horsies_task_attempts (
     CONSTRAINT ck_horsies_task_attempts_outcome CHECK (outcome IN ('COMPLETED', 'FAILED', 'WORKER_FAILURE'))
 );
 CREATE UNIQUE INDEX uq_horsies_task_attempts_task_attempt ON horsies_task_attempts (task_id, attempt);
-CREATE INDEX an_index_of_failed_attempts ON horsies_task_attempts (error_code) WHERE error_code IS NOT NULL;
-CREATE INDEX an_index_of_attempts_by_end ON horsies_task_attempts (finished_at DESC);
+CREATE INDEX idx_horsies_task_attempts_error_code ON horsies_task_attempts (error_code) WHERE error_code IS NOT NULL;
+CREATE INDEX idx_horsies_task_attempts_finished_at_desc ON horsies_task_attempts (finished_at DESC);
 
 CREATE TABLE horsies_heartbeats (
     id serial PRIMARY KEY,

@@ -27,7 +27,7 @@ from horsies.run.strangers import Strangers
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.lane import Lane, is_behind_pooler
 from horsies.store.listener import Listener
-from horsies.store.schema import create
+from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,6 +182,7 @@ class Worker:
                 connection = await database.connect("worker start")
                 try:
                     await create(connection)
+                    await require_current(connection)
                 finally:
                     await connection.close()
             except DatabaseUnavailable as error:

@@ -19,7 +19,7 @@ BEGIN
         RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
             USING HINT = 'ALTER ROLE <role of the workers> SET default_transaction_isolation TO ''read committed''';
     END IF;
-    -- As in claim.sql: nothing depends on a claim that a crash of the server undoes.
+    -- Nothing depends on a claim that a crash of the server undoes.
     PERFORM set_config('synchronous_commit', 'off', true);
 
     -- Most wake-ups find nothing, and those shall hold up nobody.

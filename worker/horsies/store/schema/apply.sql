@@ -1,15 +1,15 @@
 -- one migration with its entry in the list of applied ones, run by upgrade.py after begin.sql; refused out of order
 -- A table that somebody holds must become an error: whoever waits for an exclusive lock blocks everybody behind him.
 SET LOCAL lock_timeout = '{lock_timeout_ms}ms';
-CREATE TABLE IF NOT EXISTS horsies_schema_version (
+CREATE TABLE IF NOT EXISTS horsies_console_schema (
     version    integer     PRIMARY KEY,
     name       text        NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 DO $$ BEGIN
-    ASSERT (SELECT COALESCE(max(version), 0) FROM horsies_schema_version) = {version} - 1,
+    ASSERT (SELECT COALESCE(max(version), 0) FROM horsies_console_schema) = {version} - 1,
         'migration {version} is already applied, or the one before it is not';
 END $$;
 
 {migration}
-INSERT INTO horsies_schema_version (version, name) VALUES ({version}, '{name}');
+INSERT INTO horsies_console_schema (version, name) VALUES ({version}, '{name}');

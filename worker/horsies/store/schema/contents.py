@@ -1,4 +1,4 @@
-"""The tables and columns that the migrations leave behind: they tell a whole schema from a torn or a foreign one."""
+"""What the migrations leave behind: it tells a whole schema from a torn or a foreign one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LEDGER = "horsies_schema_version"
+# Not horsies_schema_version: later releases of upstream keep a list of their own under that name, without our columns.
+LEDGER = "horsies_console_schema"
+
+SEQUENCE = "USAGE of the sequence"  # also in look.sql; GRANT INSERT ON a table does not give it
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table that is there from version `since` on, with its core columns; `later` tells since when it has others.
 
-    Where upstream made it, it has the core columns before.
+    Where upstream made it, it has the core columns before. Of triggers and indexes only those are listed, each with the
+    version that brings it, without which workers hear nothing, crawl, or do a thing twice. `needs` are the privileges
+    that a worker cannot do without.
     """
 
     since: int
     core: frozenset[str]
     later: Mapping[str, int] = field(default_factory=dict)
+    triggers: Mapping[str, int] = field(default_factory=dict)
+    indexes: Mapping[str, int] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
     def columns(self, version: int) -> frozenset[str]:
         return self.core | {column for column, since in self.later.items() if since <= version}
@@ -46,6 +54,14 @@ TABLES: dict[str, Table] = {
             " created_at updated_at"
         ),
         {"is_workflow_task": 1, "finalizing_at": 1, "finalizing_by_worker_id": 1, "unique_key": 5},
+        triggers={"horsies_task_notify_trigger": 1, "horsies_task_status_notify_trigger": 1},
+        indexes={
+            "ix_horsies_tasks_ready": 2,
+            "ix_horsies_tasks_in_flight": 2,
+            "ix_horsies_tasks_claimed_by": 2,
+            "uq_horsies_tasks_unique_key": 5,
+        },
+        needs=("SELECT", "INSERT", "UPDATE"),
     ),
     "horsies_task_attempts": Table(
         1,
@@ -53,8 +69,15 @@ TABLES: dict[str, Table] = {
             "id task_id attempt outcome will_retry started_at finished_at error_code error_message failed_reason"
             " worker_id worker_hostname worker_pid worker_process_name created_at"
         ),
+        indexes={"uq_horsies_task_attempts_task_attempt": 2},
+        needs=("INSERT", SEQUENCE),
     ),
-    "horsies_heartbeats": Table(1, _names("id task_id sender_id role sent_at hostname pid")),
+    "horsies_heartbeats": Table(
+        1,
+        _names("id task_id sender_id role sent_at hostname pid"),
+        indexes={"idx_horsies_heartbeats_task_role_sent": 2},
+        needs=("INSERT", SEQUENCE),
+    ),
     "horsies_worker_states": Table(
         1,
         _names(
@@ -63,6 +86,9 @@ TABLES: dict[str, Table] = {
             " memory_percent cpu_percent worker_started_at"
         ),
         {"children_memory_mb": 1},
+        triggers={"horsies_worker_state_notify_trigger": 1},
+        indexes={"ix_horsies_worker_states_worker_latest": 2},
+        needs=("INSERT", SEQUENCE),
     ),
     "horsies_schedule_state": Table(
         1, _names("schedule_name last_run_at next_run_at last_task_id run_count config_hash updated_at")
@@ -73,6 +99,7 @@ TABLES: dict[str, Table] = {
             "id name status on_error output_task_index success_policy result error definition_key parent_workflow_id"
             " parent_task_index depth root_workflow_id sent_at created_at started_at completed_at updated_at"
         ),
+        triggers={"horsies_workflow_notify_trigger": 1, "horsies_workflow_status_notify_trigger": 1},
     ),
     "horsies_workflow_tasks": Table(
         1,

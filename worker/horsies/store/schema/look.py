@@ -6,7 +6,7 @@ import asyncpg
 
 from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, NAMES
 from horsies.store.schema.migrations import quoted, sql_file
-from horsies.store.schema.state import Found, SchemaError, SchemaKind, SchemaState, judge
+from horsies.store.schema.state import Found, SchemaError, SchemaKind, SchemaState, Session, judge
 
 _WHAT_IS_THERE = sql_file("look.sql")
 _APPLIED = sql_file("applied.sql")
@@ -15,20 +15,26 @@ _APPLIED = sql_file("applied.sql")
 async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
     """The state of the schema that an unqualified table name leads to on this connection."""
     async with conn.transaction():  # one backend for all statements, behind PgBouncer too
-        schema, found = await _what_is_there(conn)
-        applied = await _applied(conn, schema) if _has_list(found) else {}
+        session, found = await _what_is_there(conn)
+        applied = await _applied(conn, session) if _has_list(found) else {}
         if applied:
             # Looked at before the list, the tables of a migration that commits in between would seem to be missing.
-            schema, found = await _what_is_there(conn)
-    return judge(schema, found, applied)
+            session, found = await _what_is_there(conn)
+    return judge(session, found, applied)
 
 
-async def _what_is_there(conn: asyncpg.Connection) -> tuple[str, dict[str, Found]]:
+async def _what_is_there(conn: asyncpg.Connection) -> tuple[Session, dict[str, Found]]:
     rows = await conn.fetch(_WHAT_IS_THERE, NAMES)
     if not rows:
         raise await _no_schema(conn)
-    found = {row["name"]: Found(row["is_table"], frozenset(row["columns"])) for row in rows if row["name"]}
-    return rows[0]["schema"], found
+    first = rows[0]
+    session = Session(first["schema"], first["role"], first["read_only"])
+    return session, {row["name"]: _found(row) for row in rows if row["name"]}
+
+
+def _found(row: asyncpg.Record) -> Found:
+    sets = (frozenset(row[part]) for part in ("columns", "triggers", "indexes", "privileges"))
+    return Found(row["is_table"], *sets)
 
 
 async def require_current(conn: asyncpg.Connection) -> None:
@@ -42,20 +48,21 @@ def _has_list(found: dict[str, Found]) -> bool:
     return LEDGER in found and found[LEDGER].is_table and found[LEDGER].columns >= LEDGER_COLUMNS
 
 
-async def _applied(conn: asyncpg.Connection, schema: str) -> dict[int, str]:
+async def _applied(conn: asyncpg.Connection, session: Session) -> dict[int, str]:
     try:
-        rows = await conn.fetch(_APPLIED.format(schema=quoted(schema)))
+        rows = await conn.fetch(_APPLIED.format(schema=quoted(session.schema)))
     except asyncpg.InsufficientPrivilegeError as error:
         raise SchemaError(
-            f"this role may not read {schema}.{LEDGER}",
-            help_text=f"as its owner: GRANT SELECT ON ALL TABLES IN SCHEMA {quoted(schema)} TO the role",
+            f"role {session.role} may not read {session.schema}.{LEDGER}",
+            help_text=f"as its owner: GRANT SELECT ON ALL TABLES IN SCHEMA {quoted(session.schema)}"
+            f" TO {quoted(session.role)}",
         ) from error
     return {row["version"]: row["name"] for row in rows}
 
 
 async def _no_schema(conn: asyncpg.Connection) -> SchemaError:
-    path = await conn.fetchval("SHOW search_path")
+    path, role = await conn.fetchrow("SELECT current_setting('search_path'), current_user")
     return SchemaError(
-        f"no schema of the search path ({path}) exists, or this role may not use it",
-        help_text="create the schema, correct search_path, or GRANT USAGE on the schema to the role",
+        f"no schema of the search path ({path}) exists, or role {role} may not use it",
+        help_text=f"create the schema, correct search_path, or GRANT USAGE ON SCHEMA <name> TO {quoted(role)}",
     )

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big", signed=True)
-LOCK_TIMEOUT_S = 30.0
+
+# Every statement of every task queues up behind a migration that waits for its table.
+LOCK_TIMEOUT_S = 5.0
 
 _FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
 
@@ -25,8 +27,8 @@ class Migration:
 
 
 def sql_file(name: str) -> str:
-    """The text of a file of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    """The text of a file of this package without its first line, which tells our readers who runs it."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8").split("\n", 1)[1].lstrip("\n")
 
 
 def _load() -> tuple[Migration, ...]:
@@ -60,4 +62,7 @@ def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> s
 
 def script(pending: Iterable[Migration], schema: str) -> str:
     """What `upgrade` would run, as text for psql: each migration in its own transaction."""
-    return "\n".join(f"BEGIN;\n{beginning(schema)}{application(migration)}COMMIT;\n" for migration in pending)
+    return "\n".join(
+        f"-- {migration.version:03d} {migration.name}\nBEGIN;\n{beginning(schema)}{application(migration)}COMMIT;\n"
+        for migration in pending
+    )

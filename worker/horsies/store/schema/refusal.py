@@ -77,9 +77,11 @@ async def _forbidden(
     conn: asyncpg.Connection, state: SchemaState, error: asyncpg.InsufficientPrivilegeError
 ) -> SchemaError:
     async with conn.transaction():
-        rights = await conn.fetchrow(_RIGHTS, state.schema)
-    if rights["may_create"] and rights["owner"]:
-        way_out = f"run `{_command(state)}` as {rights['owner']}, who owns the tables"
+        rights = await conn.fetchrow(_RIGHTS, state.schema, NAMES)
+    if rights["other_owner"]:
+        way_out = f"run `{_command(state)}` as {rights['other_owner']}, who owns the tables"
+    elif rights["may_create"]:
+        way_out = f"run `{_command(state)}` as the owner of what PostgreSQL names"
     else:
         grant = f"GRANT USAGE, CREATE ON SCHEMA {quoted(state.schema)} TO {quoted(rights['role'])}"
         way_out = f"as the owner of the schema: {grant}"

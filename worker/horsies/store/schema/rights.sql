@@ -1,5 +1,7 @@
--- who the session is and whose the tables are, run by refusal.py after a refused migration ($1: schema)
+-- who the session is and whose the tables are, run by refusal.py after a refused migration ($1: schema, $2: our names)
 SELECT current_user::text AS role,
        has_schema_privilege($1, 'CREATE') AS may_create,
        (SELECT pg_get_userbyid(relowner)::text FROM pg_class
-         WHERE relname = 'horsies_tasks' AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)) AS owner
+         WHERE relname = ANY ($2::text[]) AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = $1)
+           AND NOT pg_has_role(relowner, 'USAGE')
+         ORDER BY relname = 'horsies_tasks' DESC LIMIT 1) AS other_owner

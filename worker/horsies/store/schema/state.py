@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, TABLES, Table
-from horsies.store.schema.migrations import LATEST, MIGRATIONS, Migration
+from horsies.store.schema.migrations import LATEST, MIGRATIONS, Migration, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +28,7 @@ class SchemaKind(Enum):
     NEWER = "ours, from a later release"
     FOREIGN = "somebody else's, under our names"
     DAMAGED = "ours, with something missing"
+    READ_ONLY = "ours, as this release needs it, but not to be written from here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,18 @@ class Found:
 
     is_table: bool
     columns: frozenset[str]
+    triggers: frozenset[str]
+    indexes: frozenset[str]
+    privileges: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Where the session that looks is, and who it is."""
+
+    schema: str
+    role: str
+    read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +75,9 @@ class SchemaState:
         return SchemaError(self.problem, help_text=self.way_out)
 
 
-def judge(schema: str, found: Mapping[str, Found], applied: Mapping[int, str]) -> SchemaState:
-    """The state of `schema` in which `found` stand and the migrations `applied` (version to name) are listed."""
-    version = max(applied, default=0)
+def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, str]) -> SchemaState:
+    """The state of the schema in which `found` stand and the migrations `applied` (version to name) are listed."""
+    schema, version = session.schema, max(applied, default=0)
 
     def state(kind: SchemaKind, problem: str, way_out: str = "") -> SchemaState:
         return SchemaState(kind, schema, version, problem, way_out)
@@ -72,7 +85,7 @@ def judge(schema: str, found: Mapping[str, Found], applied: Mapping[int, str]) -
     if strange := next(_strange(found, applied), None):
         return state(
             SchemaKind.FOREIGN,
-            f"schema {schema} belongs to another program, or to upstream before 0.1.0a35: {strange}",
+            f"schema {schema} belongs to another program, or to a release of upstream unlike 0.1.0a35: {strange}",
             "use another database, or another schema by search_path",
         )
     if version > LATEST:
@@ -83,6 +96,10 @@ def judge(schema: str, found: Mapping[str, Found], applied: Mapping[int, str]) -
         )
     if lost := next(_lost(found, applied), None):
         return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {lost}", _repair(found))
+    if broken := next(_broken(schema, found, version), None):
+        return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {broken[0]}", broken[1])
+    if version == LATEST and (barred := _barred(session, found)):
+        return state(SchemaKind.READ_ONLY, f"schema {schema} has version {version}, but {barred[0]}", barred[1])
     if version == LATEST:
         return state(SchemaKind.CURRENT, f"schema {schema} has version {version}, which is current")
     if version:
@@ -130,6 +147,39 @@ def _lost(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[st
         else:
             for column in sorted(table.columns(version) - found[name].columns):
                 yield f"{name} has no column {column}"
+
+
+def _broken(schema: str, found: Mapping[str, Found], version: int) -> Iterator[tuple[str, str]]:
+    """Triggers and indexes that the tables, which are all there, should have: what is wrong and the way out."""
+    again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row"
+    for name, table in TABLES.items():
+        for trigger, since in table.triggers.items():
+            if since <= version and trigger not in found[name].triggers:
+                yield f"the trigger {trigger} of {name} is missing or disabled", again
+        for index, since in table.indexes.items():
+            if since <= version and index not in found[name].indexes:
+                # IF NOT EXISTS would pass over an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
+                drop = f"DROP INDEX IF EXISTS {quoted(schema)}.{index}"
+                yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
+
+
+def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
+    """Why this session cannot write what a worker writes, and the way out."""
+    if session.read_only:
+        return (
+            "this server, or this session, is read-only",
+            "connect to the primary (target_session_attrs=read-write), or for writing",
+        )
+    for name, table in TABLES.items():
+        for privilege in table.needs:
+            if privilege not in found[name].privileges:
+                schema, role = quoted(session.schema), quoted(session.role)
+                return (
+                    f"role {session.role} has no {privilege} on {name}",
+                    f"as its owner: GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};"
+                    f" GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+                )
+    return None
 
 
 def _repair(found: Mapping[str, Found]) -> str:

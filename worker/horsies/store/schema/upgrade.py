@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 from horsies.store.schema.look import inspect_schema
 from horsies.store.schema.migrations import LOCK_TIMEOUT_S, Migration, application, beginning
 from horsies.store.schema.refusal import explained
-from horsies.store.schema.state import SchemaKind, SchemaState
+from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState
 
 if TYPE_CHECKING:
     import asyncpg
 
-_CREATABLE = frozenset({SchemaKind.EMPTY, SchemaKind.CURRENT})
-_UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRENT})
+# Where nothing is to do, who may not write is no hindrance: somebody may only want to read results.
+_CREATABLE = frozenset({SchemaKind.EMPTY, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
+_UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
+
+_OLDEST_SERVER = 140000  # CREATE OR REPLACE TRIGGER
 
 
 async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
@@ -63,4 +66,15 @@ async def _allowed(conn: asyncpg.Connection, kinds: frozenset[SchemaKind]) -> Sc
     state = await inspect_schema(conn)
     if state.kind not in kinds:
         raise state.error
+    if state.pending:
+        require_server(await conn.fetchval("SELECT current_setting('server_version_num')::integer"))
     return state
+
+
+def require_server(version: int) -> None:
+    """Raise SchemaError for a server (its server_version_num) that does not know what the migrations say."""
+    if version < _OLDEST_SERVER:
+        raise SchemaError(
+            f"the server is PostgreSQL {version // 10000}, the schema needs {_OLDEST_SERVER // 10000} or later",
+            help_text="upgrade the server, or use another one",
+        )
