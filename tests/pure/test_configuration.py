@@ -126,6 +126,17 @@ def test_a_report_of_several_errors_ends_with_their_number() -> None:
     assert str(caught.value).count("error[HRS-204]: ") == 2
 
 
+def test_a_field_out_of_range_does_not_hide_the_broken_rules() -> None:
+    errors = broken(
+        lambda: RecoveryConfig(running_stale_threshold_ms=30_000, claimed_stale_threshold_ms=2_000, check_interval_ms=5)
+    )
+    assert [error.message.split("=")[0] for error in errors] == [
+        "check_interval_ms: Input should be greater than or equal to 1000",
+        "running_stale_threshold_ms",
+        "claimed_stale_threshold_ms",
+    ]
+
+
 def test_a_nested_dict_reports_our_own_error_not_pydantics_wrapping() -> None:
     (error,) = broken(lambda: AppConfig(broker=BROKER, recovery={"running_stale_threshold_ms": 1_000}))
     assert error.code is ErrorCode.CONFIG_INVALID_RECOVERY

@@ -117,3 +117,44 @@ def test_a_config_file_that_is_no_text_or_no_file_is_one_clear_error(tmp_path: P
         read_config_file(path)
     with pytest.raises(ConfigurationError, match="cannot read"):
         read_config_file(tmp_path)
+
+
+def test_a_context_name_that_is_a_url_is_never_shown_whole(tmp_path: Path, environ: dict[str, str]) -> None:
+    name = "postgresql://u:hunter2@h/d"
+    for known in (environ, {"XDG_CONFIG_HOME": str(tmp_path / "none")}):
+        with pytest.raises(ConfigurationError) as caught:
+            choose_database(None, name, known)
+        assert "hunter2" not in str(caught.value)
+    path = tmp_path / "config.toml"
+    for text in (
+        f'default_context = "{name}"',
+        f'[contexts."{name}"]\nurl = 3',
+        f'[contexts."{name}"]\nurl = "postgresql://h/d"\n[contexts.b]\nurl = "mysql://h"',
+        f'[contexts."{name}"]\nurl = "mysql://h"',
+        f'default_context = "b"\n[contexts."{name}"]\nurl = "postgresql://h/d"',
+        f'"{name}" = 1',
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigurationError) as caught:
+            read_config_file(path)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_the_reason_of_a_choice_masks_a_context_named_like_a_url(environ: dict[str, str]) -> None:
+    name = "postgresql://u:hunter2@h/d"
+    path = config_path(environ)
+    assert path is not None
+    path.write_text(f'default_context = "{name}"\n[contexts."{name}"]\nurl = "postgresql://h/d"')
+    for choice in (choose_database(None, name, environ), choose_database(None, None, environ)):
+        assert "u:***@h" in choice.reason
+        assert "hunter2" not in choice.reason
+
+
+def test_a_user_without_a_home_has_no_config_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    assert choose_database(None, None, {}).url is None
+    with pytest.raises(ConfigurationError, match="has no contexts"):
+        choose_database(None, "prod", {})

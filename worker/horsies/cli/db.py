@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +40,9 @@ def init(
     older schema is left alone; `horsies db upgrade` brings it up to date.
     """
     choice = choose(database_url, context)
-    asyncio.run(_migrate(choice, "init", dry_run=dry_run, yes=yes))
+    if not dry_run:
+        _confirm_write(choice, "init", yes=yes)
+    asyncio.run(_migrate(choice, "init", dry_run=dry_run))
 
 
 @app.command()
@@ -52,11 +55,13 @@ def upgrade(
 ) -> None:
     """Bring an older schema, or one made by upstream horsies, up to date.
 
-    No row is lost. Each step is one transaction, recorded in horsies_schema_version. Adding indexes to a large task
+    No row is lost. Each step is one transaction, recorded in horsies_console_schema. Adding indexes to a large task
     table blocks its writers meanwhile: look at `--dry-run` first.
     """
     choice = choose(database_url, context)
-    asyncio.run(_migrate(choice, "upgrade", dry_run=dry_run, yes=yes))
+    if not dry_run:
+        _confirm_write(choice, "upgrade", yes=yes)
+    asyncio.run(_migrate(choice, "upgrade", dry_run=dry_run))
 
 
 @app.command()
@@ -84,16 +89,13 @@ async def _status(choice: DatabaseChoice) -> dict[str, Any]:
     from horsies.store.schema import inspect_schema
 
     async with open_database(choice) as database:
-        connection = await database.connect("db status")
-        try:
+        async with database.connected("db status") as connection:
             state = await inspect_schema(connection)
             user, version = await connection.fetchrow("SELECT current_user, current_setting('server_version')")
-        finally:
-            await connection.close()
         return {
             "database": str(database.url),
             "reason": database.reason,
-            "context": None if choice.context is None else choice.context.name,
+            "context": None if choice.context is None else choice.context.shown_name,
             "read_only": choice.read_only,
             "embedded_directory": None if database.embedded is None else str(database.embedded.place.root),
             "server": f"PostgreSQL {version}",
@@ -121,22 +123,17 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-async def _migrate(choice: DatabaseChoice, command: str, *, dry_run: bool, yes: bool) -> None:
+async def _migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
     from horsies.store.connect import open_database
     from horsies.store.schema import creatable, create, script, upgradable, upgrade
 
-    if not dry_run:
-        _confirm_write(choice, command, yes=yes)
     async with open_database(choice) as database:
-        connection = await database.connect(f"db {command}")
-        try:
+        async with database.connected(f"db {command}") as connection:
             if dry_run:
                 state = await (creatable if command == "init" else upgradable)(connection)
                 typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
                 return
             applied = await (create if command == "init" else upgrade)(connection)
-        finally:
-            await connection.close()
         typer.echo(_done(applied, database.label))
 
 
@@ -154,11 +151,17 @@ def _confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
         return
     if context.read_only:
         raise ConfigurationError(
-            f"context {context.name!r} is read-only, so `horsies db {command}` will not change it",
+            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
             code=ErrorCode.CLI_INVALID_ARGS,
             help_text="use --dry-run to see the SQL, or another context that may write",
         )
     if context.production and not yes:
-        typed = typer.prompt(f"{context.name} is a production database ({context.url.label}). Type its name to go on")
-        if typed != context.name:
-            raise typer.Abort
+        name, label = context.shown_name, context.url.label
+        typer.echo(f"{name} is a production database ({label}). Type its name to go on: ", nl=False, err=True)
+        typed = sys.stdin.readline()
+        if typed.strip() != context.name:
+            raise ConfigurationError(
+                f"nothing was changed: {'that is not the name' if typed else 'nobody is there to type the name'}",
+                code=ErrorCode.CLI_INVALID_ARGS,
+                help_text=f"type {name} when asked, or add --yes where nobody can be asked",
+            )

@@ -7,18 +7,48 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from setproctitle import setproctitle
+from typer.core import TyperGroup
 
 import horsies
 from horsies.cli import check, db, worker
 from horsies.cli.options import DebugOption, debugging
-from horsies.config.url import mask
+from horsies.config.url import mask, mask_word
 from horsies.domain.errors import HorsiesError, render
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# UsageError: click has it, or typer itself from the release on that carries its own click.
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]
+
+
+@contextmanager
+def _masked_usage_errors() -> Iterator[None]:
+    """A URL in the wrong place is quoted as "unexpected argument"."""
+    try:
+        yield
+    except _UsageError as error:
+        error.message = mask(error.message)
+        raise
+
+
+class _Commands(TyperGroup):
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _masked_usage_errors():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _masked_usage_errors():
+            return super().invoke(ctx)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="horsies",
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -70,7 +100,7 @@ def main() -> None:
     except Exception as error:  # the outermost frame: whatever gets here is a bug of ours
         if debugging.on:
             raise
-        _fail(f"error: {type(error).__name__}: {mask(str(error))}\n  = help: run the command again with --debug")
+        _fail(f"error: {type(error).__name__}: {mask(str(error))}\n = help: run the command again with --debug")
 
 
 def _fail(text: str) -> NoReturn:
@@ -81,11 +111,18 @@ def _fail(text: str) -> NoReturn:
 def _coloured() -> bool:
     if os.environ.get("HORSIES_FORCE_COLOR"):
         return True
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _hide_passwords_from_process_list() -> None:
     """`--database-url` may hold a password, and `ps` shows the command line to everybody."""
     words = ["horsies", *sys.argv[1:]]
-    if any(mask(word) != word for word in words):
-        setproctitle(" ".join(map(mask, words)))
+    masked = [_masked(word) for word in words]
+    if masked != words:
+        # Bytes that are no UTF-8 are surrogates in argv, and setproctitle raises on those.
+        setproctitle(" ".join(masked).encode(errors="replace").decode())
+
+
+def _masked(word: str) -> str:
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return option + equals + mask_word(value)

@@ -60,7 +60,7 @@ ContextOption = Annotated[
     typer.Option(
         "--context",
         metavar="NAME",
-        help="A database named in `~/.config/horsies/config.toml`.",
+        help="A database named in `~/.config/horsies/config.toml` (below `XDG_CONFIG_HOME` where that is set).",
         show_default=False,
         autocompletion=_complete_context,
         rich_help_panel="Which database",

@@ -27,6 +27,8 @@ DEFAULT_CLAIM_LEASE_MS = 60_000
 class AppConfig(CheckedModel):
     """The configuration of one `Horsies` application."""
 
+    rules_stand_alone = True
+
     broker: PostgresConfig
     queue_mode: QueueMode = QueueMode.DEFAULT
     custom_queues: list[CustomQueueConfig] | None = None

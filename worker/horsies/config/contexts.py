@@ -22,13 +22,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horsies.config.url import DatabaseUrl
+from horsies.config.url import DatabaseUrl, mask, mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
+_USUAL_PATH = Path("~/.config/horsies/config.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Context:
     colour: str | None = None
     production: bool = False
     read_only: bool = False
+
+    @property
+    def shown_name(self) -> str:
+        """Somebody's name may be a whole URL."""
+        return mask_word(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,12 @@ class ConfigFile:
             return self.contexts[name]
         if not self.contexts:
             raise _config_error(
-                f"there is no context {name!r}: {self.path} has no contexts",
-                f'add one:\n[contexts.{name}]\nurl = "postgresql://user@host/database"',
+                f"there is no context {mask_word(name)!r}: {self.path} has no contexts",
+                f'add one:\n[contexts.{mask_word(name)}]\nurl = "postgresql://user@host/database"',
             )
         raise _config_error(
-            f"there is no context {name!r} in {self.path}{_did_you_mean(name, self.contexts)}",
-            f"the contexts there are: {', '.join(sorted(self.contexts))}",
+            f"there is no context {mask_word(name)!r} in {self.path}{_did_you_mean(name, self.contexts)}",
+            f"the contexts there are: {', '.join(map(mask_word, sorted(self.contexts)))}",
         )
 
 
@@ -84,25 +90,31 @@ def choose_database(database_url: str | None, context: str | None, environ: Mapp
         return DatabaseChoice(_parse(database_url, "--database-url"), "given by --database-url")
     if context is not None:
         chosen = read_config_file(config_path(environ)).context(context)
-        return DatabaseChoice(chosen.url, f"context {context!r}, given by --context", chosen)
+        return DatabaseChoice(chosen.url, f"context {chosen.shown_name!r}, given by --context", chosen)
     for variable in ("HORSIES_DATABASE_URL", "DATABASE_URL"):
         if environ.get(variable):
             return DatabaseChoice(_parse(environ[variable], variable), f"from the environment variable {variable}")
     file = read_config_file(config_path(environ))
     if file.default_context is not None:
         chosen = file.context(file.default_context)
-        return DatabaseChoice(chosen.url, f"default context {chosen.name!r} of {file.path}", chosen)
+        return DatabaseChoice(chosen.url, f"default context {chosen.shown_name!r} of {file.path}", chosen)
     return DatabaseChoice(None, "nothing else is configured: the embedded PostgreSQL, for development and demos")
 
 
-def config_path(environ: Mapping[str, str]) -> Path:
-    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME where that is set."""
-    base = environ.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "horsies" / "config.toml"
+def config_path(environ: Mapping[str, str]) -> Path | None:
+    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME where that is set; None for a user without a home."""
+    if base := environ.get("XDG_CONFIG_HOME"):
+        return Path(base) / "horsies" / "config.toml"
+    try:
+        return _USUAL_PATH.expanduser()
+    except RuntimeError:  # no HOME, and a uid without an account, as in many containers
+        return None
 
 
-def read_config_file(path: Path) -> ConfigFile:
+def read_config_file(path: Path | None) -> ConfigFile:
     """Read and check the file; every mistake names the file, the key and what would be right."""
+    if path is None:
+        return ConfigFile(_USUAL_PATH, {}, None)
     try:
         with path.open("rb") as file:
             content = tomllib.load(file)
@@ -171,8 +183,9 @@ def _parse(text: str, setting: str) -> DatabaseUrl:
     try:
         return DatabaseUrl.parse(text)
     except ConfigurationError as error:
-        raise error.with_note(f"it comes from {setting}") from None
+        raise error.with_note(f"it comes from {mask(setting)}") from None
 
 
 def _config_error(message: str, help_text: str) -> ConfigurationError:
-    return ConfigurationError(message, code=ErrorCode.CLI_INVALID_ARGS, help_text=help_text)
+    """Names and keys are quoted, and somebody's name or misplaced key is a whole URL: hence the masks."""
+    return ConfigurationError(mask(message), code=ErrorCode.CLI_INVALID_ARGS, help_text=mask(help_text))

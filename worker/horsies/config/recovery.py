@@ -18,6 +18,8 @@ _HOUR_MS = 3_600_000
 class RecoveryConfig(CheckedModel):
     """Thresholds and intervals in milliseconds, retention in hours (None keeps everything)."""
 
+    rules_stand_alone = True
+
     auto_requeue_stale_claimed: bool = True
     claimed_stale_threshold_ms: int = Field(default=120_000, ge=1_000, le=_HOUR_MS)
     auto_fail_stale_running: bool = True

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 class WorkerResilienceConfig(CheckedModel):
     """Retry delays double from initial to max; 0 attempts means for ever. Polling backs up lost notifications."""
 
+    rules_stand_alone = True
+
     db_retry_initial_ms: int = Field(default=500, ge=100, le=60_000)
     db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000)
     db_retry_max_attempts: int = Field(default=0, ge=0, le=10_000)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from horsies.domain.errors import ConfigurationError, ConfigurationErrors, HorsiesError, raise_collected
 
@@ -16,18 +17,36 @@ class CheckedModel(BaseModel):
     """An immutable model whose cross-field rules raise ConfigurationError.
 
     The rules run after pydantic, not inside one of its validators: there every ValueError is wrapped in pydantic's
-    own error, which would hide the code, the notes and the help. A field out of its range stays pydantic's error.
+    own error, which would hide the code, the notes and the help. A field out of its range stays pydantic's error,
+    unless rules are broken besides: then all are reported together.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
+    rules_stand_alone: ClassVar[bool] = False
+    """Whether the rules say something new beside a field error, and do not just repeat it in other words."""
+
     def __init__(self, **data: Any) -> None:
+        refused = None
         try:
             super().__init__(**data)
         except ValidationError as error:
             raise_collected(_rules_broken_inside(error), ConfigurationErrors)
-            raise
+            if self.rules_stand_alone and (rules := _rules_broken_too(type(self), data, error)):
+                raise_collected([*_as_ours(error), *rules], ConfigurationErrors)
+            refused = _without_inputs(error)
+        if refused is not None:  # raised out here, so that the error with the inputs is not even its context
+            raise refused
         raise_collected(self.broken_rules(), ConfigurationErrors)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        refused = None
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:  # of frozen fields it prints the input, hide_input_in_errors or not
+            refused = _without_inputs(error)
+        if refused is not None:
+            raise refused
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """Each cross-field rule that these values break."""
@@ -39,3 +58,31 @@ def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:
     causes = [line.get("ctx", {}).get("error") for line in error.errors(include_input=False)]
     ours = [cause for cause in causes if isinstance(cause, HorsiesError)]
     return ours if len(ours) == len(causes) else []
+
+
+def _rules_broken_too(
+    model: type[CheckedModel], data: dict[str, Any], error: ValidationError
+) -> list[ConfigurationError]:
+    """The cross-field rules broken beside field errors, of other fields, as far as they can be judged."""
+    wrong = [str(line["loc"][0]) for line in error.errors(include_url=False, include_input=False) if line["loc"]]
+    try:
+        rules = list(model.model_construct(**data).broken_rules())
+    except (TypeError, AttributeError, ValueError):
+        return []
+    return [rule for rule in rules if not any(field in rule.message for field in wrong)]
+
+
+def _as_ours(error: ValidationError) -> list[HorsiesError]:
+    """Each field error as a sentence of ours: only so can it stand in one report with the rules."""
+    lines = error.errors(include_url=False, include_input=False)
+    return [ConfigurationError(f"{'.'.join(map(str, line['loc']))}: {line['msg']}") for line in lines]
+
+
+def _without_inputs(error: ValidationError) -> ValidationError:
+    """The same error, whose errors() and json() hold no inputs either: one of them may be a password."""
+    lines = [
+        # Braces in a message are only filled in where there is a context, so none can go wrong.
+        InitErrorDetails(type=PydanticCustomError(line["type"], line["msg"]), loc=line["loc"], input=None)
+        for line in error.errors(include_url=False, include_input=False)
+    ]
+    return ValidationError.from_exception_data(error.title, lines, hide_input=True)

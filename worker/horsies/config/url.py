@@ -11,9 +11,15 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 
 EMBEDDED_SCHEME = "embedded"
 _DRIVERS = re.compile(r"postgres(?:ql)?(?:\+\w+)?")
-_SECRET_PARAMETERS = ("password", "sslpassword")
-_PASSWORD_BEFORE_HOST = re.compile(r"(//[^:/?#@]*):.*@", re.DOTALL)
-_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?password=)[^&\s]*", re.IGNORECASE)
+_SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
+_PASSWORD_BEFORE_HOST = re.compile(r"(//[^:@\s]*):.*@", re.DOTALL)
+# Who forgets the host writes //user:password, which reads like //host:port; only a number may be a port.
+_PORT = r"(?!\d{1,5}(?:[/?,;:.'\")\]\s]|$))"
+_PASSWORD_WITHOUT_HOST = re.compile(rf"(//(?:\[[^\]\s]*\]|[^:@\s/?#\[]*)):(?!\*\*\*@){_PORT}\S+")
+_ASSIGNMENT = re.compile(r"([\w%+]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^&\s]*)")
+_WHOLE_LOGIN = re.compile(r"^([^:@]*):.*@", re.DOTALL)
+_WHOLE_WITHOUT_HOST = re.compile(r"^(\[[^\]]*\]|[^:@/?#\[]*):(?!\*\*\*@|\d{1,5}(?:[/?]|$)).+", re.DOTALL)
+_PARAMETER = re.compile(r"[?&]([^=&?]*)=")
 _FORMS = (
     "write postgresql://user:password@host:5432/database\n"
     "percent-encode / # ? % and spaces in the password (for example # as %23)"
@@ -62,42 +68,76 @@ class DatabaseUrl:
     def parse(cls, text: str) -> DatabaseUrl:
         """Take a URL apart; ConfigurationError HRS-203 where it is none of ours."""
         text = text.strip()
-        scheme, found, _ = text.partition("://")
-        if found and scheme == EMBEDDED_SCHEME:
+        scheme, found, rest = text.partition("://")
+        if text.partition(":")[0].casefold() == EMBEDDED_SCHEME:
             return _embedded(text)
         if not found or not _DRIVERS.fullmatch(scheme):
-            kind = f"{scheme}:// is not PostgreSQL" if found else "it has no scheme"
+            # Text before a later :// may hold a password, so only what can be a scheme is quoted.
+            kind = f"{scheme}:// is not PostgreSQL" if found and _SCHEME.fullmatch(scheme) else "it has no scheme"
             raise _refused(text, kind)
-        try:
-            parts = urlsplit("postgresql://" + text.partition("://")[2])
-        except ValueError as error:
-            raise _refused(text, str(error)) from None
-        if parts.fragment:
+        if "#" in rest:
             raise _refused(text, "it holds a '#', which ends a URL")
+        try:
+            parts = urlsplit(f"postgresql://{rest}")
+        except ValueError:  # its words quote the whole login, password included
+            reason = "a bracket of an IPv6 address is not closed, or a character looks like one of / ? # @ :"
+            raise _refused(text, reason) from None
+        if not all("=" in parameter for parameter in parts.query.split("&") if parameter):
+            raise _refused(text, "a parameter behind the '?' has no '='")
+        if "@" in parts.path or "@" in parts.query:
+            raise _refused(text, "an '@' stands behind a '/' or '?', which are %40, %2F and %3F in a password")
         return _take_apart(text, parts.netloc, unquote(parts.path.lstrip("/")), parts.query)
 
 
 def mask(text: str) -> str:
     """`text` with every password that looks like part of a URL or a connection string replaced by ***."""
-    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
+    text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would pass for the end of a login
+    return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
+
+
+def mask_whole(text: str) -> str:
+    """Like `mask` for a text that is one URL and nothing else, so that spaces do not end its password."""
+    scheme, found, rest = text.partition("://")
+    if not found or not _SCHEME.fullmatch(scheme):
+        scheme, found, rest = "", "", text
+    for parameter in _PARAMETER.finditer(rest):
+        if _is_secret(parameter[1]):  # its value may hold a raw '&': nothing behind it is shown
+            rest = f"{rest[: parameter.end()]}***"
+            break
+    rest = _WHOLE_WITHOUT_HOST.sub(r"\1:***", _WHOLE_LOGIN.sub(r"\1:***@", rest))
+    return mask(scheme + found + rest)
+
+
+def mask_word(text: str) -> str:
+    """For a name or an argument, which may be a URL by mistake; `shop.tasks:app` stays as it is."""
+    return mask_whole(text) if "://" in text or "@" in text else mask(text)
+
+
+def _mask_assignment(found: re.Match[str]) -> str:
+    name, equals, _ = found.groups()
+    return f"{name}{equals}***" if _is_secret(name) else found[0]
+
+
+def _is_secret(name: str) -> bool:
+    return "password" in unquote(name).casefold()
 
 
 def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
-    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    parameters = _parameters(query)
     login, _, address = netloc.rpartition("@")
-    user, has_password, password = login.partition(":")
+    user, _, password = login.partition(":")
     hosts = _hosts(text, address or parameters.get("host", ""), parameters.get("port", ""))
     kept = {name: value for name, value in parameters.items() if name not in _LIBPQ_ONLY}
     # asyncpg reads an empty password as the password; with none it looks into PGPASSWORD and ~/.pgpass
-    credentials = user + (f":{password}" if has_password and password else "")
+    credentials = _encode(user) + (f":{_encode(password)}" if password else "")
     credentials = credentials and f"{credentials}@"
-    tail = f"/{quote(path, safe='')}" + (f"?{urlencode(kept, safe='/,')}" if kept else "")
-    shown = {name: "***" if name in _SECRET_PARAMETERS else value for name, value in parameters.items()}
+    tail = f"/{quote(path, safe='', errors='surrogateescape')}" + (f"?{_encode_all(kept)}" if kept else "")
+    shown = {name: "***" if _is_secret(name) else value for name, value in parameters.items()}
     shown_login = user + (":***" if password else "")
     return DatabaseUrl(
         secret_text=f"postgresql://{credentials}{address}{tail}",
         masked=f"postgresql://{shown_login and shown_login + '@'}{address}/{path}"
-        + (f"?{urlencode(shown, safe='/,*')}" if shown else ""),
+        + (f"?{_encode_all(shown)}" if shown else ""),
         hosts=hosts,
         user=unquote(user) or parameters.get("user") or None,
         database=path or parameters.get("dbname") or None,
@@ -106,18 +146,43 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
     )
 
 
+def _parameters(query: str) -> dict[str, str]:
+    """SQLAlchemy writes several hosts as ?host=a:1&host=b:2; of any other repeated name the last one counts."""
+    parameters: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        several = name in ("host", "port") and name in parameters
+        parameters[name] = f"{parameters[name]},{value}" if several else value
+    return parameters
+
+
+def _encode(text: str) -> str:
+    # A raw '@' in a password is understood here and not by asyncpg, which takes the first one for the end of it.
+    return quote(unquote(text), safe="", errors="surrogateescape")
+
+
+def _encode_all(parameters: dict[str, str]) -> str:
+    return urlencode(parameters, safe="/,:*", errors="surrogateescape")
+
+
 def _hosts(text: str, address: str, ports: str) -> tuple[str, ...]:
     """`h1:1,h2` and `?host=h1,h2&port=1,2` alike -> ('h1:1', 'h2:5432'); a socket's directory stays as it is."""
-    given = [port.strip() for port in ports.split(",")]
+    given = [port.strip() for port in ports.split(",")] if ports else ["5432"]
+    parts = unquote(address).split(",") if address else []
+    if len(parts) > 1 and not all(parts):
+        raise _refused(text, "a comma between hosts has no host beside it")
     found = []
-    for index, part in enumerate(filter(None, unquote(address).split(","))):
+    for index, part in enumerate(parts):
         if part.startswith("/"):
             found.append(part)
             continue
         host, _, port = part.rpartition(":") if re.search(r":\d*$|:[^\]:]*$", part) else (part, "", "")
-        port = port or given[min(index, len(given) - 1)] or "5432"
-        if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise _refused(text, f"port {mask(port)!r} is not a number from 1 to 65535")
+        if ":" in host and not host.startswith("["):
+            raise _refused(text, "a host holds a ':'; an IPv6 address stands in brackets, as in [::1]:5432")
+        port = port or given[min(index, len(given) - 1)]
+        if not port.isdecimal():  # not quoted: without an '@' the password stands here
+            raise _refused(text, "its port is not a number; if that was the password, add @host behind it")
+        if not 0 < int(port) < 65536:
+            raise _refused(text, "its port is not a number from 1 to 65535")
         found.append(f"{host or 'localhost'}:{port}")
     return tuple(found)
 
@@ -131,19 +196,21 @@ def _seconds(text: str, value: str | None) -> float | None:
 
 
 def _embedded(text: str) -> DatabaseUrl:
-    path = unquote(text.partition("://")[2])
-    if not path.startswith("/"):
-        raise ConfigurationError(
-            f"{text!r} names no absolute directory",
-            code=ErrorCode.BROKER_INVALID_URL,
-            help_text="write embedded:///absolute/path, or leave the URL out for the default directory",
-        )
-    directory = Path(path)
-    return DatabaseUrl(text, text, (), None, None, None, directory)
+    path = unquote(text.removeprefix(f"{EMBEDDED_SCHEME}://"))
+    if "?" in text or "#" in text:
+        reason = "holds a '?' or '#', and an embedded server takes no settings"
+    elif not text.startswith(f"{EMBEDDED_SCHEME}://") or not path.startswith("/"):
+        reason = "names no absolute directory"
+    else:
+        return DatabaseUrl(text, text, (), None, None, None, Path(path))
+    raise ConfigurationError(
+        f"{mask_whole(text)!r} {reason}",
+        code=ErrorCode.BROKER_INVALID_URL,
+        help_text="write embedded:///absolute/path, or leave the URL out for the default directory",
+    )
 
 
 def _refused(text: str, reason: str) -> ConfigurationError:
-    shown = mask(text) if "//" in text else mask(f"//{text}")[2:]
     return ConfigurationError(
-        f"{shown!r} is not a PostgreSQL URL: {reason}", code=ErrorCode.BROKER_INVALID_URL, help_text=_FORMS
+        f"{mask_whole(text)!r} is not a PostgreSQL URL: {reason}", code=ErrorCode.BROKER_INVALID_URL, help_text=_FORMS
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
+    from horsies.lifecycle.tokens import Token
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
@@ -55,6 +56,7 @@ class Beats:
         self._events = events
         self._on_lost = on_lost
         self._renewed = self._beaten = time.monotonic()
+        self._unknown: set[Token] = set()
 
     async def step(self) -> None:
         now = time.monotonic()
@@ -67,15 +69,16 @@ class Beats:
         await self._finisher.mark_waiting()
 
     async def _renew(self) -> None:
-        """Prolong the leases; a claim that we do not know was made for us by a statement whose reply got lost."""
+        """Prolong the leases; a claim unknown here at two beats was made by a statement whose reply got lost."""
         who = self._identity
         connection = await self.lane.ready()
         renewed = await renew(
             connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid
         )
-        unknown = [token for token in renewed if self._holdings.get(token) is None]
-        if unknown:
-            returned = await release(connection, who.worker_id, unknown)
+        unknown = {token for token in renewed if self._holdings.get(token) is None}
+        lost, self._unknown = unknown & self._unknown, unknown  # one that is new may be on its way to us just now
+        if lost:
+            returned = await release(connection, who.worker_id, lost)
             self._events.warn("gave back claims whose reply was lost", count=len(returned))
 
     async def _beat(self) -> None:

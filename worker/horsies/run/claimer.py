@@ -77,11 +77,13 @@ class Claimer:
 
     async def step(self) -> None:
         connection = await self.lane.ready()
-        if self._rules.sync_names:
-            await self._fill(connection, self._rules.sync_names, is_async=False)
-        if self._rules.async_names:
-            await self._fill(connection, self._rules.async_names, is_async=True)
-        await self._wake_when_due(connection)
+        idle = False
+        for is_async, names in ((False, self._rules.sync_names), (True, self._rules.async_names)):
+            if names:
+                await self._fill(connection, names, is_async=is_async)
+                idle = idle or self._room(is_async=is_async) > 0
+        if idle:  # otherwise the next room looks for itself
+            await self._wake_when_due(connection)
 
     async def _fill(self, connection: asyncpg.Connection, names: list[str], *, is_async: bool) -> None:
         """Claim until the room is full or nothing is left to claim."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
+import re
 import socket
+import ssl
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
 
 CONNECT_TIMEOUT_S = 10.0
+
+_FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _TRANSIENT = (
     OSError,  # TimeoutError among them
@@ -77,63 +83,108 @@ class Database:
                 statement_cache_size=statement_cache_size,
                 server_settings={"application_name": f"horsies {role}", **dict(settings)},
             )
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        except (*_FAILURES, ValueError, KeyError) as error:  # KeyError: a uid without an account
             raise self._explain(error) from error
 
+    @asynccontextmanager
+    async def connected(self, role: str) -> AsyncIterator[asyncpg.Connection]:
+        """A connection for one piece of work, with a sentence where the server ends it midway."""
+        connection = await self.connect(role)
+        try:
+            yield connection
+        except _FAILURES as error:
+            if not (connection.is_closed() or is_transient(error)):
+                raise
+            raise self._ended(error, lost=connection.is_closed()) from error
+        finally:
+            await connection.close()
+
+    def _ended(self, error: Exception, *, lost: bool) -> DatabaseUnavailable:
+        first: BaseException = error  # asyncpg's complaint that it cannot roll back any more hides what came before it
+        while isinstance(first, asyncpg.InterfaceError) and first.__context__ is not None:
+            first = first.__context__
+        if isinstance(first, asyncpg.QueryCanceledError):
+            help_text = "allow it longer with ?statement_timeout=0 in the URL, or ask who cancelled it"
+        else:
+            help_text = "run the command again: what was not finished was rolled back"
+        happened = "was lost" if lost else "could not finish its work"
+        return DatabaseUnavailable(
+            f"the connection to {self.label} {happened}: {first}",
+            help_text=help_text,
+            transient=True,
+            notes=(f"the URL is {self.url}, {self.reason}",),
+        )
+
     def _explain(self, error: Exception) -> DatabaseUnavailable:
-        url, reason = self.url, f"the URL is {self.url}, {self.reason}"
+        url = self.url
+        notes = [f"the URL is {url}, {self.reason}"]
+        user = url.user or os.environ.get("PGUSER") or _account()
+        if user is None:
+            message = "no user: the URL names none, and this process has no account"
+            help_text, transient = "name one in the URL: postgresql://USER@host/database", False
+        elif isinstance(error, OSError):
+            message, help_text, transient = _unreached(url, error)
+        else:
+            message, help_text, transient = _unwelcome(url, error, user)
+        if user is not None and url.user is None:
+            notes.append(f"the URL names no user, so it is {user!r}, from PGUSER or the account of this process")
+        return DatabaseUnavailable(message, help_text=help_text, transient=transient, notes=tuple(notes))
 
-        def unavailable(message: str, help_text: str, *, transient: bool = False) -> DatabaseUnavailable:
-            return DatabaseUnavailable(message, help_text=help_text, transient=transient, notes=(reason,))
 
-        match error:
-            case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
-                return unavailable(
-                    f"PostgreSQL at {url.where} refuses user {url.user!r}: {error}",
-                    "correct the user or password in the URL, or set PGPASSWORD or ~/.pgpass and leave it out there",
-                )
-            case asyncpg.InvalidCatalogNameError():
-                return unavailable(
-                    f"there is no database {url.database!r} on the PostgreSQL at {url.where}",
-                    f"create it (createdb {url.database}), or correct the name in the URL",
-                )
-            case asyncpg.InsufficientPrivilegeError():
-                return unavailable(
-                    f"user {url.user!r} may not connect to {url.label}: {error}",
-                    f"as its owner: GRANT CONNECT ON DATABASE {url.database} TO {url.user}",
-                )
-            case asyncpg.TooManyConnectionsError():
-                return unavailable(
-                    f"PostgreSQL at {url.where} has no free connection: {error}",
-                    "close idle clients, raise max_connections, or go through a pooler",
-                    transient=True,
-                )
-            case asyncpg.CannotConnectNowError() | asyncpg.PostgresConnectionError():
-                return unavailable(
-                    f"PostgreSQL at {url.where} is starting or stopping: {error}", "try again shortly", transient=True
-                )
-            case TimeoutError():
-                return unavailable(
-                    f"PostgreSQL at {url.where} did not answer in {url.connect_timeout_s or CONNECT_TIMEOUT_S:g} s",
-                    "check host, port and firewall, or allow longer with ?connect_timeout=30",
-                    transient=True,
-                )
-            case socket.gaierror():
-                return unavailable(
-                    f"the host name in {url.where} cannot be resolved: {error.strerror}",
-                    "correct the host in the URL, or check the name service",
-                    transient=True,
-                )
-            case OSError():
-                return unavailable(
-                    f"nothing answers at {url.where}: {os.strerror(error.errno) if error.errno else error}",
-                    "start PostgreSQL there, or correct host and port",
-                    transient=True,
-                )
-            case _:
-                return unavailable(
-                    f"cannot connect to {url.label}: {error}", "correct the URL or the server's settings"
-                )
+def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
+    """A server answered and gave us no connection: message, way out, whether waiting may help."""
+    database = url.database or os.environ.get("PGDATABASE") or user
+    match error:
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            message = f"PostgreSQL at {url.where} refuses user {user!r}: {error}"
+            help_text = "correct the user or password in the URL, or set PGPASSWORD or ~/.pgpass and leave it out there"
+        case asyncpg.InvalidCatalogNameError():
+            message = f"there is no database {database!r} on the PostgreSQL at {url.where}"
+            help_text = f"create it (createdb {database}), or correct the name in the URL"
+        case asyncpg.InsufficientPrivilegeError():
+            message = f"user {user!r} may not connect to {url.label}: {error}"
+            help_text = f"as its owner: GRANT CONNECT ON DATABASE {database} TO {user}"
+        case asyncpg.TooManyConnectionsError():
+            message = f"PostgreSQL at {url.where} has no free connection: {error}"
+            help_text = "close idle clients, raise max_connections, or go through a pooler"
+        case asyncpg.CannotConnectNowError() | asyncpg.PostgresConnectionError():
+            message, help_text = f"PostgreSQL at {url.where} is starting or stopping: {error}", "try again shortly"
+        case asyncpg.TargetServerAttributeNotMatched():
+            wanted = re.search(r"'([a-z-]+)'", str(error))
+            message = f"none of {url.where} is a {wanted[1] if wanted else 'fitting'} server now"
+            help_text = "wait for the failover to end, or correct the hosts or target_session_attrs in the URL"
+        case _:
+            message, help_text = f"cannot connect to {url.label}: {error}", "correct the URL or the server's settings"
+    return message, help_text, is_transient(error)
+
+
+def _unreached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
+    """Nobody answered, or not in TLS: message, way out, whether waiting may help."""
+    match error:
+        case TimeoutError():
+            message = f"PostgreSQL at {url.where} did not answer in {url.connect_timeout_s or CONNECT_TIMEOUT_S:g} s"
+            help_text = "check host, port and firewall, or allow longer with ?connect_timeout=30"
+        case socket.gaierror():
+            message = f"the host name in {url.where} cannot be resolved: {error.strerror}"
+            help_text = "correct the host in the URL, or check the name service"
+        case ssl.SSLError():
+            message = f"TLS with PostgreSQL at {url.where} failed: {error}"
+            help_text = "name its authority with ?sslrootcert=/path/ca.pem, or correct sslmode or the host name"
+            return message, help_text, not isinstance(error, ssl.SSLCertVerificationError)
+        case ConnectionError() if "rejected SSL" in str(error):
+            message = f"PostgreSQL at {url.where} does not speak TLS, and sslmode in the URL demands it"
+            return message, "turn ssl on at the server, or ask for less with ?sslmode=prefer", False
+        case _:
+            message = f"nothing answers at {url.where}: {os.strerror(error.errno) if error.errno else error}"
+            help_text = "start PostgreSQL there, or correct host and port"
+    return message, help_text, True
+
+
+def _account() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError from Python 3.13 on
+        return None
 
 
 @asynccontextmanager
@@ -144,8 +195,25 @@ async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
         yield Database(choice.url, choice.reason, None)
         return
     place = default_place() if directory is None else Place(directory)
-    held = await asyncio.to_thread(acquire, place)
+    held = await _hold(place)
     try:
         yield Database(DatabaseUrl.parse(held.url), choice.reason, held)
     finally:
         held.release()
+
+
+async def _hold(place: Place) -> EmbeddedServer:
+    """Acquire in a thread. Cancelled meanwhile, the thread goes on, and lets go as soon as it has got hold."""
+    executor = ThreadPoolExecutor(1, thread_name_prefix="horsies-embedded")
+    holding = executor.submit(acquire, place)
+    executor.shutdown(wait=False)
+    try:
+        return await asyncio.wrap_future(holding)
+    except asyncio.CancelledError:
+        holding.add_done_callback(_let_go)  # in that thread: the event loop may be closed by then
+        raise
+
+
+def _let_go(holding: Future[EmbeddedServer]) -> None:
+    if not holding.cancelled() and holding.exception() is None:
+        holding.result().release()

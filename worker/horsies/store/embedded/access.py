@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.store.embedded.keeper import START_TIMEOUT_S, is_ready
 from horsies.store.embedded.locks import FileLock
 from horsies.store.embedded.place import EmbeddedError, Place, unusable
+from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready, ready_postmaster
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,10 +25,7 @@ class EmbeddedServer:
 
     place: Place
     users: FileLock
-
-    @property
-    def url(self) -> str:
-        return self.place.url
+    url: str
 
     def release(self) -> None:
         """Let go; the server stops when nobody else holds it. A dead process has let go as well."""
@@ -46,33 +43,43 @@ def acquire(place: Place) -> EmbeddedServer:
     place.prepare()
     try:
         users = FileLock(place.users_lock)
-        with FileLock(place.start_lock) as starting:
-            if not starting.exclusive_within(_PATIENCE_S):
-                raise _busy(place, "is starting it")
-            if not users.shared_within(_PATIENCE_S):
-                raise _busy(place, "is stopping it")
-            _ensure_kept(place)
+        try:
+            with FileLock(place.start_lock) as starting:
+                if not starting.exclusive_within(_PATIENCE_S):
+                    raise _busy(place, "is starting it")
+                if not users.shared_within(_PATIENCE_S):
+                    raise _busy(place, "is stopping it")
+                _ensure_kept(place)
+            return EmbeddedServer(place, users, _url(place))
+        except BaseException:
+            users.close()
+            raise
     except OSError as error:
         raise unusable(place.root, error) from error
-    return EmbeddedServer(place, users)
+
+
+def _url(place: Place) -> str:
+    """Where the server really listens: its starter may have had another temporary directory than we."""
+    found = ready_postmaster(place)
+    return place.url if found is None else place.url_by(found.sockets, found.port)
 
 
 def _ensure_kept(place: Place) -> None:
-    with FileLock(place.keeper_lock) as keeper:
-        kept = not keeper.try_exclusive()
-    if not kept:
-        _start_keeper(place)
-        return
-    # Its starter may have been killed while it waited; then the server is still on its way.
+    """Start a keeper, or wait for the one there is: its starter may have been killed while it waited."""
     deadline = time.monotonic() + _PATIENCE_S
-    while not is_ready(place):
-        if time.monotonic() > deadline:
-            raise _busy(place, "keeps it from getting ready")
-        time.sleep(0.02)
+    with FileLock(place.keeper_lock) as lock:
+        while not lock.try_exclusive():
+            if is_ready(place):
+                return
+            if time.monotonic() > deadline:
+                raise _busy(place, "keeps it from getting ready")
+            time.sleep(0.02)
+        _start_keeper(place, lock)
 
 
-def _start_keeper(place: Place) -> None:
-    command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root)]
+def _start_keeper(place: Place, lock: FileLock) -> None:
+    """The keeper inherits the lock, so that it is never free while a keeper is on its way."""
+    command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root), str(lock.fileno())]
     keeper = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -80,7 +87,9 @@ def _start_keeper(place: Place) -> None:
         stderr=subprocess.PIPE,
         cwd="/",
         start_new_session=True,
+        pass_fds=[lock.fileno()],
     )
+    lock.close()
     assert keeper.stdout is not None
     assert keeper.stderr is not None
     with keeper:
@@ -96,5 +105,6 @@ def _start_keeper(place: Place) -> None:
 def _busy(place: Place, doing: str) -> EmbeddedError:
     return EmbeddedError(
         f"another process {doing} in {place.root} and has not finished after {_PATIENCE_S:.0f} s",
+        notes=place.last_words(),
         help_text=f"look at {place.log} and for processes that name {place.root}: pgrep -af {place.root}",
     )

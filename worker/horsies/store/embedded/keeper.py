@@ -1,6 +1,7 @@
 """The process that starts an embedded server, waits until its last user is gone, and stops it.
 
-Run as `python -m horsies.store.embedded.keeper DIRECTORY`. It answers on stdout with one line of JSON, `{}` when the
+Run as `python -m horsies.store.embedded.keeper DIRECTORY LOCK`, where LOCK is the file descriptor of keeper.lock, which
+the starter took and hands over. It answers on stdout with one line of JSON, `{}` when the
 server is ready or `{"message": …, "help": …}`, and lives in a session of its own, so that ctrl+c in a terminal reaches
 the worker and not the database below it.
 """
@@ -12,9 +13,11 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,39 +25,61 @@ import psutil
 
 from horsies.store.embedded.binaries import Programs, find_programs
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.place import DATABASE, NO_SPACE, ROLE, EmbeddedError, Place, disk_full, unusable
+from horsies.store.embedded.place import (
+    DATABASE,
+    NO_SPACE,
+    PORT,
+    ROLE,
+    SOCKET,
+    EmbeddedError,
+    Place,
+    disk_full,
+    unusable,
+)
+from horsies.store.embedded.postmaster import START_TIMEOUT_S, is_ready
 
 if TYPE_CHECKING:
-    import subprocess
+    from typing import BinaryIO
 
-START_TIMEOUT_S = 60.0  # crash recovery of a large directory takes its time
 _LOG_LIMIT_BYTES = 5_000_000
 _RESTART_PAUSE_S = 0.5
+_MEMORY_PATIENCE_S = 10.0  # the processes of a killed server notice its end within this time, or hang
+_MEMORY_IN_USE = "pre-existing shared memory block"
 
 
 def main() -> None:
     if os.fork():
         os._exit(0)  # the starter has no child to reap, however long the keeper lives
     place = Place(Path(sys.argv[1]))
-    held = FileLock(place.keeper_lock)  # opened before users.lock: a killed process's files close in this order
-    if not held.try_exclusive():
-        _answer(EmbeddedError("another keeper holds this directory"))
-        return
+    held = FileLock.handed_over(place.keeper_lock, int(sys.argv[2]))
     try:
-        programs = find_programs(place)
-        make_cluster(programs, place)
-        stop_orphan(place)
-        server = start_server(programs, place)
+        programs, server = bring_up(place)
     except EmbeddedError as error:
+        held.unlock()  # first: whoever hears of the failure may try again at once
         _answer(error)
-        return
-    except OSError as error:
-        _answer(unusable(place.root, error))
         return
     _answer(None)
     with FileLock(place.users_lock) as users:
         keep(server, programs, place, users)
-        held.close()  # first: whoever gets users.lock next must find no keeper
+        held.unlock()  # first: whoever gets users.lock next must find no keeper
+
+
+def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
+    """From whatever lies in the directory to a running server; EmbeddedError where that fails."""
+    try:
+        programs = find_programs(place)
+        make_cluster(programs, place)
+        stop_orphan(place)
+        return programs, start_server(programs, place)
+    except OSError as error:
+        raise unusable(place.root, error) from error
+    except (psutil.Error, subprocess.SubprocessError, ValueError) as error:
+        raise EmbeddedError(
+            f"cannot start the embedded PostgreSQL in {place.root}: {type(error).__name__}: {error}",
+            notes=place.last_words(),
+            help_text=f"look for processes that name {place.root}: pgrep -af {place.root},\n"
+            "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL",
+        ) from error
 
 
 def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, users: FileLock) -> None:
@@ -70,8 +95,8 @@ def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, user
         if server.poll() is not None:
             try:
                 server = start_server(programs, place)
-            except EmbeddedError as error:
-                _log(place, f"could not be restarted: {error.message}")
+            except (EmbeddedError, OSError) as error:
+                _log(place, f"could not be restarted: {getattr(error, 'message', error)}")
     server.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown
     server.wait()
 
@@ -119,21 +144,38 @@ def stop_orphan(place: Place) -> None:
 def start_server(programs: Programs, place: Place) -> subprocess.Popen[bytes]:
     """Start PostgreSQL on a unix socket only and wait until it takes connections."""
     make_socket_directory(programs, place)
-    too_large = place.log.exists() and place.log.stat().st_size > _LOG_LIMIT_BYTES
-    with place.log.open("wb" if too_large else "ab") as log:
-        begin = log.tell()
-        server = programs.start(
-            ["-D", str(place.data), "-c", f"unix_socket_directories={place.sockets}", "-c", "listen_addresses="], log
-        )
+    deadline = time.monotonic() + _MEMORY_PATIENCE_S
+    while True:
+        for leftover in place.sockets.glob(f"{SOCKET}*"):  # its lock file may name a pid that is somebody else's by now
+            leftover.unlink(missing_ok=True)
+        with _open_log(place) as log:
+            begin = log.tell()
+            server = _launch(programs, place, log)
+        if _comes_up(server, place):
+            return server
+        words = place.log.read_bytes()[begin:].decode(errors="replace")
+        if _MEMORY_IN_USE not in words or time.monotonic() > deadline:
+            raise _explain("PostgreSQL did not start", place, words)
+        time.sleep(0.2)
+
+
+def _launch(programs: Programs, place: Place, log: BinaryIO) -> subprocess.Popen[bytes]:
+    settings = {"unix_socket_directories": place.sockets, "listen_addresses": "", "port": PORT}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    return programs.start(["-D", str(place.data), *options], log)
+
+
+def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
+    """True once it takes connections, False when it ended instead."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready(place, server.pid):
         if server.poll() is not None:
-            raise _explain("PostgreSQL did not start", place, place.log.read_bytes()[begin:].decode(errors="replace"))
+            return False
         if time.monotonic() > deadline:
             server.send_signal(signal.SIGQUIT)
             raise EmbeddedError(f"PostgreSQL was not ready after {START_TIMEOUT_S:.0f} s", help_text=f"see {place.log}")
         time.sleep(0.01)
-    return server
+    return True
 
 
 def make_socket_directory(programs: Programs, place: Place) -> None:
@@ -151,26 +193,26 @@ def make_socket_directory(programs: Programs, place: Place) -> None:
     programs.own(place.sockets)
 
 
-def is_ready(place: Place, pid: int | None = None) -> bool:
-    """Whether the server (this one, where a pid is given) takes connections: the last line of its pid file says so."""
-    try:
-        lines = (place.data / "postmaster.pid").read_text().split("\n")
-    except FileNotFoundError:
-        return False
-    return len(lines) > 7 and lines[7].strip() == "ready" and pid in (None, int(lines[0]))
-
-
 def _explain(what: str, place: Place, output: str) -> EmbeddedError:
     """The cause in a sentence where we know it, the last lines of the program's own words otherwise."""
     if NO_SPACE in output:
         return disk_full(what, place.root)
     last_words = "\n".join(line for line in output.strip().splitlines()[-6:] if line.strip())
-    return EmbeddedError(f"{what} in {place.root}", notes=[last_words], help_text=f"the whole log is {place.log}")
+    way_out = "name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
+    more = f"the whole log is {place.log}; or {way_out}" if place.log.exists() else way_out
+    return EmbeddedError(f"{what} in {place.root}", notes=[last_words] if last_words else [], help_text=more)
+
+
+def _open_log(place: Place) -> BinaryIO:
+    """For appending, or afresh where it is too large; private, because statements with their values end up there."""
+    too_large = place.log.exists() and place.log.stat().st_size > _LOG_LIMIT_BYTES
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if too_large else 0)
+    return os.fdopen(os.open(place.log, flags, 0o600), "ab")
 
 
 def _log(place: Place, text: str) -> None:
-    with place.log.open("a") as log:
-        log.write(f"keeper {os.getpid()}: {text}\n")
+    with suppress(OSError), _open_log(place) as log:  # a full disk must not end the keeper
+        log.write(f"keeper {os.getpid()}: {text}\n".encode())
 
 
 def _answer(error: EmbeddedError | None) -> None:

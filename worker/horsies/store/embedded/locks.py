@@ -17,22 +17,44 @@ _POLL_S = 0.02
 class FileLock:
     """An flock on one file. It belongs to this open file: closing it, or the death of the process, releases it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, fd: int | None = None) -> None:
         self.path = path
-        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) if fd is None else fd
+
+    @classmethod
+    def handed_over(cls, path: Path, fd: int) -> Self:
+        """A lock that the parent process took and passed on.
+
+        It gets the lowest number that is free: the kernel closes a killed process's files in that order, so this lock
+        is gone before any that is opened later.
+        """
+        lowest, other = sorted((fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)))
+        os.close(other)
+        os.set_inheritable(lowest, False)
+        return cls(path, lowest)
+
+    def fileno(self) -> int:
+        if self._fd is None:
+            raise ValueError(f"the lock on {self.path} is closed")
+        return self._fd
 
     def try_exclusive(self) -> bool:
         return self._try(fcntl.LOCK_EX)
 
     def wait_exclusive(self) -> None:
         """Block in the kernel until nobody else holds the lock in any mode."""
-        fcntl.flock(self._opened(), fcntl.LOCK_EX)
+        fcntl.flock(self.fileno(), fcntl.LOCK_EX)
 
     def exclusive_within(self, seconds: float) -> bool:
         return self._within(fcntl.LOCK_EX, seconds)
 
     def shared_within(self, seconds: float) -> bool:
         return self._within(fcntl.LOCK_SH, seconds)
+
+    def unlock(self) -> None:
+        """Release it for every process that shares this open file: forks of the one that handed it over, too."""
+        fcntl.flock(self.fileno(), fcntl.LOCK_UN)
+        self.close()
 
     def close(self) -> None:
         if self._fd is not None:
@@ -56,12 +78,7 @@ class FileLock:
 
     def _try(self, mode: int) -> bool:
         try:
-            fcntl.flock(self._opened(), mode | fcntl.LOCK_NB)
+            fcntl.flock(self.fileno(), mode | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
-
-    def _opened(self) -> int:
-        if self._fd is None:
-            raise ValueError(f"the lock on {self.path} is closed")
-        return self._fd

@@ -13,12 +13,14 @@ from urllib.parse import quote
 from platformdirs import user_data_path
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.store.embedded.locks import FileLock
 
 ROOT_HOME = Path("/var/lib/horsies")
 ROLE = DATABASE = "horsies"
 _LONGEST_SOCKET_PATH = 103  # bytes that fit sockaddr_un on macOS; Linux allows four more
 NO_SPACE = "No space left on device"
-_SOCKET = ".s.PGSQL.5432"
+PORT = 5432  # only part of the socket's name
+SOCKET = f".s.PGSQL.{PORT}"
 
 
 class EmbeddedError(HorsiesError):
@@ -32,6 +34,10 @@ class Place:
     """One directory with everything that belongs to one embedded server."""
 
     root: Path
+
+    def __post_init__(self) -> None:
+        """One spelling for one directory: a server started by the name of a link is recognized by its real name."""
+        object.__setattr__(self, "root", Path(os.path.realpath(self.root)))
 
     @property
     def data(self) -> Path:
@@ -64,22 +70,37 @@ class Place:
 
     @property
     def sockets(self) -> Path:
-        """The socket's directory: beside the data, or in the temporary directory where that path is too long."""
+        """The socket's directory: beside the data, or in the temporary directory where that path is too long.
+
+        A comma would part it in two for PostgreSQL and for its clients.
+        """
         beside = self.root / "run"
-        if len(os.fsencode(beside / _SOCKET)) <= _LONGEST_SOCKET_PATH:
+        if len(os.fsencode(beside / SOCKET)) <= _LONGEST_SOCKET_PATH and "," not in str(beside):
             return beside
         name = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
         return Path(tempfile.gettempdir()) / f"horsies-{name}"
 
     @property
     def url(self) -> str:
-        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(str(self.sockets), safe='/')}"
+        return self.url_by(str(self.sockets), PORT)
+
+    def url_by(self, sockets: str, port: int) -> str:
+        """The port is named, because PGPORT would win otherwise."""
+        return f"postgresql://{ROLE}@/{DATABASE}?host={quote(sockets, safe='/')}&port={port}"
+
+    def last_words(self) -> list[str]:
+        """The end of the server's log as one note; none where there is no log to read."""
+        try:
+            lines = self.log.read_text(errors="replace").splitlines()
+        except OSError:
+            return []
+        return ["\n".join(lines[-6:])] if lines else []
 
     def prepare(self) -> None:
         """Make the directory, private to its owner where it is new; refuse it where it is not ours to use."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o755 if os.geteuid() == 0 else 0o700)
-            self.users_lock.touch()
+            _make_directories(self.root)
+            FileLock(self.users_lock).close()
         except OSError as error:
             raise unusable(self.root, error) from error
 
@@ -92,6 +113,20 @@ def default_place() -> Place:
     return Place(base / "postgres")
 
 
+def _make_directories(directory: Path) -> None:
+    """Each missing directory with the mode it needs whatever the umask: root's server enters as another user."""
+    if directory.is_dir():
+        return
+    _make_directories(directory.parent)
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        if directory.is_dir():  # another process was faster
+            return
+        raise
+    directory.chmod(0o755 if os.geteuid() == 0 else 0o700)
+
+
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
     """Say in words why the operating system refuses this directory."""
     if error.errno == errno.ENOSPC or NO_SPACE in str(error):  # shutil.Error has no errno, only the text of many
@@ -99,9 +134,9 @@ def unusable(directory: Path, error: OSError) -> EmbeddedError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     found = EmbeddedError(f"cannot use {directory} for the embedded PostgreSQL: {reason}")
     if isinstance(error, PermissionError):
-        owner = _owner(directory)
+        refusing = Path(error.filename) if isinstance(error.filename, str) else directory
         return found.with_help(
-            f"the directory belongs to {owner}; point HORSIES_HOME to one that you may write,\n"
+            f"{_who_refuses(refusing)}; point HORSIES_HOME to a directory that you may write,\n"
             "or name a PostgreSQL server with --database-url or HORSIES_DATABASE_URL"
         )
     return found.with_help(
@@ -116,11 +151,19 @@ def disk_full(what: str, directory: Path) -> EmbeddedError:
     )
 
 
-def _owner(directory: Path) -> str:
-    """The name of whoever owns the nearest part of the path that exists."""
-    for part in (directory, *directory.parents):
+def _who_refuses(path: Path) -> str:
+    """The nearest part of the path that exists, and whose it is."""
+    for part in (path, *path.parents):
         try:
-            return part.owner()
-        except (OSError, KeyError):
+            uid = part.lstat().st_uid
+        except OSError:
             continue
-    return "another user"
+        return f"{part} cannot be written" if uid == os.geteuid() else f"{part} belongs to {owner_name(part)}"
+    return f"{path} cannot be reached"
+
+
+def owner_name(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:  # an account of another machine or container
+        return f"user {path.lstat().st_uid}"

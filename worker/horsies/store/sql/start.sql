@@ -11,7 +11,7 @@ UPDATE horsies_tasks task
        -- looks empty and the plan reads all that is in flight for each token (50 tasks: 4.6 ms), so the status stands inside
        -- a CASE, where no predicate of an index can be proved from it. The array bounds what is read whatever the statistics
        -- say, and as the planner cannot see into a CASE, it expects ten rows and hashes the tokens instead of looping over
-       -- them (200 tasks: 2.1 ms instead of 8.1 ms). Rows are locked in the order of that index in every such statement.
+       -- them (200 tasks: 2.1 ms instead of 8.1 ms).
  WHERE task.id = ANY ($2) AND task.id = token.id
    AND CASE WHEN task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
                  -- The statement may have waited for the row; its own time would be too early to judge by.
