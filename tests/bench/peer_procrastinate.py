@@ -11,6 +11,7 @@ import sys
 import time
 
 import procrastinate
+import psycopg
 
 url, count, concurrency = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url))
@@ -34,6 +35,9 @@ async def main() -> None:
         bulk = 10_000 / (time.perf_counter() - began)
         await app.connector.execute_query_async("TRUNCATE procrastinate_jobs CASCADE")
         await nothing.batch_defer_async(*({} for _ in range(count)))
+        # Without fresh statistics its plans cost it more than half: 620/s instead of 1 630/s.
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            await connection.execute("VACUUM ANALYZE")
         cpu = time.process_time()
         await app.run_worker_async(concurrency=concurrency, wait=False, install_signal_handlers=False)
         cpu = time.process_time() - cpu
