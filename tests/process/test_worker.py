@@ -65,6 +65,12 @@ class Worker:
             self.events.append(record)
         raise AssertionError(f"the worker ended without {what}: {self.events}")
 
+    def all_records(self) -> list[dict[str, Any]]:
+        """Everything that was logged and not yet asked for; only after the worker has ended."""
+        while line := self._lines.get(timeout=PATIENCE_S):
+            self.events.append(json.loads(line) if line.startswith("{") else {"event": "?", "text": line})
+        return self.events
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
@@ -480,6 +486,38 @@ async def test_the_process_list_says_what_runs(table: Table, start: Callable[...
             await asyncio.sleep(0.01)
     await asyncio.to_thread((tmp_path / "go").write_text, "go")
     await table.done(task_id)
+
+
+async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Callable[..., Worker]) -> None:
+    """Beats every quarter of a second while outcomes are stored without a pause: each on a connection of its own."""
+    ids = [await table.send("nothing") for _ in range(3000)]
+    worker = start("--loglevel", "WARNING", "--processes", "2", ready=False, TEST_PREFETCH="64")
+    for task_id in ids:
+        await table.done(task_id)
+    assert await asyncio.to_thread(worker.stop) == 0
+    worker.kill()
+    assert [record for record in worker.all_records() if record["event"] != "?"] == []
+
+
+async def test_a_second_signal_leaves_no_prefetched_task_running(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    """By the table they are RUNNING, though they wait in the child: each is interrupted as such, or back in the queue."""
+    os.mkfifo(tmp_path / "go")
+    warm = [await table.send("nothing") for _ in range(200)]
+    worker = start("--shutdown-grace", "600", TEST_PREFETCH="8")
+    for task_id in warm:
+        await table.done(task_id)  # short ones, so that the child is given several at once from now on
+    begun = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
+    behind = [await table.send("nothing") for _ in range(4)]
+    for task_id in (begun, *behind):
+        await table.until(task_id, "RUNNING", "CLAIMED")
+    worker.process.send_signal(signal.SIGINT)
+    await asyncio.to_thread(worker.wait_for, "draining")
+    assert await asyncio.to_thread(worker.stop, signal.SIGINT) == 0
+    assert (await table.row(begun))["error_code"] == "TASK_INTERRUPTED"
+    rows = [await table.row(task_id) for task_id in behind]
+    assert {(row["status"], row["error_code"]) for row in rows} <= {("PENDING", None), ("FAILED", "TASK_INTERRUPTED")}
 
 
 async def most_at_once(table: Table, queue: str) -> int:

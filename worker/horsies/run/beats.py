@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from horsies.lifecycle.claiming import release
+from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
@@ -66,7 +67,9 @@ class Beats:
         if now - self._beaten >= self._runner_s and self._holdings.count(Stage.RUNNING):
             await self._beat()
             self._beaten = now
-        await self._finisher.mark_waiting()
+        if waiting := self._finisher.overdue():
+            # On this lane: the finisher's own is busy with the very statement that does not come to its end.
+            await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
 
     async def _renew(self) -> None:
         """Prolong the leases; a claim unknown here at two beats was made by a statement whose reply got lost."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,8 +14,8 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.tokens import Verdict
+from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.tokens import Token, Verdict
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
@@ -30,6 +32,16 @@ if TYPE_CHECKING:
     from horsies.store.lane import Lane
 
 _LARGEST_BATCH = 200
+_OVERDUE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """An outcome on its way into the database."""
+
+    outcome: Outcome
+    duration_s: float
+    ended_at: float = field(default_factory=time.monotonic)
 
 
 class Finisher:
@@ -58,7 +70,7 @@ class Finisher:
         self._on_retry = on_retry
         self._on_stored = on_stored
         self._capped_queues = capped_queues
-        self._outcomes: dict[Held, tuple[Outcome, float]] = {}
+        self._outcomes: dict[Held, _Ended] = {}
         self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
@@ -67,7 +79,7 @@ class Finisher:
 
     def result(self, held: Held, result: ChildResult) -> None:
         """A child has reported."""
-        if result.error_code == TASK_INTERRUPTED:
+        if held.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(held)
         elif result.status == "ok":
             self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
@@ -92,10 +104,13 @@ class Finisher:
         )
         self._add(held, outcome, 0.0)
 
-    def interrupted(self, held: Held) -> None:
-        """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision."""
-        message = "the worker was stopped while this task ran"
-        if held.requeue_on_interrupt:
+    def interrupted(self, held: Held, *, began: bool = True) -> None:
+        """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision.
+
+        One whose user code never began goes back in any case: nothing can run twice.
+        """
+        message = "the worker was stopped while this task ran" if began else "the worker was stopped before it began"
+        if held.requeue_on_interrupt or not began:
             kind, stored = OutcomeKind.INTERRUPT_REQUEUE, None
         else:
             kind = OutcomeKind.FAILED
@@ -107,12 +122,12 @@ class Finisher:
         if not batch:
             return
         connection = await self.lane.ready()
-        outcomes = [outcome for outcome, _ in batch.values()]
+        outcomes = [ended.outcome for ended in batch.values()]
         finished = await finish(connection, self._identity.worker_id, outcomes)
-        for held, (outcome, duration_s) in batch.items():
+        for held, ended in batch.items():
             del self._outcomes[held]
             self._holdings.drop(held)
-            self._tell(held, outcome, finished[held.task.token], duration_s)
+            self._tell(held, ended.outcome, finished[held.task.token], ended.duration_s)
         self._on_stored()
         if self._outcomes:
             self.wake.set()
@@ -120,15 +135,14 @@ class Finisher:
             # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
             await connection.execute(statement("announce_room"), self._capped_queues, outcomes[0].token.task_id)
 
-    async def mark_waiting(self) -> None:
-        """Tell the sweeps that these tasks have ended and only wait to be stored."""
-        if self._outcomes:
-            connection = await self.lane.ready()
-            await mark_finalizing(connection, self._identity.worker_id, [held.task.token for held in self._outcomes])
+    def overdue(self) -> list[Token]:
+        """Executions that have ended and that the database has not taken for some time."""
+        since = time.monotonic() - _OVERDUE_S
+        return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
 
     def _add(self, held: Held, outcome: Outcome, duration_s: float) -> None:
         self._holdings.move(held, Stage.FINISHING)
-        self._outcomes[held] = (outcome, duration_s)
+        self._outcomes[held] = _Ended(outcome, duration_s)
         self.wake.set()
 
     def _failure(

@@ -31,6 +31,7 @@ class Held:
     stage: Stage = Stage.CLAIMED
     child: Child | None = None
     since: float = field(default_factory=time.monotonic)
+    large_arguments: tuple[str | None, str | None] | None = None
     job: Job | None = None
     interrupted: bool = False
     """The shutdown has told its child to stop it: should the child die of that, it was no crash."""

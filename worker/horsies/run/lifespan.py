@@ -35,14 +35,22 @@ async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Wo
 
 
 def locator_of(app: Horsies) -> str:
-    """How a child finds this application: the module that holds it, or the file of the program itself."""
-    for name, module in list(sys.modules.items()):
-        for attribute, value in list(getattr(module, "__dict__", {}).items()):
-            if value is app:
-                if name != "__main__":
-                    return f"{name}:{attribute}"
-                if file := getattr(module, "__file__", None):
-                    return f"{Path(file).absolute()}:{attribute}"
+    """How a child finds this application: the module that holds it, only else the file of the program itself.
+
+    That file may well start a server when it is imported.
+    """
+    places = [
+        (module, attribute)
+        for module in list(sys.modules.values())
+        for attribute, value in list(getattr(module, "__dict__", {}).items())
+        if value is app
+    ]
+    for module, attribute in places:
+        if module.__name__ != "__main__":
+            return f"{module.__name__}:{attribute}"
+    for module, attribute in places:
+        if file := getattr(module, "__file__", None):
+            return f"{Path(file).absolute()}:{attribute}"
     raise ConfigurationError(
         "no module holds this application in a variable, so child processes could not import it",
         code=ErrorCode.CLI_INVALID_ARGS,

@@ -68,7 +68,9 @@ class Slots:
 
     async def start(self) -> None:
         """Start every child; ChildFailed where the application cannot be imported there."""
-        await asyncio.gather(*(self._start_child(slot) for slot in self._slots))
+        ends = await asyncio.gather(*(self._start_child(slot) for slot in self._slots), return_exceptions=True)
+        for failure in filter(None, ends):  # only now: no start may outlast the close() that a failure leads to
+            raise failure
 
     @property
     def children(self) -> list[Child]:
@@ -122,6 +124,12 @@ class Slots:
     def stop_task(self, held: Held) -> None:
         if held.child is not None and held.job is not None:
             held.child.stop_task(held.job.key)
+
+    def take_unbegun(self) -> list[Held]:
+        """What is RUNNING but without a child: its last one ended before the user code began."""
+        unbegun = [self._held.pop(job.key) for job in self._homeless]
+        self._homeless.clear()
+        return unbegun
 
     async def close(self, grace_s: float) -> None:
         """End all children; what they still run is reported through on_lost."""

@@ -71,6 +71,7 @@ class Starter:
     async def _start(self, batch: list[Held]) -> None:
         try:
             connection = await self.lane.ready()
+            await self._fetch_large(connection, batch)
             verdicts = await start(connection, self._identity.worker_id, [self._start_of(held) for held in batch])
         except BaseException:
             # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
@@ -81,7 +82,11 @@ class Starter:
                 self._holdings.move(held, Stage.RUNNING)
             else:
                 self._abandon(held, expired=held.task.token in verdicts.expired)
-        await self._submit(connection, [held for held in batch if held.task.token in verdicts.started])
+        # No await from RUNNING to here: what fails in between would leave a task that beats and never runs.
+        for held in batch:
+            if held.task.token in verdicts.started:
+                self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
+                self._slots.submit(held, *self._arguments(held))
         if any(self._waiting.values()):
             self.wake.set()
 
@@ -99,17 +104,15 @@ class Starter:
         assert child is not None
         return Start(held.task.token, child.pid, self._identity.hostname, f"worker-{child.pid}")
 
-    async def _submit(self, connection: asyncpg.Connection, started: list[Held]) -> None:
-        for held in started:
-            args, kwargs = held.task.args, held.task.kwargs
-            if held.task.large:
-                fetched = await large_arguments(connection, held.task.token)
-                if fetched is None:
-                    self._abandon(held, expired=False)
-                    continue
-                args, kwargs = fetched
-            self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
-            self._slots.submit(held, args, kwargs)
+    async def _fetch_large(self, connection: asyncpg.Connection, batch: list[Held]) -> None:
+        """What did not travel with the claim. A stale token finds nothing; the start is about to say the same."""
+        for held in batch:
+            if held.task.large and held.large_arguments is None:
+                held.large_arguments = await large_arguments(connection, held.task.token)
+
+    def _arguments(self, held: Held) -> tuple[str | None, str | None]:
+        fetched, held.large_arguments = held.large_arguments, None
+        return (held.task.args, held.task.kwargs) if fetched is None else fetched
 
     def _abandon(self, held: Held, *, expired: bool) -> None:
         self._slots.unreserve(held)

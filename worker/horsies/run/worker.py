@@ -137,7 +137,6 @@ class Worker:
         self.snapshots = Snapshots(
             config, self.settings, self.identity, lanes["upkeep"], self.slots, self.holdings, self.started_at
         )
-
         self.strangers = Strangers(self.claim_rules, lanes["upkeep"], events)
 
     def _lane(self, role: str) -> Lane:
@@ -208,8 +207,8 @@ class Worker:
         listener = Listener(partial(self.database.connect, "worker listen"), on_gap=wake)
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", lambda _payload: wake())
-        await listener.start()
         self._resources.push_async_callback(listener.close)
+        await listener.start()
 
     def _claimed(self, claimed: list[ClaimedTask]) -> None:
         for task in claimed:
@@ -238,8 +237,9 @@ class Worker:
         self.starter.wake.set()
 
     def _retry_due(self, delay_s: float) -> None:
-        """A retry raises no notification when it falls due."""
-        asyncio.get_running_loop().call_later(delay_s, self.claimer.wake.set)
+        """A retry raises no notification when it falls due; one beyond the next poll is found by that."""
+        if delay_s < self.claimer.interval_s:
+            asyncio.get_running_loop().call_later(delay_s, self.claimer.wake.set)
 
     async def _give_back(self) -> None:
         """Return what has not started, and what the claimer may have claimed in the moment when it was stopped."""
@@ -269,6 +269,8 @@ class Worker:
             self.slots.stop_task(held)
         await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, _STOP_TASK_S)
         await self.slots.close(0.0)
+        for held in self.slots.take_unbegun():
+            self.finisher.interrupted(held, began=False)
 
     async def _until(self, done: Callable[[], bool], seconds: float, *, hurried: float = 0.0) -> None:
         """Wait until `done`, looking whenever an outcome was stored; `hurried` is what a second signal leaves of it."""
