@@ -502,7 +502,7 @@ async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Cal
 async def test_a_second_signal_leaves_no_prefetched_task_running(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    """By the table they are RUNNING, though they wait in the child: each is interrupted as such, or back in the queue."""
+    """The table calls them RUNNING while they wait in the child: each is interrupted, or back in the queue."""
     os.mkfifo(tmp_path / "go")
     warm = [await table.send("nothing") for _ in range(200)]
     worker = start("--shutdown-grace", "600", TEST_PREFETCH="8")
