@@ -375,6 +375,7 @@ async def test_a_job_stopped_before_its_turn_never_runs(watched: Watched) -> Non
     assert error_of(await watched.result_of(refused))["error_code"] == "TASK_INTERRUPTED"
     assert ok_of(await watched.result_of(kept)) == 2
     assert watched.lines(refused) == []
+    assert [watched.results[key].began for key in (running, refused, kept)] == [True, False, True]
 
 
 async def test_an_async_job_stopped_before_its_turn_never_runs() -> None:
@@ -385,6 +386,7 @@ async def test_an_async_job_stopped_before_its_turn_never_runs() -> None:
     assert error_of(await watched.result_of(refused))["error_code"] == "TASK_INTERRUPTED"
     watched.child.stop_task(running)
     await watched.until_begun(kept)
+    assert [watched.results[key].began for key in (running, refused)] == [True, False]
     assert watched.lines(refused) == []
     assert list(watched.child.running) == [kept]
     await watched.child.close(0)

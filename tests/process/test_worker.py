@@ -29,9 +29,9 @@ PATIENCE_S = 20.0
 class Worker:
     """A worker in a process of its own; its log, one JSON object per line, is read as it comes."""
 
-    def __init__(self, *options: str, **environ: str) -> None:
+    def __init__(self, *options: str, app: str = "worker_app:app", **environ: str) -> None:
         self.process = subprocess.Popen(
-            [HORSIES, "worker", "worker_app:app", "--log-format", "json", "--loglevel", "DEBUG", *options],
+            [HORSIES, "worker", app, "--log-format", "json", "--loglevel", "DEBUG", *options],
             env={**os.environ, **environ},
             cwd=HERE,
             stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -30,8 +31,13 @@ app = Horsies(
         broker=PostgresConfig(database_url=os.environ["HORSIES_DATABASE_URL"]),
         prefetch_buffer=int(os.environ.get("TEST_PREFETCH", "0")),
         claim_lease_ms=60_000,
+        unknown_tasks=os.environ.get("TEST_UNKNOWN_TASKS", "leave"),
         cluster_wide_cap=int(os.environ["TEST_CLUSTER_CAP"]) if "TEST_CLUSTER_CAP" in os.environ else None,
-        recovery=RecoveryConfig(runner_heartbeat_interval_ms=1_000, claimer_heartbeat_interval_ms=1_000),
+        recovery=RecoveryConfig(
+            runner_heartbeat_interval_ms=int(os.environ.get("TEST_BEAT_MS", "1000")),
+            claimer_heartbeat_interval_ms=1_000,
+            **json.loads(os.environ.get("TEST_RECOVERY", "{}")),
+        ),
     )
 )
 

@@ -197,6 +197,13 @@ def test_an_application_needs_only_its_broker() -> None:
     assert config.default_unhandled_error_code == "UNHANDLED_EXCEPTION"
     assert config.effective_claim_lease_ms == 60_000
     assert not config.resend_on_transient_err
+    assert config.unknown_tasks == "leave"
+
+
+def test_unknown_tasks_are_left_or_failed_and_nothing_else() -> None:
+    assert AppConfig(broker=BROKER, unknown_tasks="fail").unknown_tasks == "fail"
+    with pytest.raises(ValidationError, match="'leave' or 'fail'"):
+        AppConfig(broker=BROKER, unknown_tasks="ignore")  # type: ignore[arg-type]
 
 
 def queue(name: str = "mail") -> CustomQueueConfig:

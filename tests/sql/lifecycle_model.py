@@ -77,6 +77,9 @@ class Row:
         """The status that a finish leads to, None when it is refused; a retry is due soon, or after any deadline."""
         if self.status is not S.RUNNING:
             return None
+        if kind is K.NOT_BEGUN:
+            self.wait()
+            return self.status
         too_late = self.deadline_passed or (self.deadline_ahead and not soon)
         if kind is K.INTERRUPT_REQUEUE:
             self._again(INTERRUPTED)

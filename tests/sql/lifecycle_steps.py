@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from horsies.lifecycle.claiming import claim
+from horsies.lifecycle.claiming import Wish, claim
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.lifecycle.starting import Start, start
 
@@ -39,7 +39,7 @@ async def enqueue(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
 async def claim_some(
     conn: asyncpg.Connection, worker: str = ME, limit: int = 100, queue: str = "default", lease_ms: int = LEASE_MS
 ) -> list[ClaimedTask]:
-    return await claim(conn, worker_id=worker, queue=queue, limit=limit, lease_ms=lease_ms, task_names=None)
+    return await claim(conn, worker, Wish(queue, limit, lease_ms, None))
 
 
 async def claim_tokens(conn: asyncpg.Connection, worker: str = ME, *, lease_ms: int = LEASE_MS) -> list[Token]:

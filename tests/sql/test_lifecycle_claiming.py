@@ -22,7 +22,7 @@ from lifecycle_steps import (
     task,
 )
 
-from horsies.lifecycle.claiming import claim, claim_expired, large_arguments, release
+from horsies.lifecycle.claiming import Wish, claim, claim_expired, large_arguments, release
 from horsies.lifecycle.tokens import Token
 
 
@@ -117,9 +117,9 @@ async def test_only_tasks_with_the_names_asked_for_are_claimed(connection: async
     await enqueue(connection, "a", task_name="'demo.add'")
     await enqueue(connection, "b", task_name="'demo.gone'")
     names = ["demo.add", "demo.sum"]
-    claimed = await claim(connection, worker_id=ME, queue="default", limit=9, lease_ms=LEASE_MS, task_names=names)
+    claimed = await claim(connection, ME, Wish("default", 9, LEASE_MS, names))
     assert [one.task_name for one in claimed] == ["demo.add"]
-    assert await claim(connection, worker_id=ME, queue="default", limit=9, lease_ms=LEASE_MS, task_names=[]) == []
+    assert await claim(connection, ME, Wish("default", 9, LEASE_MS, [])) == []
     assert await statuses(connection) == {"a": "CLAIMED", "b": "PENDING"}
 
 

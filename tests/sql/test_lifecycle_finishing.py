@@ -21,7 +21,7 @@ from lifecycle_steps import (
 )
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claiming import claim, claim_expired
+from horsies.lifecycle.claiming import Wish, claim, claim_expired
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.tokens import Token, Verdict
 
@@ -204,7 +204,7 @@ async def test_attempts_count_on_without_a_gap(connection: asyncpg.Connection) -
     ]
 
 
-@pytest.mark.parametrize("kind", K)
+@pytest.mark.parametrize("kind", [kind for kind in K if kind is not K.NOT_BEGUN])
 async def test_a_requeue_by_hand_that_reset_the_count_does_not_block_the_task(
     connection: asyncpg.Connection, kind: OutcomeKind
 ) -> None:
@@ -224,10 +224,10 @@ async def test_a_task_with_tries_that_left_no_history_counts_from_them(connectio
 
 
 async def test_one_batch_takes_every_kind_and_leaves_stale_ones_out(connection: asyncpg.Connection) -> None:
-    tokens = await running(connection, *"abcdefg", max_retries="1")
-    late, gone = tokens[5], tokens[6]
-    await connection.execute("UPDATE horsies_tasks SET good_until = now() WHERE id = 'f'")
-    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'g'")
+    tokens = await running(connection, *"abcdefgh", max_retries="1")
+    late, gone = tokens[6], tokens[7]
+    await connection.execute("UPDATE horsies_tasks SET good_until = now() WHERE id = 'g'")
+    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'h'")
     outcomes = [ended(token, kind) for token, kind in zip(tokens, K, strict=False)]
     finished = await finish(connection, ME, [*outcomes, ended(late, K.RETRY), ended(gone, K.RETRY)])
     assert {token.task_id: one.status and one.status.value for token, one in finished.items()} == {
@@ -236,12 +236,27 @@ async def test_one_batch_takes_every_kind_and_leaves_stale_ones_out(connection: 
         "c": "FAILED",
         "d": "PENDING",
         "e": "PENDING",
-        "f": "FAILED",
-        "g": None,
+        "f": "PENDING",
+        "g": "FAILED",
+        "h": None,
     }
     assert finished[gone] == STALE
-    assert await attempts(connection, "g") == []
-    assert {token.task_id for token, one in finished.items() if one.due} == {"d", "e"}
+    assert await attempts(connection, "h") == []
+    assert {token.task_id for token, one in finished.items() if one.due} == {"d", "e", "f"}
+
+
+async def test_what_was_stopped_before_it_began_is_as_if_it_had_never_been_claimed(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "t", max_retries="3", retry_count="1", next_retry_at="now()")
+    before = await task(connection, "t")
+    (token,) = await claim_tokens(connection)
+    await start_tokens(connection, [token])
+    await mark_finalizing(connection, ME, [token])
+    assert (await finish_one(connection, Outcome(token, K.NOT_BEGUN))).due == before["enqueued_at"]
+    after = await task(connection, "t")
+    assert {name for name in after if after[name] != before[name]} == {"updated_at"}
+    assert await attempts(connection, "t") == []
 
 
 async def test_text_that_postgres_refuses_does_not_fail_the_batch(connection: asyncpg.Connection) -> None:
@@ -311,5 +326,5 @@ async def test_a_waiting_outcome_is_marked_until_it_is_stored(connection: asyncp
 
 async def claimed_only(conn: asyncpg.Connection, name: str) -> list[Token]:
     await enqueue(conn, name)
-    tasks = await claim(conn, worker_id=ME, queue="default", limit=1, lease_ms=9999, task_names=None)
+    tasks = await claim(conn, ME, Wish("default", 1, 9999, None))
     return [one.token for one in tasks]

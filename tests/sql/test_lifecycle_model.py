@@ -19,7 +19,7 @@ from lifecycle_model import CAP, CAPPED, CLUSTER_CAP, PLAIN, K, Model, Row, S
 from lifecycle_steps import LANE, start_tokens
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
-from horsies.lifecycle.claiming import claim, claim_capped, claim_expired, release
+from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, claim_expired, release
 from horsies.lifecycle.finishing import Outcome, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.tokens import Token, Verdict
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 WORKERS = ("worker-a", "worker-b", "worker-c")
 HOUR_MS = 3_600_000
-ALLOWED = {(arrow.source, arrow.target) for arrow in TASK_TRANSITIONS}
+ALLOWED = {(arrow.source, arrow.target) for arrow in TASK_TRANSITIONS if arrow.verb != "undo"}
 
 LOG = """
 CREATE TABLE transitions (task_id text, source text, target text);
@@ -78,6 +78,12 @@ WEIGHTS = {
     "enqueue": 3, "claim": 2, "claim_expired": 2, "claim_capped": 3, "start": 5, "finish": 5, "release": 1, "beat": 1,
     "renew": 1, "time_passes": 3, "operator_acts": 3,
 }  # fmt: skip
+
+
+async def claim_plain(
+    conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: None
+) -> list[ClaimedTask]:
+    return await claim(conn, worker_id, Wish(queue, limit, lease_ms, task_names))
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -144,7 +150,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def claim(self, rng: Random) -> None:
         most = rng.randint(1, 4)
-        self._claim(rng, claim, self._model.waiting(PLAIN)[:most], queue=PLAIN, limit=most)
+        self._claim(rng, claim_plain, self._model.waiting(PLAIN)[:most], queue=PLAIN, limit=most)
 
     def claim_expired(self, rng: Random) -> None:
         most = rng.randint(1, 4)

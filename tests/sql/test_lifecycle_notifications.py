@@ -1,4 +1,4 @@
-"""The life of a task is announced as documented: work when it is sent, done when it has ended, nothing in between."""
+"""The life of a task is announced as documented: work when it is sent or put back, done when it has ended."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Awaitable
 import asyncpg
 import pytest
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, running, start_tokens
+from sweep_steps import options, stale_claims, stale_runs
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.recovering import recover
 
 CHANNELS = ("task_new", "task_queue_default", "task_done")
 
@@ -58,8 +61,7 @@ async def test_only_the_sending_announces_work(connection: asyncpg.Connection, e
     limits = {"budget": 1, "cluster_cap": 1, "hard": True, "lease_ms": 60_000, "task_names": None}
     assert await ear.after(claim_capped(connection, worker_id=ME, queues=[("default", 1)], **limits)) == []
     assert await ear.after(renew(connection, ME, 60_000, 60_000, hostname="host", pid=1)) == []
-    tokens = list(await renew(connection, ME, 60_000, 60_000, hostname="host", pid=1))
-    assert await ear.after(release(connection, ME, tokens)) == []
+    await release(connection, ME, await renew(connection, ME, 60_000, 60_000, hostname="host", pid=1))
     tokens = await claim_tokens(connection)
     assert await ear.after(start_tokens(connection, tokens)) == []
     assert await ear.after(beat(connection, ME, "host", [(tokens[0], 1)])) == []
@@ -79,12 +81,35 @@ async def test_an_expiry_at_the_start_is_announced_as_done(connection: asyncpg.C
     assert await ear.after(start_tokens(connection, tokens)) == [("task_done", "t")]
 
 
-@pytest.mark.parametrize("kind", [OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE])
-async def test_a_task_that_waits_again_is_not_announced(
-    connection: asyncpg.Connection, ear: Ear, kind: OutcomeKind
-) -> None:
+async def test_a_task_that_waits_for_its_retry_is_not_announced(connection: asyncpg.Connection, ear: Ear) -> None:
     (token,) = await running(connection, "t", max_retries="1")
-    assert await ear.after(finish(connection, ME, [ended(token, kind)])) == []
+    assert await ear.after(finish(connection, ME, [ended(token, OutcomeKind.RETRY)])) == []
+
+
+async def test_what_is_put_back_is_announced_once_for_each_queue(connection: asyncpg.Connection, ear: Ear) -> None:
+    await enqueue(connection, "a", "b", "c")
+    tokens = await claim_tokens(connection)
+    assert await ear.after(release(connection, ME, tokens)) == [("task_queue_default", "capacity:released")]
+    assert await ear.after(release(connection, ME, tokens)) == []
+    tokens = await claim_tokens(connection)
+    await start_tokens(connection, tokens)
+    outcomes = [ended(token, OutcomeKind.INTERRUPT_REQUEUE) for token in tokens]
+    assert await ear.after(finish(connection, ME, outcomes)) == [("task_queue_default", "capacity:interrupted")]
+    assert await ear.after(finish(connection, ME, outcomes)) == []
+
+
+async def test_a_sweep_wakes_those_who_can_run_what_it_put_back(connection: asyncpg.Connection, ear: Ear) -> None:
+    crash = options("WORKER_CRASHED")
+    swept = ("task_queue_default", "capacity:swept")
+    await stale_claims(connection, "a", "b")
+    assert await ear.after(recover(connection, RecoveryConfig())) == [swept]
+    await stale_runs(connection, "c", "d", max_retries="1", task_options=crash)
+    assert await ear.after(recover(connection, RecoveryConfig())) == [swept]
+    await stale_runs(connection, "e", "f")
+    assert await ear.after(recover(connection, RecoveryConfig())) == [("task_done", "e"), ("task_done", "f"), swept]
+    await enqueue(connection, "g", good_until="now()")
+    assert await ear.after(recover(connection, RecoveryConfig())) == [("task_done", "g")]
+    assert await ear.after(recover(connection, RecoveryConfig())) == []
 
 
 async def test_a_stale_outcome_is_not_announced(connection: asyncpg.Connection, ear: Ear) -> None:

@@ -50,6 +50,7 @@ CONTRACT = {
         created_at              | timestamp with time zone | ! | now()
         updated_at              | timestamp with time zone | ! | now()
         unique_key              | character varying(255)   |   |
+        rerun_of                | character varying(36)    |   |
     """,
     "horsies_task_attempts": """
         id                  | bigint                   | ! | nextval('horsies_task_attempts_id_seq'::regclass)
@@ -98,6 +99,9 @@ CONTRACT = {
         memory_percent        | double precision         |   |
         cpu_percent           | double precision         |   |
         worker_started_at     | timestamp with time zone | ! |
+        task_names            | text[]                   |   |
+        horsies_version       | text                     |   |
+        draining              | boolean                  |   |
     """,
     "horsies_schedule_state": """
         schedule_name | character varying(255)   | ! |
@@ -183,6 +187,20 @@ CONTRACT = {
         reason     | text                     |   |
         updated_at | timestamp with time zone | ! | now()
     """,
+    "horsies_worker_orders": """
+        worker_id      | character varying(255)   | ! |
+        draining_since | timestamp with time zone |   |
+        ordered_by     | text                     |   |
+        reason         | text                     |   |
+        updated_at     | timestamp with time zone | ! | now()
+    """,
+    "horsies_sweep_state": """
+        sweep       | text                     | ! |
+        ran_at      | timestamp with time zone | ! |
+        worker_id   | character varying(255)   |   |
+        interval_ms | integer                  |   |
+        report      | jsonb                    |   |
+    """,
     "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
@@ -223,6 +241,8 @@ CONSTRAINTS = {
     ),
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
+    "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
+    "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
     "horsies_console_schema_pkey": "PRIMARY KEY (version)",
 }
 
@@ -237,6 +257,10 @@ INDEXES = {
         "ix_horsies_tasks_retrying",
         "idx_horsies_tasks_error_code",
         "uq_horsies_tasks_unique_key",
+        "ix_horsies_tasks_created",
+        "ix_horsies_tasks_unsuccessful_created",
+        "ix_horsies_tasks_rerun_of",
+        "ix_horsies_tasks_untimed",
     },
     "horsies_task_attempts": {
         "uq_horsies_task_attempts_task_attempt",
@@ -257,6 +281,7 @@ INDEXES = {
         "ix_horsies_workflows_parent_workflow_id",
         "ix_horsies_workflows_root_workflow_id",
         "ix_horsies_workflows_updated_at",
+        "ix_horsies_workflows_finished",
     },
     "horsies_workflow_tasks": {
         "uq_horsies_workflow_task_index",
@@ -274,6 +299,8 @@ INDEXES = {
         "ix_horsies_operator_actions_undoes",
     },
     "horsies_queue_state": set(),
+    "horsies_worker_orders": set(),
+    "horsies_sweep_state": set(),
     "horsies_console_schema": set(),
 }
 

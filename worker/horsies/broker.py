@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
@@ -13,6 +14,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
+from horsies.lifecycle.recovering import Recovered, expire_pending, recover_stale_runs, requeue_stale_claims
 from horsies.store.connect import is_transient
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
 from horsies.store.link import Link
@@ -34,9 +36,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("horsies.broker")
+
 _RESEND_PAUSES_S = (0.2, 0.4, 0.8)
 _CLOCK_TOLERANCE = timedelta(seconds=5)
 _CLOSE_PATIENCE_S = 10.0
+_LONGEST_SWEEP_S = 120.0
 
 
 class EnqueueColumns(TypedDict, total=False):
@@ -155,6 +160,23 @@ class PostgresBroker:
         """PENDING tasks past their good_until."""
         return await self._awaited(self._monitor(read_expired_tasks))
 
+    async def mark_stale_tasks_as_failed(
+        self, stale_threshold_ms: int = 300_000, *, finalizing_stale_threshold_ms: int = 300_000
+    ) -> BrokerResult[int]:
+        """Settle RUNNING tasks without a heartbeat as a worker's sweep does; how many will run again or have failed."""
+        sweep = partial(
+            recover_stale_runs, threshold_ms=stale_threshold_ms, finalizing_ms=finalizing_stale_threshold_ms
+        )
+        return await self._awaited(self._clean_up(sweep))
+
+    async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> BrokerResult[int]:
+        """Put CLAIMED tasks without a heartbeat back into their queues; how many there were."""
+        return await self._awaited(self._clean_up(partial(requeue_stale_claims, threshold_ms=stale_threshold_ms)))
+
+    async def expire_pending_tasks(self) -> BrokerResult[int]:
+        """Make PENDING tasks past their good_until EXPIRED; how many there were."""
+        return await self._awaited(self._clean_up(expire_pending))
+
     def close(self) -> BrokerResult[None]:
         """Let go of all connections and of the embedded server. Whoever waits for a result gets BROKER_ERROR."""
         if self._thread.close(_CLOSE_PATIENCE_S):
@@ -204,6 +226,11 @@ class PostgresBroker:
         self, read: Callable[[asyncpg.Connection], Awaitable[list[dict[str, Any]]]]
     ) -> Coroutine[Any, Any, BrokerResult[list[dict[str, Any]]]]:
         return self._attempt(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
+
+    async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[Recovered]]) -> BrokerResult[int]:
+        code = BrokerErrorCode.CLEANUP_FAILED
+        swept = await self._attempt(code, lambda link: link.use(sweep, limit_s=_LONGEST_SWEEP_S))
+        return swept.and_then(_count_of)
 
     def _blocking(self, work: Coroutine[Any, Any, BrokerResult[T]]) -> BrokerResult[T]:
         try:
@@ -261,6 +288,17 @@ class PostgresBroker:
 
 async def _nothing(_link: Link) -> None:
     """Being connected is all."""
+
+
+def _count_of(swept: Recovered) -> BrokerResult[int]:
+    """Rows that cannot be changed are an error only where no other was: its count would be lost with it."""
+    for refused in swept.refused:
+        _log.warning("task %s could not be swept: %s", refused.item, mask(refused.error))
+    if swept.refused and not swept.changed:
+        first = swept.refused[0]
+        message = f"none of {len(swept.refused)} tasks could be changed; {first.item}: {first.error}"
+        return Err(BrokerOperationError(BrokerErrorCode.CLEANUP_FAILED, mask(message), retryable=False))
+    return Ok(swept.changed)
 
 
 def _request(task_name: str, queue_name: str, columns: EnqueueColumns) -> BrokerResult[EnqueueRequest]:

@@ -6,11 +6,13 @@ import hashlib
 import importlib
 import importlib.util
 import logging
+import os
 import sys
 import traceback
 from fnmatch import fnmatch
 from glob import glob
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 NOT_TASKS: Final = ("*_test.py", "test_*.py", "conftest.py")
 
-_logger = logging.getLogger("horsies.discovery")
+LOGGER: Final = logging.getLogger("horsies.discovery")
 
 
 def expand_module_globs(patterns: Iterable[str], exclude: Sequence[str] = NOT_TASKS) -> list[str]:
@@ -65,6 +67,7 @@ def import_reference(reference: str) -> ModuleType:
 def put_on_path(directory: Path) -> None:
     """Put `directory` first on sys.path unless it is there: modules find each other as they do under `python`."""
     if str(directory) not in sys.path:
+        _trace("put %s on sys.path", directory)
         sys.path.insert(0, str(directory))
 
 
@@ -112,9 +115,10 @@ def _leads_to(name: str, path: Path) -> bool:
 
 
 def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
-    _logger.debug("importing %s as %s", reference, name)
+    _trace("importing %s as %s", reference, name)
+    begin = perf_counter()
     try:
-        return importlib.import_module(name) if path is None else _execute(name, path)
+        module = importlib.import_module(name) if path is None else _execute(name, path)
     except HorsiesError:
         raise
     except ModuleNotFoundError as error:
@@ -124,6 +128,16 @@ def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
     # The user's module runs in here and may raise anything; sys.exit() in it must not pass for a clean end of ours.
     except (Exception, SystemExit) as error:
         raise _raised(reference, error) from error
+    milliseconds = (perf_counter() - begin) * 1000
+    _trace("imported %s from %s in %.0f ms", name, getattr(module, "__file__", None), milliseconds)
+    return module
+
+
+def _trace(message: str, *arguments: object) -> None:
+    """With HORSIES_DEBUG_IMPORTS=1 it is told whatever the log level is otherwise."""
+    if os.environ.get("HORSIES_DEBUG_IMPORTS") == "1":
+        LOGGER.setLevel(logging.DEBUG)
+    LOGGER.debug(message, *arguments)
 
 
 def _execute(name: str, path: Path) -> ModuleType:

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horsies.cli import prune
+from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
-from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies.store.schema import Migration
 
-app = typer.Typer(name="db", help="Create, inspect and upgrade the database schema.", no_args_is_help=True)
+app = typer.Typer(name="db", help="Create, inspect, upgrade and prune the database.", no_args_is_help=True)
 
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Print the SQL, ready for psql, and change nothing.", show_default=False)
-]
-YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask, also in a production context.", show_default=False)
 ]
 
 
@@ -41,7 +38,7 @@ def init(
     """
     choice = choose(database_url, context)
     if not dry_run:
-        _confirm_write(choice, "init", yes=yes)
+        confirm_write(choice, "init", yes=yes)
     asyncio.run(_migrate(choice, "init", dry_run=dry_run))
 
 
@@ -60,7 +57,7 @@ def upgrade(
     """
     choice = choose(database_url, context)
     if not dry_run:
-        _confirm_write(choice, "upgrade", yes=yes)
+        confirm_write(choice, "upgrade", yes=yes)
     asyncio.run(_migrate(choice, "upgrade", dry_run=dry_run))
 
 
@@ -82,6 +79,9 @@ def status(
         for name, value in _as_lines(report):
             typer.echo(f"{name:<10}{value}")
     raise typer.Exit(0 if report["schema"]["state"] == "current" else 1)
+
+
+app.command()(prune.prune)
 
 
 async def _status(choice: DatabaseChoice) -> dict[str, Any]:
@@ -142,26 +142,3 @@ def _done(applied: list[Migration], label: str) -> str:
         return f"nothing to do: the schema in {label} is current"
     steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
     return f"{steps}\nthe schema in {label} is ready"
-
-
-def _confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
-    """A read-only context is never written; a production one only after its name was typed."""
-    context = choice.context
-    if context is None:
-        return
-    if context.read_only:
-        raise ConfigurationError(
-            f"context {context.shown_name!r} is read-only, so `horsies db {command}` will not change it",
-            code=ErrorCode.CLI_INVALID_ARGS,
-            help_text="use --dry-run to see the SQL, or another context that may write",
-        )
-    if context.production and not yes:
-        name, label = context.shown_name, context.url.label
-        typer.echo(f"{name} is a production database ({label}). Type its name to go on: ", nl=False, err=True)
-        typed = sys.stdin.readline()
-        if typed.strip() != context.name:
-            raise ConfigurationError(
-                f"nothing was changed: {'that is not the name' if typed else 'nobody is there to type the name'}",
-                code=ErrorCode.CLI_INVALID_ARGS,
-                help_text=f"type {name} when asked, or add --yes where nobody can be asked",
-            )

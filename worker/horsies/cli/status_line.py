@@ -54,8 +54,11 @@ async def keep_up_to_date(line: StatusLine, worker: Worker) -> None:
             now, events = time.monotonic(), worker.events
             rate, bad = (events.finished - finished) / (now - then), (events.failed - failed) / (now - then)
             finished, failed, then = events.finished, events.failed, now
+            state = "draining  " if worker.claimer.draining else ""
+            state += "".join(f"stuck: {name} {since:.0f}s  " for name, since in worker.stuck.items())
             line.show(
-                f"running {worker.holdings.count(Stage.RUNNING)}  claimed {worker.holdings.count(Stage.CLAIMED)}  "
+                f"{state}running {worker.holdings.count(Stage.RUNNING)}  "
+                f"claimed {worker.holdings.count(Stage.CLAIMED)}  "
                 f"done {rate:.0f}/s ({events.finished})  failed {bad:.0f}/s ({events.failed})  "
                 f"memory {worker.snapshots.memory_mb:.0f} MB"
             )

@@ -22,6 +22,11 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class UnknownTasks(StrEnum):
+    LEAVE = "leave"
+    FAIL = "fail"
+
+
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
@@ -37,6 +42,14 @@ def worker(
     shutdown_grace: Annotated[
         float, typer.Option(min=0, help="Seconds that running tasks get to end after SIGTERM or ctrl+c.")
     ] = 30.0,
+    unknown_tasks: Annotated[
+        UnknownTasks | None,
+        typer.Option(
+            help="Waiting tasks of names that the application does not have: leave them for another worker, or fail "
+            "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
+            show_default=False,
+        ),
+    ] = None,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
@@ -63,6 +76,7 @@ def worker(
         max_claim_per_worker=max_claim_per_worker,
         max_tasks_per_child=max_tasks_per_child,
         shutdown_grace_ms=round(shutdown_grace * 1000),
+        unknown_tasks=unknown_tasks.value if unknown_tasks else None,
     )
     setproctitle(f"horsies: worker {locator}")
     app = locate_app(locator)

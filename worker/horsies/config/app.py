@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, SkipValidation
 
@@ -44,6 +44,8 @@ class AppConfig(CheckedModel):
     resend_on_transient_err: bool = False
     requeue_on_interrupt: bool = False
     """What a task says that does not say it itself: whether it runs again after a shutdown interrupted it."""
+    unknown_tasks: Literal["leave", "fail"] = "leave"
+    """Waiting tasks of names that a worker does not know: left for one that does, or failed by this one."""
     requeue_pending: bool = True
     """Accepted for those who know it from elsewhere; here every task is in PostgreSQL and outlives any shutdown."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Final
 from uuid import UUID, uuid5
@@ -12,6 +13,7 @@ _SCHEDULE_NAMESPACE: Final = UUID("3c01f3f5-afd6-4363-b726-a5dab51a81c7")
 _NULL: Final = "null"
 
 
+@lru_cache(maxsize=8)  # a bulk send stamps all its rows alike
 def canonical_time(moment: datetime) -> str:
     """UTC with six decimals, whatever zone and precision the moment came in."""
     if moment.tzinfo is None:

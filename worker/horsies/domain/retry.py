@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -34,6 +35,14 @@ class RetryRule:
     intervals: tuple[int, ...] = DEFAULT_INTERVALS
     backoff_strategy: BackoffStrategy = "fixed"
     jitter: bool = True
+
+    @classmethod
+    def from_text(cls, task_options: str | None) -> RetryRule | None:
+        """`from_stored` of the column's text; none in a text that is no JSON, as a row written by hand may have."""
+        try:
+            return cls.from_stored(json.loads(task_options)) if task_options else None
+        except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
+            return None
 
     @classmethod
     def from_stored(cls, options: object) -> RetryRule | None:

@@ -87,6 +87,9 @@ class Verb(StrEnum):
     RETRY = "retry"
     RELEASE = "release"
     REQUEUE = "requeue"
+    RETRY_NOW = "retry-now"
+    RERUN = "rerun"
+    UNDO = "undo"
     FAIL = "fail"
     CANCEL = "cancel"
     EXPIRE = "expire"
@@ -113,6 +116,7 @@ class Transition(Generic[StateT]):
 
 _T, _V = TaskStatus, Verb
 _TOKEN = "the claim token still matches"  # noqa: S105 - no secret: claimed_by_worker_id and claimed_at
+_UNTOUCHED = "the row is as it was left"
 
 TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(None, _V.ENQUEUE, _T.PENDING, "producer, scheduler, workflow", "the id is new"),
@@ -120,6 +124,7 @@ TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(_T.CLAIMED, _V.CLAIM, _T.CLAIMED, "any worker", "the lease has run out"),
     Transition(_T.CLAIMED, _V.START, _T.RUNNING, "worker", f"{_TOKEN}, lease and good_until not passed"),
     Transition(_T.CLAIMED, _V.RELEASE, _T.PENDING, "worker, sweep, operator", f"{_TOKEN}; user code never started"),
+    Transition(_T.RUNNING, _V.RELEASE, _T.PENDING, "worker", f"{_TOKEN}; user code never began"),
     Transition(_T.RUNNING, _V.FINISH, _T.COMPLETED, "worker", _TOKEN),
     Transition(_T.RUNNING, _V.FINISH, _T.FAILED, "worker", _TOKEN),
     Transition(_T.RUNNING, _V.RETRY, _T.PENDING, "worker, sweep", f"{_TOKEN}, the policy allows, budget remains"),
@@ -133,11 +138,21 @@ TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(_T.RUNNING, _V.CANCEL, _T.CANCELLED, "operator", "the row is as the operator saw it"),
     Transition(_T.PENDING, _V.EXPIRE, _T.EXPIRED, "sweep, operator", "good_until has passed"),
     Transition(_T.CLAIMED, _V.EXPIRE, _T.EXPIRED, "worker", f"{_TOKEN}, good_until has passed"),
+    Transition(_T.PENDING, _V.RETRY_NOW, _T.PENDING, "operator", "the row is as the operator saw it, and not due"),
+    Transition(None, _V.RERUN, _T.PENDING, "operator", "its original has ended and is as the operator saw it"),
+    Transition(_T.CLAIMED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.RUNNING, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.COMPLETED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.FAILED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.CANCELLED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
     Transition(_T.EXPIRED, _V.REQUEUE, _T.PENDING, "operator", "the row is as the operator saw it"),
+    Transition(_T.FAILED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
+    Transition(_T.CANCELLED, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED}; it had not begun"),
+    Transition(_T.PENDING, _V.UNDO, _T.PENDING, "operator", f"{_UNTOUCHED} by retry-now"),
+    Transition(_T.PENDING, _V.UNDO, _T.COMPLETED, "operator", f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.FAILED, "operator", f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, "operator", f"{_UNTOUCHED} by a requeue"),
+    Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, "operator", f"{_UNTOUCHED} by a requeue"),
 )
 
 _N = WorkflowTaskStatus

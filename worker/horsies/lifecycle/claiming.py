@@ -1,4 +1,4 @@
-"""PENDING to CLAIMED and back: a task gets an owner, who gives it back when nothing will start it."""
+"""PENDING to CLAIMED and back: a task gets an owner, who starts it at once or gives it back when nothing will."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     import asyncpg
 
 
-_queue_order = itemgetter("priority", "enqueued_at", "id")
+LARGEST_CLAIM = 256  # one statement takes no more
+
+_queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """What it takes to run it. `large`: more than 64 kB of arguments, which were left in the table."""
+    """What it takes to run it. `large`: more than 64 kB of arguments, which were left in the table.
+
+    `place`: it is RUNNING already, in the process of that place in the list given to claim().
+    """
 
     token: Token
     task_name: str
@@ -33,14 +38,32 @@ class ClaimedTask:
     retry_count: int
     max_retries: int
     is_workflow_task: bool
+    place: int | None = None
 
 
-async def claim(
-    conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: list[str] | None
-) -> list[ClaimedTask]:
-    """The next due tasks of a queue, first ones first, 256 at most; none of a paused queue. No `task_names`: any."""
-    rows = await conn.fetch(statement("claim"), worker_id, queue, limit, lease_ms, task_names)
-    return _claimed(worker_id, rows)
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What to claim: of one queue, at most 256 at once. No `task_names`: any.
+
+    For each of `idle_pids`, processes of this host that wait for work, one is RUNNING at once, unless it is large.
+    """
+
+    queue: str
+    limit: int
+    lease_ms: int
+    task_names: list[str] | None
+    idle_pids: Sequence[int] = ()
+    hostname: str | None = None
+
+
+async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[ClaimedTask]:
+    """The next due tasks of a queue, first ones first; none of a paused queue."""
+    return claimed_tasks(worker_id, await conn.fetch(statement("claim"), worker_id, *wish_parameters(wish)))
+
+
+def wish_parameters(wish: Wish) -> tuple[object, ...]:
+    """The parameters of claim.sql after the worker."""
+    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname
 
 
 async def claim_expired(
@@ -52,7 +75,7 @@ async def claim_expired(
     sees to both.
     """
     rows = await conn.fetch(statement("claim_expired"), worker_id, queue, limit, lease_ms, task_names)
-    return _claimed(worker_id, rows)
+    return claimed_tasks(worker_id, rows)
 
 
 async def claim_capped(
@@ -75,7 +98,7 @@ async def claim_capped(
         statement("claim_capped"), worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
     )
     place = {name: number for number, name in enumerate(names)}
-    return sorted(_claimed(worker_id, rows), key=lambda task: place[task.queue_name])
+    return sorted(claimed_tasks(worker_id, rows), key=lambda task: place[task.queue_name])
 
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:
@@ -85,7 +108,7 @@ async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str |
 
 
 async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
-    """Give claims back that will not be started; returns those that were still ours. Notifies nobody."""
+    """Give claims back that will not be started, and tell their queues; returns those that were still ours."""
     given = in_order(tokens)
     if not given:
         return set()
@@ -93,7 +116,18 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
     return {given[number - 1] for (number,) in rows}
 
 
-def _claimed(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
+async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[Token]) -> list[Token]:
+    """Give back what is CLAIMED or RUNNING under this worker's name without being held by it, and say so to the others.
+
+    Replies that were lost leave such rows: of a claim, or of a start whose user code therefore never began. So there is
+    no attempt and no number burned. `held` is everything from the claim's reply until its outcome is stored.
+    """
+    tokens = in_order(held)
+    rows = await conn.fetch(statement("take_back"), worker_id, ids(tokens), claim_times(tokens))
+    return in_order(Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows)
+
+
+def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
     """In the order of the queue; the rows come in the order of their ids, by which they were found again.
 
     id, claimed_at and enqueued_at are followed by the fields of ClaimedTask, in its order: by name, a claim of 100 took

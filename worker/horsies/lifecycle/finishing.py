@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec.text import replace_surrogates
 from horsies.domain.states import TaskStatus
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 
 class OutcomeKind(Enum):
-    """The first three are the outcome of the attempt as well; the others leave one that will be retried."""
+    """The first three are the outcome of the attempt as well, the next two leave one that will be retried.
+
+    NOT_BEGUN leaves none and takes no number: the row said RUNNING, but user code was never called.
+    """
 
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     WORKER_FAILURE = "WORKER_FAILURE"
     RETRY = "RETRY"
     INTERRUPT_REQUEUE = "INTERRUPT_REQUEUE"
+    NOT_BEGUN = "NOT_BEGUN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Finished:
     due: datetime | None = None
 
 
+_ATTEMPTS = {OutcomeKind.RETRY: "FAILED", OutcomeKind.INTERRUPT_REQUEUE: "WORKER_FAILURE"}
 _STALE = Finished(Verdict.STALE)
 _COMPLETED = Finished(Verdict.ACCEPTED, TaskStatus.COMPLETED)
 _FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
@@ -61,9 +66,39 @@ async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     finished = {outcome.token: _STALE for outcome in ordered}
     finished |= await _retry(conn, worker_id, [outcome for outcome in ordered if _runs_again(outcome)])
+    finished |= await _unstart(conn, worker_id, [each.token for each in ordered if each.kind is OutcomeKind.NOT_BEGUN])
     left = [outcome for outcome in ordered if _ends(outcome) and finished[outcome.token] is _STALE]
     finished |= await _end(conn, worker_id, left)
     return finished
+
+
+async def stored_earlier(
+    conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]
+) -> dict[Token, Finished]:
+    """Which of these a finish has stored whose reply was lost; ask for what is STALE when it is sent again.
+
+    One that somebody changed since is not among them, and neither is a NOT_BEGUN: that leaves nothing to know it by.
+    """
+    asked = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.NOT_BEGUN]
+    if not asked:
+        return {}
+    tokens = [outcome.token for outcome in asked]
+    rows = await conn.fetch(
+        statement("stored_earlier"),
+        worker_id,
+        ids(tokens),
+        claim_times(tokens),
+        [_ATTEMPTS.get(outcome.kind, outcome.kind.value) for outcome in asked],
+        [_runs_again(outcome) for outcome in asked],
+        [_stored_code(outcome) for outcome in asked],
+        [_storable(outcome.error_message) for outcome in asked],
+    )
+    return {
+        tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due)
+        if will_retry
+        else end_of(asked[number - 1])
+        for number, will_retry, due in rows
+    }
 
 
 async def mark_finalizing(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
@@ -80,7 +115,7 @@ def _runs_again(outcome: Outcome) -> bool:
 
 
 def _ends(outcome: Outcome) -> bool:
-    return outcome.kind is not OutcomeKind.INTERRUPT_REQUEUE
+    return outcome.kind not in (OutcomeKind.INTERRUPT_REQUEUE, OutcomeKind.NOT_BEGUN)
 
 
 async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
@@ -100,22 +135,32 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
     return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
 
 
+async def _unstart(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> dict[Token, Finished]:
+    if not tokens:
+        return {}
+    rows = await conn.fetch(statement("unstart"), worker_id, ids(tokens), claim_times(tokens))
+    return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
+
+
 async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
     if not outcomes:
         return {}
+    rows = await conn.fetch(statement("finish"), worker_id, *ending(outcomes))
+    return {outcomes[number - 1].token: end_of(outcomes[number - 1]) for (number,) in rows}
+
+
+def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
+    """The parameters of finish.sql after the worker. The outcomes are in the order of their tasks' ids."""
     tokens = [outcome.token for outcome in outcomes]
-    rows = await conn.fetch(
-        statement("finish"),
-        worker_id,
+    return (
         ids(tokens),
         claim_times(tokens),
-        ["FAILED" if outcome.kind is OutcomeKind.RETRY else outcome.kind.value for outcome in outcomes],
+        [_ATTEMPTS.get(outcome.kind, outcome.kind.value) for outcome in outcomes],
         [_storable(outcome.result_json) for outcome in outcomes],
         [_storable(outcome.error_code) for outcome in outcomes],
         [_storable(outcome.error_message) for outcome in outcomes],
         [_storable(outcome.failed_reason) for outcome in outcomes],
     )
-    return {tokens[number - 1]: _end_of(outcomes[number - 1]) for (number,) in rows}
 
 
 def _delay(outcome: Outcome) -> float | None:
@@ -123,7 +168,13 @@ def _delay(outcome: Outcome) -> float | None:
     return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
 
 
-def _end_of(outcome: Outcome) -> Finished:
+def _stored_code(outcome: Outcome) -> str | None:
+    if outcome.error_code is None and outcome.kind is OutcomeKind.INTERRUPT_REQUEUE:
+        return "TASK_INTERRUPTED"
+    return _storable(outcome.error_code)
+
+
+def end_of(outcome: Outcome) -> Finished:
     return _COMPLETED if outcome.kind is OutcomeKind.COMPLETED else _FAILED
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.run.execute import Message, Tasks
-    from horsies.run.outcomes import Outcome
+    from horsies.run.outcomes import Report
 
 current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_key", default=None)
 
@@ -89,15 +89,15 @@ class AsyncRunner:
         else:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
-        self._report(run.number, outcome, perf_counter() - begin)
+        self._report((run.number, outcome, perf_counter() - begin, run.began))
         self._start_waiting()
 
-    def _report(self, number: int, outcome: Outcome, duration_s: float) -> None:
+    def _report(self, report: Report) -> None:
         self._flush_output()
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and came back twice
         # At once and blocking: a result must not wait for other user code, and the parent always reads.
-        self._channel.sendall(pack([(number, outcome, duration_s)]))
+        self._channel.sendall(pack([report]))
 
     def _stop(self, number: int, stop: TaskStopped) -> None:
         if number in self._active:
@@ -109,5 +109,5 @@ class AsyncRunner:
         for job in self._waiting:
             if job[0] == number:
                 self._waiting.remove(job)
-                self._report(number, stop.outcome(stop), 0.0)
+                self._report((number, stop.outcome(stop), 0.0, False))
                 return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.run.held import Stage
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
-    from horsies.lifecycle.tokens import Token
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
@@ -57,32 +55,30 @@ class Beats:
         self._events = events
         self._on_lost = on_lost
         self._renewed = self._beaten = time.monotonic()
-        self._unknown: set[Token] = set()
+        self._asked = self._answered = 0
+
+    def look(self) -> None:
+        """Something of ours was changed by hand: see now what is still ours, and stop the rest."""
+        self._asked += 1
+        self.wake.set()
 
     async def step(self) -> None:
         now = time.monotonic()
         if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
             await self._renew()
             self._renewed = now
-        if now - self._beaten >= self._runner_s and self._holdings.count(Stage.RUNNING):
+        asked = self._asked
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._holdings.count(Stage.RUNNING):
             await self._beat()
-            self._beaten = now
+            self._beaten, self._answered = now, asked
         if waiting := self._finisher.overdue():
             # On this lane: the finisher's own is busy with the very statement that does not come to its end.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
 
     async def _renew(self) -> None:
-        """Prolong the leases; a claim unknown here at two beats was made by a statement whose reply got lost."""
         who = self._identity
         connection = await self.lane.ready()
-        renewed = await renew(
-            connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid
-        )
-        unknown = {token for token in renewed if self._holdings.get(token) is None}
-        lost, self._unknown = unknown & self._unknown, unknown  # one that is new may be on its way to us just now
-        if lost:
-            returned = await release(connection, who.worker_id, lost)
-            self._events.warn("gave back claims whose reply was lost", count=len(returned))
+        await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
     async def _beat(self) -> None:
         running = self._holdings.at(Stage.RUNNING)

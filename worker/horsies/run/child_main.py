@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from setproctitle import setproctitle
 
+from horsies.discovery import LOGGER
 from horsies.domain.codec import clean_text
 from horsies.domain.errors import HorsiesError
 from horsies.locate import locate_app
@@ -31,6 +32,8 @@ from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from horsies.run.execute import Tasks
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -124,8 +127,9 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
 def _load(locator: str, parent: Parent) -> Tasks:
     """All tasks of the application; where it cannot be imported the parent learns why, and this process ends."""
     try:
-        app = locate_app(locator)
-        app.import_task_modules()
+        with _discovery_logs():
+            app = locate_app(locator)
+            app.import_task_modules()
         return dict(app.tasks)
     except HorsiesError as error:
         reason = str(error)
@@ -133,6 +137,26 @@ def _load(locator: str, parent: Parent) -> Tasks:
         reason = traceback.format_exc()
     parent.say("failed", clean_text(reason, _REASON_LIMIT))
     os._exit(1)
+
+
+@contextlib.contextmanager
+def _discovery_logs() -> Iterator[None]:
+    """What each child imports is what its parent has imported: only with HORSIES_CHILD_DISCOVERY_LOGS=1 it is told."""
+    if os.environ.get("HORSIES_CHILD_DISCOVERY_LOGS") != "1":
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    level, propagate = LOGGER.level, LOGGER.propagate
+    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.propagate = False
+    LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        LOGGER.removeHandler(handler)
+        LOGGER.setLevel(level)
+        LOGGER.propagate = propagate
 
 
 def _die_with(parent_pid: int) -> None:

@@ -43,13 +43,17 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class ChildResult:
-    """How a job ended; `result_json` is ready for its column, code and message are its parts for theirs."""
+    """How a job ended; `result_json` is ready for its column, code and message are its parts for theirs.
+
+    `began`: the task's code was called, or may have been. One that was stopped before can be run again by anybody.
+    """
 
     status: Literal["ok", "err"]
     result_json: str
     error_code: str | None
     error_message: str | None
     duration_s: float
+    began: bool = True
 
 
 @dataclass(frozen=True, slots=True)

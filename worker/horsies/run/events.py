@@ -28,6 +28,20 @@ _STYLES = {
 _RESET = "\x1b[0m"
 
 
+class Seconds(float):
+    """A number for machines; for people as they compare it: 34ms, 4.1s, 12m."""
+
+    def __str__(self) -> str:
+        seconds = float(self)
+        if seconds < 1:
+            return f"{seconds * 1000:.0f}ms"
+        if seconds < 120:
+            return f"{seconds:.1f}s"
+        return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.1f}h"
+
+    __format__ = object.__format__  # that of float would print all its digits
+
+
 class Events:
     """Names and levels of all events, and counters of what matters for the status line."""
 
@@ -43,7 +57,7 @@ class Events:
 
     def task_finished(self, task_id: str, task_name: str, duration_s: float) -> None:
         self.finished += 1
-        self._tell(logging.INFO, "finished", task=task_name, id=task_id, took=_span(duration_s))
+        self._tell(logging.INFO, "finished", task=task_name, id=task_id, took=Seconds(duration_s))
 
     def task_failed(self, task_id: str, task_name: str, code: str | None, message: str | None) -> None:
         self.failed += 1
@@ -57,7 +71,7 @@ class Events:
             task=task_name,
             id=task_id,
             code=code,
-            due_in=_span(delay_s),
+            due_in=Seconds(delay_s),
             failed_attempts=attempt,
         )
 
@@ -88,17 +102,20 @@ class Events:
                     "loop": name,
                     "error": mask(f"{type(error).__name__}: {error}".split("\n", 1)[0]),
                     "failures": failures,
-                    "again_in": _span(delay_s),
+                    "again_in": Seconds(delay_s),
                 }
             },
             exc_info=error if failures == 1 and not transient else None,
         )
 
+    def loop_stuck(self, name: str, since_s: float) -> None:
+        self._tell(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))
+
     def loop_recovered(self, name: str, failures: int) -> None:
         self._tell(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
-        self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=_span(delay_s))
+        self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
     def note(self, text: str, **fields: Any) -> None:
         self._tell(logging.INFO, text, **fields)
@@ -148,11 +165,15 @@ class JsonFormatter(logging.Formatter):
             "at": record.created,
             "level": record.levelname,
             "event": record.getMessage(),
-            **{name: value for name, value in fields.items() if value is not None},
+            **{name: _plain(value) for name, value in fields.items() if value is not None},
         }
         if record.exc_info:
             content["traceback"] = self.formatException(record.exc_info)
         return json.dumps(content, default=str, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    return round(float(value), 6) if isinstance(value, Seconds) else value
 
 
 def wants_colour(stream: TextIO) -> bool:
@@ -169,12 +190,3 @@ def configure_logging(level: str, handler: logging.StreamHandler[TextIO], *, as_
     root.handlers[:] = [handler]
     root.propagate = False
     root.setLevel(level)
-
-
-def _span(seconds: float) -> str:
-    """Time as people compare it: 34ms, 4.1s, 12m."""
-    if seconds < 1:
-        return f"{seconds * 1000:.0f}ms"
-    if seconds < 120:
-        return f"{seconds:.1f}s"
-    return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.1f}h"

@@ -39,10 +39,11 @@ class TaskStopped(BaseException):
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """A job in execution. `stop` is set once it has been asked to stop."""
+    """A job in execution. `stop` is set once it has been asked to stop, `began` before the task's code is called."""
 
     number: int
     stop: TaskStopped | None = None
+    began: bool = False
 
 
 def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
@@ -50,6 +51,7 @@ def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
     result: TaskResult[Any, Any] | None = None
     try:
         prepared = _prepare(tasks, job)
+        run.began = True
         result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
         return _outcome(result, run)
     except TaskStopped as stopped:
@@ -63,6 +65,7 @@ async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
     """Run an `async def` task; a cancellation that nobody asked for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
+        run.began = True
         result = prepared if isinstance(prepared, TaskResult) else await prepared[0].run_async(prepared[1], prepared[2])
         return _outcome(result, run)
     except asyncio.CancelledError as error:

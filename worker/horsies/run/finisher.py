@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, stored_earlier
 from horsies.lifecycle.tokens import Token, Verdict
+from horsies.lifecycle.turnover import finish_and_claim, is_end
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
@@ -24,8 +24,11 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import asyncpg
+
     from horsies.lifecycle.finishing import Finished
     from horsies.run.child import ChildResult
+    from horsies.run.claimer import Claimer, Offer
     from horsies.run.events import Events
     from horsies.run.held import Holdings
     from horsies.run.settings import Identity
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH = 200
 _OVERDUE_S = 2.0
+_PATIENCE_S = 0.05  # for a claim under way, a fraction of a millisecond if it is not stuck
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class Finisher:
         holdings: Holdings,
         events: Events,
         *,
+        claimer: Claimer,
         capped_queues: list[str],
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
@@ -69,8 +74,10 @@ class Finisher:
         self._events = events
         self._on_retry = on_retry
         self._on_stored = on_stored
+        self._claimer = claimer
         self._capped_queues = capped_queues
         self._outcomes: dict[Held, _Ended] = {}
+        self._unanswered: set[Held] = set()
         self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
@@ -80,7 +87,7 @@ class Finisher:
     def result(self, held: Held, result: ChildResult) -> None:
         """A child has reported."""
         if held.interrupted and result.error_code == TASK_INTERRUPTED:
-            self.interrupted(held)
+            self.interrupted(held, began=result.began)
         elif result.status == "ok":
             self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
         else:
@@ -107,11 +114,13 @@ class Finisher:
     def interrupted(self, held: Held, *, began: bool = True) -> None:
         """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision.
 
-        One whose user code never began goes back in any case: nothing can run twice.
+        One whose user code never began goes back in any case, and without a trace: nothing can run twice.
         """
-        message = "the worker was stopped while this task ran" if began else "the worker was stopped before it began"
-        if held.requeue_on_interrupt or not began:
-            kind, stored = OutcomeKind.INTERRUPT_REQUEUE, None
+        message, stored = "the worker was stopped while this task ran", None
+        if not began:
+            kind = OutcomeKind.NOT_BEGUN
+        elif held.requeue_on_interrupt:
+            kind = OutcomeKind.INTERRUPT_REQUEUE
         else:
             kind = OutcomeKind.FAILED
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
@@ -123,7 +132,12 @@ class Finisher:
             return
         connection = await self.lane.ready()
         outcomes = [ended.outcome for ended in batch.values()]
-        finished = await finish(connection, self._identity.worker_id, outcomes)
+        try:
+            finished = await self._store(connection, batch)
+        except BaseException:
+            self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
+            raise
+        self._unanswered.difference_update(batch)
         for held, ended in batch.items():
             del self._outcomes[held]
             self._holdings.drop(held)
@@ -134,6 +148,38 @@ class Finisher:
         if self._capped_queues:
             # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
             await connection.execute(statement("announce_room"), self._capped_queues, outcomes[0].token.task_id)
+
+    async def _store(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+        worker_id = self._identity.worker_id
+        finished = await self._finish(connection, batch)
+        in_doubt = [
+            ended.outcome
+            for held, ended in batch.items()
+            if held in self._unanswered and finished[held.task.token].verdict is Verdict.STALE
+        ]
+        return finished | await stored_earlier(connection, worker_id, in_doubt)
+
+    async def _finish(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+        """Store them, and claim in the same statement what the places that they leave can take."""
+        outcomes = [ended.outcome for ended in batch.values()]
+        kinds = {held.is_async for held in batch}
+        if len(kinds) == 1 and all(map(is_end, outcomes)) and await self._claimer.free_within(_PATIENCE_S):
+            async with self._claimer.claiming:
+                if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
+                    return await self._finish_and_claim(connection, outcomes, offer)
+        self._claimer.wake.set()
+        return await finish(connection, self._identity.worker_id, outcomes)
+
+    async def _finish_and_claim(
+        self, connection: asyncpg.Connection, outcomes: list[Outcome], offer: Offer
+    ) -> dict[Token, Finished]:
+        try:
+            finished, claimed = await finish_and_claim(connection, self._identity.worker_id, outcomes, offer.wish)
+        except BaseException:
+            self._claimer.forget(offer)
+            raise
+        self._claimer.accept(offer, claimed)
+        return finished
 
     def overdue(self) -> list[Token]:
         """Executions that have ended and that the database has not taken for some time."""
@@ -149,7 +195,7 @@ class Finisher:
         self, held: Held, stored: str | None, code: str | None, message: str | None, failed_reason: str | None = None
     ) -> Outcome:
         decision = decide(
-            RetryRule.from_stored(_options(held.task.task_options)),
+            RetryRule.from_text(held.task.task_options),
             error_code=code,
             retry_count=held.task.retry_count,
             max_retries=held.task.max_retries,
@@ -195,11 +241,3 @@ class Finisher:
             self._on_retry(delay)
         else:
             self._events.task_failed(held.task_id, name, outcome.error_code, outcome.error_message)
-
-
-def _options(text: str | None) -> object:
-    """The stored options; a row written by hand may hold anything, and then it has no retry rule."""
-    try:
-        return json.loads(text) if text else None
-    except ValueError:
-        return None

@@ -71,6 +71,12 @@ class Holdings:
         """How much of the capacity is in use: what waits for a child and what runs, not what is being stored."""
         return self._counts[Stage.CLAIMED, is_async] + self._counts[Stage.RUNNING, is_async]
 
+    def waiting(self, *, is_async: bool) -> int:
+        return self._counts[Stage.CLAIMED, is_async]
+
+    def tokens(self) -> list[Token]:
+        return list(self._by_token)
+
     def count(self, stage: Stage) -> int:
         return self._counts[stage, False] + self._counts[stage, True]
 

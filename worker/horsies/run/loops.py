@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from horsies.store.lane import Lane
 
 
+WATCH_S = 1.0
+MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itself
+
+
 class Wake:
     """A reason to run now. Setting it while nobody waits is remembered once.
 
@@ -59,27 +63,56 @@ class Loop(Protocol):
 
 
 class Supervisor:
-    """Runs loops until told to stop. A step that fails is tried again after a delay; no failure ends a loop."""
+    """Runs loops until told to stop. A step that fails is tried again after a delay; no failure ends a loop.
+
+    One that has not succeeded for too long is reported: a worker must not look alive while it claims nothing.
+    """
 
     def __init__(self, resilience: WorkerResilienceConfig, events: Events) -> None:
         self._resilience = resilience
         self._events = events
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._loops: dict[str, Loop] = {}
+        self._reported: set[str] = set()
         self.last_success: dict[str, float] = {}
+        """By the name of the loop; of one that has not succeeded yet, its start."""
 
     def start(self, loops: Sequence[Loop]) -> None:
+        self._tasks["watch"] = asyncio.create_task(self._watch(), name="horsies watch")
         for loop in loops:
+            self._loops[loop.name] = loop
+            self.last_success[loop.name] = time.monotonic()
             self._tasks[loop.name] = asyncio.create_task(self._drive(loop), name=f"horsies {loop.name}")
 
     async def stop(self, *names: str) -> None:
         """End these loops, each at the next point where it waits."""
         tasks = [self._tasks.pop(name) for name in names if name in self._tasks]
+        for name in names:
+            self._loops.pop(name, None)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop_all(self) -> None:
         await self.stop(*self._tasks)
+
+    def stuck(self) -> dict[str, float]:
+        """The loops that should have succeeded by now, and the seconds since they last did."""
+        now = time.monotonic()
+        since = {name: now - self.last_success[name] for name in self._loops}
+        return {
+            name: since[name]
+            for name, loop in self._loops.items()
+            if since[name] > loop.interval_s + loop.step_timeout_s + MARGIN_S
+        }
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_S)
+            stuck = self.stuck()
+            for name in stuck.keys() - self._reported:
+                self._events.loop_stuck(name, stuck[name])
+            self._reported |= stuck.keys()
 
     async def _drive(self, loop: Loop) -> None:
         failures = 0
@@ -95,8 +128,9 @@ class Supervisor:
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
                 await asyncio.sleep(delay)
                 continue
-            if failures:
+            if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)
+                self._reported.discard(loop.name)
                 failures = 0
             self.last_success[loop.name] = time.monotonic()
             await loop.wake.wait(loop.interval_s)

@@ -35,6 +35,8 @@ async def serve(worker: Worker, *, on_ready: Callable[[], None]) -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+            # The stop is over: one more signal on the way out must not turn exit code 0 into -15.
+            signal.signal(number, signal.SIG_IGN)
 
 
 async def _started(worker: Worker, stopping: asyncio.Event) -> bool:

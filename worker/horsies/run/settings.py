@@ -6,11 +6,15 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """Numbers of one worker; 0 for `max_claim_per_worker` means as many as fit into its children."""
+    """What one worker is told; 0 for `max_claim_per_worker` means as many as fit into its children.
+
+    `unknown_tasks` is the application's own where it is None.
+    """
 
     locator: str
     processes: int = 1
@@ -19,6 +23,7 @@ class WorkerSettings:
     max_claim_per_worker: int = 0
     max_tasks_per_child: int | None = None
     shutdown_grace_ms: int = 30_000
+    unknown_tasks: Literal["leave", "fail"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,15 +100,19 @@ class Slots:
         """The slots whose child still takes tasks: one that has run max_tasks_per_child is on its way out."""
         return [slot for child, slot in self._by_child.items() if child.remaining != 0]
 
-    def reserve(self, slot: Slot, held: Held) -> None:
-        held.child = slot.child
-        self._count(slot, held, +1)
+    def reserve(self, most: int, *, is_async: bool) -> list[Child]:
+        """Take up to `most` places for tasks that are about to start; a child may come up more than once."""
+        taken: list[Child] = []
+        while len(taken) < most and (slot := self.room(is_async=is_async)) is not None and slot.child is not None:
+            self._count(slot, +1, is_async=is_async)
+            taken.append(slot.child)
+        return taken
 
-    def unreserve(self, held: Held) -> None:
-        """Take back a reservation whose task did not start after all."""
-        slot = self._by_child.get(held.child) if held.child else None
+    def unreserve(self, child: Child, *, is_async: bool) -> None:
+        """Give a place back whose task did not come or did not start after all."""
+        slot = self._by_child.get(child)
         if slot is not None:
-            self._count(slot, held, -1)
+            self._count(slot, -1, is_async=is_async)
 
     def submit(self, held: Held, args: str | None, kwargs: str | None) -> None:
         """Hand the task to its child, or to another one where that child has ended since the reservation."""
@@ -138,8 +142,8 @@ class Slots:
             task.cancel()
         await asyncio.gather(*(child.close(grace_s) for child in self.children))
 
-    def _count(self, slot: Slot, held: Held, change: int) -> None:
-        if held.is_async:
+    def _count(self, slot: Slot, change: int, *, is_async: bool) -> None:
+        if is_async:
             slot.async_load += change
         else:
             slot.sync_load += change
@@ -165,11 +169,11 @@ class Slots:
         """Give jobs that are RUNNING already, but whose child ended before their user code began, to a living child."""
         while self._homeless:
             held = self._held[self._homeless[0].key]
-            slot = self.room(is_async=held.is_async)
-            if slot is None or slot.child is None:
+            places = self.reserve(1, is_async=held.is_async)
+            if not places:
                 return
-            self.reserve(slot, held)
-            slot.child.submit(self._homeless.popleft())
+            (held.child,) = places
+            held.child.submit(self._homeless.popleft())
 
     def _child_result(self, child: Child, key: str, result: ChildResult) -> None:
         held = self._held.pop(key, None)
@@ -177,7 +181,7 @@ class Slots:
         if held is None:
             return
         if slot is not None:
-            self._count(slot, held, -1)
+            self._count(slot, -1, is_async=held.is_async)
         if not held.is_async:
             self._mean_s += _WEIGHT_OF_NEWEST * (result.duration_s - self._mean_s)
         self._on_result(held, result)

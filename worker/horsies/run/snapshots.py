@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from horsies import __version__
 from horsies.config.queues import QueueMode
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
 from horsies.store.worker_states import WorkerSnapshot, write_snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from datetime import datetime
 
     from horsies.config.app import AppConfig
+    from horsies.run.claimer import Claimer
     from horsies.run.held import Holdings
     from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
     from horsies.store.lane import Lane
 
 _MB = 1024 * 1024
+# 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
+_NAMES_EVERY = 12
 
 
 class Snapshots:
@@ -38,8 +43,10 @@ class Snapshots:
         identity: Identity,
         lane: Lane,
         slots: Slots,
+        claimer: Claimer,
         holdings: Holdings,
         started_at: datetime,
+        task_names: Iterable[str],
     ) -> None:
         self.wake = Wake()
         self._config = config
@@ -47,8 +54,11 @@ class Snapshots:
         self._identity = identity
         self.lane = lane
         self._slots = slots
+        self._claimer = claimer
         self._holdings = holdings
         self._started_at = started_at
+        self._task_names = sorted(task_names)
+        self._written = 0
         self._process = psutil.Process()
         self._process.cpu_percent()  # the first call only sets the mark that later ones measure from
         self.memory_mb = 0.0
@@ -57,6 +67,7 @@ class Snapshots:
         snapshot = self._take()
         async with self.lane.turn() as connection:
             await write_snapshot(connection, snapshot)
+        self._written += 1
 
     def _take(self) -> WorkerSnapshot:
         config, settings = self._config, self._settings
@@ -82,6 +93,9 @@ class Snapshots:
             memory_percent=self._process.memory_percent(),
             cpu_percent=self._process.cpu_percent(),
             worker_started_at=self._started_at,
+            task_names=None if self._written % _NAMES_EVERY else self._task_names,
+            horsies_version=__version__,
+            draining=self._claimer.draining,
         )
 
     def _children_memory(self) -> int:

@@ -39,6 +39,7 @@ class Starter:
         events: Events,
         *,
         on_room: Callable[[], None],
+        on_started: Callable[[], None],
     ) -> None:
         self.wake = Wake()
         self._identity = identity
@@ -47,6 +48,7 @@ class Starter:
         self._holdings = holdings
         self._events = events
         self._on_room = on_room
+        self._on_started = on_started
         self.stepping = asyncio.Lock()
         """Held while a start is under way; whoever takes it knows that none is."""
         self._waiting: dict[bool, deque[Held]] = {False: deque(), True: deque()}
@@ -54,6 +56,11 @@ class Starter:
     def add(self, held: Held) -> None:
         self._waiting[held.is_async].append(held)
         self.wake.set()
+
+    def begin(self, held: Held) -> None:
+        """Its row says RUNNING and names its child: run the user code."""
+        self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
+        self._slots.submit(held, *self._arguments(held))
 
     def take_all(self) -> list[Held]:
         """Everything that has not been started, for giving it back."""
@@ -85,17 +92,17 @@ class Starter:
         # No await from RUNNING to here: what fails in between would leave a task that beats and never runs.
         for held in batch:
             if held.task.token in verdicts.started:
-                self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
-                self._slots.submit(held, *self._arguments(held))
+                self.begin(held)
+        self._on_started()
         if any(self._waiting.values()):
             self.wake.set()
 
     def _reserve(self) -> list[Held]:
         batch = []
         for is_async, queue in self._waiting.items():
-            while queue and (slot := self._slots.room(is_async=is_async)) is not None:
+            for child in self._slots.reserve(len(queue), is_async=is_async):
                 held = queue.popleft()
-                self._slots.reserve(slot, held)
+                held.child = child
                 batch.append(held)
         return batch
 
@@ -115,7 +122,7 @@ class Starter:
         return (held.task.args, held.task.kwargs) if fetched is None else fetched
 
     def _abandon(self, held: Held, *, expired: bool) -> None:
-        self._slots.unreserve(held)
+        self._leave_child(held)
         self._holdings.drop(held)
         if expired:
             self._events.task_expired(held.task_id, held.task.task_name)
@@ -125,6 +132,10 @@ class Starter:
 
     def _put_back(self, batch: list[Held]) -> None:
         for held in reversed(batch):
-            self._slots.unreserve(held)
-            held.child = None
+            self._leave_child(held)
             self._waiting[held.is_async].appendleft(held)
+
+    def _leave_child(self, held: Held) -> None:
+        if held.child is not None:
+            self._slots.unreserve(held.child, is_async=held.is_async)
+            held.child = None

@@ -1,42 +1,175 @@
-"""Says so when tasks wait that this worker does not know: a deploy that is not finished, or a name misspelt."""
+"""What becomes of waiting tasks that this worker does not know: a deploy that is not finished, or a name misspelt."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.claiming import Wish, claim, claim_capped
+from horsies.lifecycle.starting import Start, start
+from horsies.run.claimer import Offer
+from horsies.run.contract import ChildResult
+from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from horsies.run.claimer import ClaimRules
+    from collections.abc import Callable
+
+    import asyncpg
+
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.run.claimer import Claimer, ClaimRules
     from horsies.run.events import Events
+    from horsies.run.finisher import Finisher
+    from horsies.run.held import Holdings
+    from horsies.run.settings import Identity
     from horsies.store.lane import Lane
+
+_BATCH = 100
+_SETTLE_S = 0.5  # what is known has been claimed by then, and a look need not read past it
+_SELDOM_S = 60.0
 
 
 class Strangers:
-    """They stay PENDING, for a worker that knows them. Each name is told once."""
+    """They stay PENDING for a worker that knows them, each name told once, or are failed where that is wanted.
+
+    To be failed they are claimed, started and finished as any task, so that caps, tokens and history are as always.
+    """
 
     name = "strangers"
-    interval_s = 60.0
     step_timeout_s = 20.0
 
-    def __init__(self, rules: ClaimRules, lane: Lane, events: Events) -> None:
+    def __init__(
+        self,
+        rules: ClaimRules,
+        identity: Identity,
+        lane: Lane,
+        claimer: Claimer,
+        finisher: Finisher,
+        holdings: Holdings,
+        events: Events,
+        *,
+        app_name: str,
+        fail: bool,
+        on_room: Callable[[], None],
+    ) -> None:
         self.wake = Wake()
-        self._rules = rules
+        self.interval_s = claimer.interval_s if fail else _SELDOM_S
         self.lane = lane
+        self._rules = rules
+        self._identity = identity
+        self._claimer = claimer
+        self._finisher = finisher
+        self._holdings = holdings
         self._events = events
+        self._app_name = app_name
+        self._fail = fail
+        self._on_room = on_room
         self._told: set[str] = set()
+        self._waiting: list[Held] = []
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def notice(self) -> None:
+        """Something may have been enqueued: look soon, once for all that comes until then."""
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
+
+    def take_all(self) -> list[Held]:
+        """What is claimed and not started, for giving it back."""
+        waiting, self._waiting = self._waiting, []
+        return waiting
 
     async def step(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
         known = [*self._rules.sync_names, *self._rules.async_names]
         async with self.lane.turn() as connection:
+            await self._start(connection)  # what is left of a step that failed
             rows = await connection.fetch(statement("unknown_names"), list(self._rules.queues), known)
-        for row in rows:
-            if row["task_name"] not in self._told:
-                self._told.add(row["task_name"])
-                self._events.warn(
-                    "unknown task",
-                    task=row["task_name"],
-                    waiting=row["waiting"],
-                    help="no task of that name is registered here; it stays PENDING for a worker that has it",
-                )
+            if not self._fail:
+                self._tell({row["task_name"]: row["waiting"] for row in rows})
+            elif rows and not self._claimer.draining:
+                await self._claim(connection, [row["task_name"] for row in rows])
+                await self._start(connection)
+
+    def _tell(self, waiting: dict[str, int]) -> None:
+        for name in waiting.keys() - self._told:
+            self._told.add(name)
+            self._events.warn(
+                "unknown task",
+                task=name,
+                waiting=waiting[name],
+                help="no task of that name is registered here; it stays PENDING for a worker that has it",
+            )
+
+    async def _claim(self, connection: asyncpg.Connection, names: list[str]) -> None:
+        rules = self._rules
+        async with self._claimer.claiming:
+            for queue in rules.queues:
+                wish = Wish(queue, self._most(), rules.lease_ms, names)
+                if wish.limit <= 0:
+                    self.notice()
+                    return
+                try:
+                    self._hold(await self._some(connection, wish))
+                except BaseException:
+                    self._claimer.forget(Offer(wish, [], is_async=False))
+                    raise
+
+    async def _some(self, connection: asyncpg.Connection, wish: Wish) -> list[ClaimedTask]:
+        rules = self._rules
+        if not rules.capped:
+            return await claim(connection, rules.worker_id, wish)
+        return await claim_capped(
+            connection,
+            worker_id=rules.worker_id,
+            queues=[(wish.queue, rules.queues[wish.queue])],
+            budget=wish.limit,
+            cluster_cap=rules.cluster_cap,
+            hard=rules.hard,
+            lease_ms=rules.lease_ms,
+            task_names=wish.task_names,
+        )
+
+    def _most(self) -> int:
+        most = _BATCH - len(self._waiting)
+        limit = self._rules.max_claimed
+        return min(most, limit - self._holdings.count(Stage.CLAIMED)) if limit else most
+
+    def _hold(self, claimed: list[ClaimedTask]) -> None:
+        for task in claimed:
+            held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
+            self._holdings.add(held)
+            self._waiting.append(held)
+        if claimed:
+            self.wake.set()  # there may be more
+
+    async def _start(self, connection: asyncpg.Connection) -> None:
+        """RUNNING here, in no child; and at once an outcome, which the finisher stores."""
+        if not self._waiting:
+            return
+        me = self._identity
+        starts = [Start(held.task.token, me.pid, me.hostname, f"worker-{me.pid}") for held in self._waiting]
+        verdicts = await start(connection, me.worker_id, starts)
+        for held in self.take_all():
+            if held.task.token in verdicts.started:
+                self._finisher.result(held, self._refusal(held.task.task_name))
+            else:
+                self._holdings.drop(held)
+                if held.task.token in verdicts.expired:
+                    self._events.task_expired(held.task_id, held.task.task_name)
+        self._on_room()  # they took some for a moment
+
+    def _refusal(self, name: str) -> ChildResult:
+        message = (
+            f"no task {name!r} is registered in {self._app_name}; import its module where the app is defined, or, if "
+            'another application serves this queue too, set unknown_tasks="leave"'
+        )
+        code = OperationalErrorCode.WORKER_RESOLUTION_ERROR
+        error = TaskError(error_code=code, message=message, data={"task_name": name, "app": self._app_name})
+        return ChildResult("err", dump_task_result(TaskResult(err=error)), code.value, message, 0.0, began=False)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from horsies.run.execute import Message, Tasks
-    from horsies.run.outcomes import Outcome
+    from horsies.run.outcomes import Report
 
 
 class SyncRunner:
@@ -62,7 +62,7 @@ class SyncRunner:
             current.stop = stop
             raise stop
 
-    def _finished(self, job: Message) -> tuple[int, Outcome, float]:
+    def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
         run = self._current = Run(number)
         begin = perf_counter()
@@ -76,7 +76,7 @@ class SyncRunner:
         self.current_key = None
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and came back twice
-        return number, outcome, duration_s
+        return number, outcome, duration_s, run.began
 
     def _take_stop(self, number: int) -> TaskStopped | None:
         """The request for this job, if any; those that came too late for earlier jobs are forgotten."""

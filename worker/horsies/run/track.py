@@ -102,9 +102,8 @@ class Track:
         for flight in [each for each in self._flights.values() if each.stop is not None]:
             assert flight.stop is not None
             code, message = flight.stop
-            self._end(
-                flight, failed(code, f"{message}; its process had to be killed" if flight.begun else message), 0.0
-            )
+            message = f"{message}; its process had to be killed" if flight.begun else message
+            self._end(flight, failed(code, message), 0.0, began=flight.begun)
         for flight in self._flights.values():
             if flight.timer is not None:
                 flight.timer.cancel()
@@ -133,11 +132,11 @@ class Track:
 
     def _results(self, results: list[Any]) -> None:
         self._before_results()
-        for number, outcome, duration_s in results:
+        for number, outcome, duration_s, began in results:
             if (flight := self._flights.get(number)) is not None:
-                self._end(flight, outcome, duration_s)
+                self._end(flight, outcome, duration_s, began=began)
 
-    def _end(self, flight: Flight, outcome: Outcome, duration_s: float) -> None:
+    def _end(self, flight: Flight, outcome: Outcome, duration_s: float, *, began: bool) -> None:
         key = flight.job.key
         del self._flights[flight.number], self._by_key[key]
         if flight.timer is not None:
@@ -150,4 +149,4 @@ class Track:
         if self._waiting and self._begun < self.limit:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
-        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s))
+        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import QueueMode
 from horsies.config.url import mask
-from horsies.lifecycle.claiming import release
-from horsies.lifecycle.leases import renew
+from horsies.lifecycle.claiming import take_back
 from horsies.run.beats import Beats
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.finisher import Finisher
 from horsies.run.held import Held, Holdings, Stage
 from horsies.run.loops import Loop, Supervisor, Wake, backoff_s
+from horsies.run.orders import CHANNEL, Orders
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
 from horsies.run.strangers import Strangers
+from horsies.run.sweeper import Duty, Recovery, Retention
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.lane import Lane, is_behind_pooler
 from horsies.store.listener import Listener
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 
     from horsies.app import Horsies
     from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.run.child import Child
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
 
 _LANES = ("claim", "start", "finish", "beat", "upkeep")
 _STOP_TASK_S = 5.0
+_LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
 _STORE_S = 30.0
@@ -69,13 +72,19 @@ class Worker:
         await self.slots.start()
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.strangers]
+        loops += [self.orders, *self.duties]
         self._supervisor.start(loops)
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
     def connections(self) -> int:
-        """How many connections this worker holds to PostgreSQL, children included: they have none."""
+        """How many this worker holds to PostgreSQL; one more while it sweeps, and one while it prunes."""
         return len(_LANES) + (0 if self.behind_pooler else 1)
+
+    @property
+    def stuck(self) -> dict[str, float]:
+        """The loops that do not come to their end, and since when, in seconds."""
+        return self._supervisor.stuck()
 
     async def abort(self) -> None:
         """Let go of what a start() that failed half-way had taken."""
@@ -88,7 +97,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop claiming, give claims back, drain with beats going on, interrupt the rest, store every outcome."""
-        await self._supervisor.stop("claim")
+        await self._stop_claiming()
         await self._give_back()
         await self._drain(self.settings.shutdown_grace_ms / 1000)
         if self.holdings.count(Stage.RUNNING):
@@ -97,6 +106,7 @@ class Worker:
         if self.finisher.pending:
             self.events.warn("outcomes lost", count=self.finisher.pending, reason="the database did not take them")
         await self._supervisor.stop_all()
+        await self._give_back()
         await self.slots.close(_GOODBYE_S)
         await self._resources.aclose()
 
@@ -113,16 +123,15 @@ class Worker:
             on_lost=self._lost_child,
             on_room=self._room,
         )
-        self.finisher = Finisher(
+        self.starter = Starter(
             self.identity,
-            lanes["finish"],
+            lanes["start"],
+            self.slots,
             self.holdings,
             events,
-            capped_queues=list(self.claim_rules.queues) if self.claim_rules.capped else [],
-            on_retry=self._retry_due,
-            on_stored=self._quiet.set,
+            on_room=self._room,
+            on_started=self._started,
         )
-        self.starter = Starter(self.identity, lanes["start"], self.slots, self.holdings, events, on_room=self._room)
         self.claimer = Claimer(
             self.claim_rules,
             lanes["claim"],
@@ -130,14 +139,47 @@ class Worker:
             self.holdings,
             config.resilience.notify_poll_interval_ms / 1000,
             on_claimed=self._claimed,
+            on_taken_back=self._taken_back,
+        )
+        self.finisher = Finisher(
+            self.identity,
+            lanes["finish"],
+            self.holdings,
+            events,
+            claimer=self.claimer,
+            capped_queues=list(self.claim_rules.queues) if self.claim_rules.capped else [],
+            on_retry=self._retry_due,
+            on_stored=self._quiet.set,
         )
         self.beats = Beats(
             config, self.identity, lanes["beat"], self.holdings, self.finisher, events, on_lost=self._lost_claim
         )
         self.snapshots = Snapshots(
-            config, self.settings, self.identity, lanes["upkeep"], self.slots, self.holdings, self.started_at
+            config,
+            self.settings,
+            self.identity,
+            lanes["upkeep"],
+            self.slots,
+            self.claimer,
+            self.holdings,
+            self.started_at,
+            self.app.tasks,
         )
-        self.strangers = Strangers(self.claim_rules, lanes["upkeep"], events)
+        self.strangers = Strangers(
+            self.claim_rules,
+            self.identity,
+            lanes["upkeep"],
+            self.claimer,
+            self.finisher,
+            self.holdings,
+            events,
+            app_name=self.settings.locator,
+            fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
+            on_room=self._room,
+        )
+        self.orders = Orders(self.identity, lanes["upkeep"], self.claimer, self.starter, self.holdings, events)
+        chores = Recovery(config.recovery, events), Retention(config.recovery, events)
+        self.duties = [Duty(chore, self.identity, lanes["upkeep"], self._lane(chore.name)) for chore in chores]
 
     def _lane(self, role: str) -> Lane:
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
@@ -153,6 +195,7 @@ class Worker:
         sync_names, async_names = self._names()
         return ClaimRules(
             worker_id=self.identity.worker_id,
+            hostname=self.identity.hostname,
             queues=queues,
             cluster_cap=config.cluster_wide_cap,
             hard=config.prefetch_buffer == 0,
@@ -203,26 +246,51 @@ class Worker:
         if self.behind_pooler:
             self.events.note("polling", reason="behind a pooler in transaction mode, which cannot LISTEN")
             return
-        wake = self.claimer.wake.set
-        listener = Listener(partial(self.database.connect, "worker listen"), on_gap=wake)
+        listener = Listener(partial(self.database.connect, "worker listen"), on_gap=self._look_around)
         for queue in self.claimer.queues:
-            listener.add(f"task_queue_{queue}", lambda _payload: wake())
+            listener.add(f"task_queue_{queue}", lambda _payload: self._enqueued())
+        listener.add(CHANNEL, self._told)
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
-    def _claimed(self, claimed: list[ClaimedTask]) -> None:
+    def _enqueued(self) -> None:
+        self.claimer.wake.set()
+        self.strangers.notice()
+
+    def _told(self, worker_id: str) -> None:
+        """An operator has changed something of this worker's: its orders, or who has its tasks."""
+        if worker_id == self.identity.worker_id:
+            self.orders.wake.set()
+            self.beats.look()
+
+    def _look_around(self) -> None:
+        """Notifications may have been missed."""
+        self._enqueued()
+        self._told(self.identity.worker_id)
+
+    def _claimed(self, claimed: list[ClaimedTask], places: list[Child]) -> None:
         for task in claimed:
             definition = self.app.tasks[task.task_name]
             requeue = definition.requeue_on_interrupt
             if requeue is None:
                 requeue = self.app.config.requeue_on_interrupt
             held = Held(task, definition.is_async, definition.timeout_ms, requeue)
+            if task.place is not None:
+                held.stage, held.child = Stage.RUNNING, places[task.place]
             self.holdings.add(held)
-            self.starter.add(held)
+            if task.place is None:
+                self.starter.add(held)
+            else:
+                self.starter.begin(held)
+
+    def _taken_back(self, count: int) -> None:
+        self.events.warn("gave back claims whose reply was lost", count=count)
 
     def _result(self, held: Held, result: ChildResult) -> None:
         self.finisher.result(held, result)
-        self._room()
+        self.starter.wake.set()
+        if not self.claimer.claims_along:
+            self.claimer.wake.set()
 
     def _lost_child(self, held: Held, how: str) -> None:
         self.finisher.crashed(held, how)
@@ -232,6 +300,11 @@ class Worker:
         self.events.claim_lost(held.task_id, held.task.task_name, "beat")
         self.slots.stop_task(held)
 
+    def _started(self) -> None:
+        """What runs no longer counts against the limit of claims; without one the claimer has claimed all that fits."""
+        if self.settings.max_claim_per_worker:
+            self.claimer.wake.set()
+
     def _room(self) -> None:
         self.claimer.wake.set()
         self.starter.wake.set()
@@ -239,20 +312,32 @@ class Worker:
     def _retry_due(self, delay_s: float) -> None:
         """A retry raises no notification when it falls due; one beyond the next poll is found by that."""
         if delay_s < self.claimer.interval_s:
-            asyncio.get_running_loop().call_later(delay_s, self.claimer.wake.set)
+            asyncio.get_running_loop().call_later(delay_s, self._enqueued)
+
+    async def _stop_claiming(self) -> None:
+        """A claim that is under way comes to its end first, unless the database hangs.
+
+        Cancelled, it may be made all the same, and be RUNNING with nobody to run it until it is given back.
+        """
+        self.claimer.draining = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
+                await self._supervisor.stop("claim")
+        await self._supervisor.stop("claim", "strangers", "orders")
 
     async def _give_back(self) -> None:
-        """Return what has not started, and what the claimer may have claimed in the moment when it was stopped."""
-        who = self.identity
-        for held in self.starter.take_all():
-            self.holdings.drop(held)
+        """Return what has not started, and what was claimed or started by a statement whose reply nobody waited for.
+
+        By the claimer's connection: there a claim that was cancelled on its way has ended before this begins.
+        """
+        lane = self.claimer.lane
         try:
-            async with asyncio.timeout(_GIVE_BACK_S), self.starter.stepping:
-                connection = await self._lane("stop").ready()
-                lease_ms, age_ms = self.claim_rules.lease_ms, self.app.config.max_claim_renew_age_ms
-                claimed = await renew(connection, who.worker_id, lease_ms, age_ms, hostname=who.hostname, pid=who.pid)
-                returned = await release(connection, who.worker_id, claimed)
-        except Exception as error:  # noqa: BLE001 - without a database the leases run out by themselves
+            async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
+                for held in (*self.starter.take_all(), *self.strangers.take_all()):
+                    self.holdings.drop(held)
+                returned = await take_back(await lane.ready(), self.identity.worker_id, self.holdings.tokens())
+        except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
+            lane.discard()
             self.events.warn("could not give claims back", error=mask(f"{type(error).__name__}: {error}"))
         else:
             if returned:

@@ -11,7 +11,7 @@ import ssl
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from horsies.config.contexts import DatabaseChoice
+
+Connection: TypeAlias = asyncpg.Connection
+"""For those above the store who hand one on."""
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -44,6 +47,11 @@ _TRANSIENT = (
 def is_transient(error: BaseException) -> bool:
     """Whether the same statement may succeed later without anybody changing it."""
     return error.transient if isinstance(error, DatabaseUnavailable) else isinstance(error, _TRANSIENT)
+
+
+def was_cancelled(error: BaseException) -> bool:
+    """Whether the server gave up the statement: its statement_timeout had passed, or somebody asked it to."""
+    return isinstance(error, asyncpg.QueryCanceledError)
 
 
 class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the world, not a mistake in code
@@ -87,9 +95,11 @@ class Database:
             raise self._explain(error) from error
 
     @asynccontextmanager
-    async def connected(self, role: str) -> AsyncIterator[asyncpg.Connection]:
+    async def connected(
+        self, role: str, *, settings: Sequence[tuple[str, str]] = ()
+    ) -> AsyncIterator[asyncpg.Connection]:
         """A connection for one piece of work, with a sentence where the server ends it midway."""
-        connection = await self.connect(role)
+        connection = await self.connect(role, settings=settings)
         try:
             yield connection
         except _FAILURES as error:

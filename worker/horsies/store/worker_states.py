@@ -37,6 +37,9 @@ class WorkerSnapshot:
     memory_percent: float
     cpu_percent: float
     worker_started_at: datetime
+    task_names: list[str] | None
+    horsies_version: str
+    draining: bool
 
 
 async def write_snapshot(connection: asyncpg.Connection, snapshot: WorkerSnapshot) -> None:

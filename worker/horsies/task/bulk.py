@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,10 @@ class TaskCall:
     kwargs: Mapping[str, Any]
     options: TaskSendOptions
 
-    def prepare(self, *, suppressed: bool) -> Result[EnqueueRequest, TaskSendError]:
+    def prepare(self, *, suppressed: bool, sent_at: datetime) -> Result[EnqueueRequest, TaskSendError]:
         if self.options.connection is not None:
             return invalid("the calls of one send_many share a connection: write send_many(calls, connection=...)")
-        return self.sender.prepare(self.args, self.kwargs, self.options, suppressed=suppressed)
+        return self.sender.prepare(self.args, self.kwargs, self.options, suppressed=suppressed, sent_at=sent_at)
 
 
 class _Batch:
@@ -41,7 +42,8 @@ class _Batch:
     def __init__(self, calls: Iterable[TaskCall]) -> None:
         # Asked once per task: to see that a variable is not in the environment takes 0.5 µs.
         is_suppressed = cache(Sender.is_suppressed)
-        self._prepared = [call.prepare(suppressed=is_suppressed(call.sender)) for call in calls]
+        now = datetime.now(UTC)
+        self._prepared = [call.prepare(suppressed=is_suppressed(call.sender), sent_at=now) for call in calls]
         self.requests = [result.ok_value for result in self._prepared if isinstance(result, Ok)]
 
     def answered(

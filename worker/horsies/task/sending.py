@@ -86,14 +86,20 @@ class Sender:
         return self._app.are_sends_suppressed()
 
     def prepare(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions, *, suppressed: bool
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: TaskSendOptions,
+        *,
+        suppressed: bool,
+        sent_at: datetime | None = None,
     ) -> Result[EnqueueRequest, TaskSendError]:
-        """The row of one call, or why there is none."""
+        """The row of one call, or why there is none. It is sent now, or with others at `sent_at`."""
         if suppressed:
             return self._suppressed()
         try:
             self._check_arguments(args, kwargs)
-            return Ok(self._request(args, kwargs, options))
+            return Ok(self._request(args, kwargs, options, sent_at or datetime.now(UTC)))
         # UnsendableError, CodecError, and that of Python for a message that shows an integer of 5 000 digits.
         except ValueError as error:
             return invalid(f"task {self._task_name!r} was not sent: {error}", error)
@@ -105,13 +111,14 @@ class Sender:
         hint = f"; for an option of the send write .with_options({misplaced[0]}=...).send(...)" if misplaced else ""
         raise UnsendableError(f"the {reason}{hint}")
 
-    def _request(self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions) -> EnqueueRequest:
+    def _request(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions, sent_at: datetime
+    ) -> EnqueueRequest:
         good_until = checked_deadline(options.good_until)
         priority = checked_priority(options.priority) or self._priority
         delay_seconds = checked_delay(options.delay)
         args_json, kwargs_json = dump_args(args), dump_kwargs(kwargs)
         task_options = self.options_json if good_until is None else self._options_json(good_until)
-        sent_at = datetime.now(UTC)
         return EnqueueRequest(
             task_id=new_task_id(),
             task_name=self._task_name,

@@ -53,7 +53,7 @@ TABLES: dict[str, Table] = {
             " next_retry_at task_options worker_pid worker_hostname worker_process_name claim_expires_at enqueue_sha"
             " created_at updated_at"
         ),
-        {"is_workflow_task": 1, "finalizing_at": 1, "finalizing_by_worker_id": 1, "unique_key": 5},
+        {"is_workflow_task": 1, "finalizing_at": 1, "finalizing_by_worker_id": 1, "unique_key": 5, "rerun_of": 6},
         triggers={"horsies_task_notify_trigger": 1, "horsies_task_status_notify_trigger": 1},
         indexes={
             "ix_horsies_tasks_ready": 2,
@@ -76,7 +76,7 @@ TABLES: dict[str, Table] = {
         1,
         _names("id task_id sender_id role sent_at hostname pid"),
         indexes={"idx_horsies_heartbeats_task_role_sent": 2},
-        needs=("INSERT", SEQUENCE),
+        needs=("SELECT", "INSERT", SEQUENCE),
     ),
     "horsies_worker_states": Table(
         1,
@@ -85,7 +85,7 @@ TABLES: dict[str, Table] = {
             " queues queue_priorities queue_max_concurrency recovery_config tasks_running tasks_claimed memory_usage_mb"
             " memory_percent cpu_percent worker_started_at"
         ),
-        {"children_memory_mb": 1},
+        {"children_memory_mb": 1, "task_names": 6, "horsies_version": 6, "draining": 6},
         triggers={"horsies_worker_state_notify_trigger": 1},
         indexes={"ix_horsies_worker_states_worker_latest": 2},
         needs=("INSERT", SEQUENCE),
@@ -118,6 +118,10 @@ TABLES: dict[str, Table] = {
         ),
     ),
     "horsies_queue_state": Table(3, _names("queue_name paused_at paused_by reason updated_at")),
+    "horsies_worker_orders": Table(6, _names("worker_id draining_since ordered_by reason updated_at")),
+    "horsies_sweep_state": Table(
+        6, _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")
+    ),
 }
 
 NAMES = (LEDGER, *TABLES)

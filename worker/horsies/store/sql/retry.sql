@@ -20,7 +20,7 @@ WITH requeued AS (
                      OR task.retry_count < task.max_retries
                         AND (task.good_until IS NULL
                              OR task.good_until > statement_timestamp() + token.delay_s * interval '1 s') END
-    RETURNING task.id, task.retry_count, task.enqueued_at, token.number, token.claimed_at, token.error_code,
+    RETURNING task.id, task.queue_name, task.retry_count, task.enqueued_at, token.number, token.claimed_at, token.error_code,
               token.error_message, token.failed_reason, token.delay_s IS NULL AS interrupted
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
@@ -38,4 +38,9 @@ WITH requeued AS (
      CROSS JOIN LATERAL (SELECT started_at, worker_hostname, worker_pid, worker_process_name
                            FROM horsies_tasks WHERE id = requeued.id LIMIT 1) before
 )
-SELECT number, enqueued_at FROM requeued
+SELECT number, enqueued_at
+  FROM requeued
+       -- What was interrupted is due now, and this worker is about to stop: once for each queue, others are told.
+ WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:interrupted'))
+          FROM (SELECT DISTINCT queue_name AS name FROM requeued
+                 WHERE interrupted AND octet_length(queue_name) <= 52) queue) >= 0

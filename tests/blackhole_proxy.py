@@ -21,6 +21,8 @@ class BlackholeProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
+        self._replies = asyncio.Event()
+        self._clients: set[asyncio.StreamWriter] = set()
         self._refusals = 0
         self.accepted = 0
 
@@ -34,6 +36,19 @@ class BlackholeProxy:
         self._open.clear()
         self._open = asyncio.Event()
         self._open.set()
+        self.swallow_replies()
+
+    def swallow_replies(self) -> None:
+        """Those connected are heard, and hear no more."""
+        self._replies.clear()
+        self._replies = asyncio.Event()
+        self._replies.set()
+
+    def cut(self) -> None:
+        """Those connected learn that they are not any more; what the server is about it brings to its end."""
+        for client in self._clients:
+            client.transport.abort()
+        self._clients.clear()
 
     def refuse(self, times: int) -> None:
         """Answer the next connections as a server does that is not ready yet."""
@@ -41,6 +56,7 @@ class BlackholeProxy:
 
     async def __aenter__(self) -> Self:
         self._open.set()
+        self._replies.set()
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 
@@ -60,8 +76,8 @@ class BlackholeProxy:
             to_client.close()
             return
         server, to_server = await asyncio.open_unix_connection(self._socket)
-        door = self._open
-        for source, sink in ((client, to_server), (server, to_client)):
+        self._clients.add(to_client)
+        for source, sink, door in ((client, to_server, self._open), (server, to_client, self._replies)):
             task = asyncio.create_task(self._pass_on(source, sink, door))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

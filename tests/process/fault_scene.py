@@ -1,0 +1,164 @@
+"""What the tests of faults share: a database with workers, what tasks leave behind, and whether all of it agrees."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+from test_worker import PATIENCE_S, Table, Worker
+
+from horsies.testing import Fault, FaultPoint
+
+DONE = ("COMPLETED", None)
+AGAIN = ("FAILED", "TRY_AGAIN")
+CRASH = ("FAILED", "WORKER_CRASHED")
+POLICY = {
+    "intervals": [1],
+    "backoff_strategy": "fixed",
+    "jitter": False,
+    "auto_retry_for": ["TRY_AGAIN", "WORKER_CRASHED"],
+}
+
+ENDED = "SELECT count(*) = 0 FROM horsies_tasks WHERE status IN ('PENDING', 'CLAIMED', 'RUNNING')"
+TRANSITIONS = """
+CREATE TABLE transitions (number bigserial, task_id text, old text, new text, worker text, claimed_at timestamptz);
+CREATE FUNCTION note_transition() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO transitions (task_id, old, new, worker, claimed_at)
+    VALUES (NEW.id, OLD.status, NEW.status, NEW.claimed_by_worker_id, NEW.claimed_at);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note AFTER UPDATE OF status ON horsies_tasks FOR EACH ROW
+    WHEN (OLD.status <> NEW.status) EXECUTE FUNCTION note_transition();
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A statement of the engine: where it is caught, and which task leads to it."""
+
+    point: FaultPoint
+    task: str = "work"
+
+
+STEPS = {
+    "claim": Step(FaultPoint("horsies_tasks", "UPDATE", "OLD.status = 'PENDING' AND NEW.status <> 'PENDING'")),
+    "finish": Step(FaultPoint.status("RUNNING", "COMPLETED")),
+    "history": Step(FaultPoint("horsies_task_attempts", "INSERT")),
+    "retry": Step(FaultPoint.status("RUNNING", "PENDING"), "flaky"),
+    "beat": Step(FaultPoint("horsies_heartbeats", "INSERT", "NEW.role = 'runner'"), "hold"),
+}
+
+
+class Scene:
+    """One database with its workers, what its tasks leave behind, and whether all of that agrees."""
+
+    def __init__(self, table: Table, start: Callable[..., Worker], directory: Path) -> None:
+        self.table = table
+        self.connection = table.connection
+        self._start = start
+        self.ledger = directory / "ledger"
+        self.ledger.touch()
+        self.go = directory / "go"
+        os.mkfifo(self.go)
+        self.ids: dict[str, str] = {}
+        self.workers: list[Worker] = []
+
+    async def worker(self, **environ: str) -> Worker:
+        worker = await asyncio.to_thread(self._start, app="fault_app:app", **environ)
+        self.workers.append(worker)
+        return worker
+
+    async def send(self, task: str, label: str = "a", retries: int = 3) -> None:
+        arguments = [str(self.ledger), label, *([str(self.go)] if task == "hold" else [])]
+        options = json.dumps({"retry_policy": POLICY | {"max_retries": retries}, "good_until": None})
+        self.ids[label] = await self.table.send(task, *arguments, max_retries=retries, task_options=options)
+
+    async def let_go(self) -> None:
+        """Let the `hold` that runs, or is going to run, come to its end."""
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.to_thread(self.go.write_text, "go")
+
+    async def begun(self, label: str = "a", runs: int = 1) -> None:
+        """Return when the task's own code has begun that often."""
+        async with asyncio.timeout(PATIENCE_S):
+            while len(self.runs(label)) < runs:  # noqa: ASYNC110 - written by another process
+                await asyncio.sleep(0.01)
+
+    async def until(self, question: str, patience_s: float = PATIENCE_S) -> None:
+        """Return when the database says yes."""
+        async with asyncio.timeout(patience_s):
+            while not await self.connection.fetchval(question):  # noqa: ASYNC110 - it has no event for this
+                await asyncio.sleep(0.01)
+
+    def runs(self, label: str) -> list[int]:
+        """The process of each run of the task's code."""
+        lines = (line.split() for line in self.ledger.read_text().splitlines())
+        return [int(pid) for name, pid in lines if name == label]
+
+    async def history(self, label: str = "a") -> list[tuple[str, str | None]]:
+        return [(row["outcome"], row["error_code"]) for row in await self.table.attempts(self.ids[label])]
+
+    async def settled(self, patience_s: float = PATIENCE_S) -> None:
+        """Wait until every task has ended, then check all of it."""
+        await self.until(ENDED, patience_s)
+        for label, task_id in self.ids.items():
+            await self._check(label, task_id)
+        await self._check_workers()
+
+    async def _check(self, label: str, task_id: str) -> None:
+        row, attempts = await self.table.row(task_id), await self.table.attempts(task_id)
+        changes = await self.connection.fetch("SELECT * FROM transitions WHERE task_id = $1 ORDER BY number", task_id)
+        assert [change["new"] for change in changes if change["new"] in ("COMPLETED", "FAILED")] == [row["status"]]
+        assert [attempt["attempt"] for attempt in attempts] == list(range(1, row["retry_count"] + 2))
+        assert [attempt["will_retry"] for attempt in attempts] == [True] * row["retry_count"] + [False]
+        assert attempts[-1]["outcome"] == row["status"] == "COMPLETED"
+        assert (row["claimed"], row["claim_expires_at"], row["finalizing_at"]) == (False, None, None)
+        tokens = [(change["worker"], change["claimed_at"]) for change in changes if change["new"] == "RUNNING"]
+        assert len(set(tokens)) == len(tokens)
+        # Each execution that was recorded ran the task's code at most once, and no run is missing from the history.
+        told = sum(attempt["error_code"] != "WORKER_CRASHED" for attempt in attempts)
+        assert told <= len(self.runs(label)) <= len(tokens)
+
+    async def _check_workers(self) -> None:
+        """Those that live stop as asked; nobody leaves a session or a child behind."""
+        children = [child for each in self.workers if each.process.poll() is None for child in each.children()]
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                assert await asyncio.to_thread(worker.stop) == 0
+        assert psutil.wait_procs(children, 2)[1] == []
+        await self.until(
+            "SELECT count(*) = 0 FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'horsies worker%'"
+        )
+
+
+@pytest.fixture
+async def scene(table: Table, start: Callable[..., Worker], tmp_path: Path) -> Scene:
+    await table.connection.execute(TRANSITIONS)
+    return Scene(table, start, tmp_path)
+
+
+async def caught(scene: Scene, step: Step, blocked: Fault, **environ: str) -> Worker:
+    """A worker that stands in the middle of the step."""
+    worker = await scene.worker(**environ)
+    await scene.send(step.task)
+    await blocked.reached()
+    return worker
+
+
+def kill_worker(worker: Worker) -> None:
+    """And wait: with the parent its children are killed by the kernel."""
+    children = worker.children()
+    worker.process.kill()
+    worker.process.wait()
+    assert psutil.wait_procs(children, 5)[1] == []
+
+
+def chaos(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.chaos)

@@ -1,0 +1,52 @@
+"""Two variables of the environment make the import of an application talk, here and in the children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+
+import test_worker
+from test_worker import HERE, HORSIES, PATIENCE_S, Table, Worker
+
+table, start = test_worker.table, test_worker.start  # the fixtures
+
+
+def check(database: str, **environ: str) -> str:
+    """What `horsies check` says on stderr, at its usual level."""
+    done = subprocess.run(
+        [HORSIES, "check", "worker_app.py:app"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_imports_are_told_on_request_whatever_the_log_level(database: str) -> None:
+    assert check(database) == ""
+    assert check(database, HORSIES_DEBUG_IMPORTS="0") == ""
+    told = check(database, HORSIES_DEBUG_IMPORTS="1")
+    assert "importing worker_app.py as worker_app" in told
+    assert f"imported worker_app from {HERE / 'worker_app.py'} in " in told
+
+
+async def test_children_tell_their_imports_only_on_request_of_their_own(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    quiet = start(HORSIES_DEBUG_IMPORTS="1")
+    assert await asyncio.to_thread(quiet.stop) == 0
+    quiet.kill()
+    assert [record["line"] for record in quiet.all_records() if record["event"] in ("stdout", "stderr")] == []
+    talking = start("--loglevel", "INFO", HORSIES_CHILD_DISCOVERY_LOGS="1", ready=False)
+    record = await asyncio.to_thread(talking.wait_for, "stderr")
+    assert record["line"] == "DEBUG horsies.discovery: importing worker_app as worker_app"
+    assert record["child"] == 1
+    record = await asyncio.to_thread(talking.wait_for, "stderr")
+    assert record["line"].startswith(f"DEBUG horsies.discovery: imported worker_app from {HERE / 'worker_app.py'} in ")
+    row = await table.done(await table.send("add", 1, 2))
+    assert row["status"] == "COMPLETED"

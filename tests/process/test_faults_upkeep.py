@@ -1,0 +1,120 @@
+"""Kills in the middle of what a worker does beside running tasks: prefetched starts, giving back, recovering others."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+from fault_scene import CRASH, DONE, Scene, chaos, kill_worker, scene
+from test_worker import PATIENCE_S, Worker, start, table
+
+from horsies.testing import Fault, FaultAction, FaultPoint, fault
+
+__all__ = ["scene", "start", "table"]
+
+START = FaultPoint.status("CLAIMED", "RUNNING")
+RELEASE = FaultPoint.status("CLAIMED", "PENDING")
+RECOVER = FaultPoint(
+    "horsies_tasks",
+    "UPDATE",
+    "OLD.status = 'RUNNING' AND NEW.status = 'PENDING'"
+    " AND current_setting('application_name') = 'horsies worker recovery'",
+)
+VICTIMS = ["session", chaos("worker"), chaos("worker and session")]
+
+
+async def strike(victim: str, worker: Worker, blocked: Fault) -> None:
+    """Kill what stands at the fault; a worker that is killed alone has its last statement committed."""
+    if "worker" in victim:
+        kill_worker(worker)
+    if "session" in victim:
+        await blocked.kill()
+    await blocked.release()
+
+
+async def one_runs_and_one_waits(scene: Scene) -> Worker:
+    """A worker whose only child runs `a`, with `b` claimed for it ahead of time."""
+    worker = await scene.worker(TEST_PREFETCH="2")
+    await scene.send("hold", "a")
+    await scene.begun("a")
+    await scene.send("work", "b")
+    await scene.table.until(scene.ids["b"], "CLAIMED")
+    return worker
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_prefetched_task_starts_once(scene: Scene, victim: str) -> None:
+    worker = await one_runs_and_one_waits(scene)
+    async with fault(scene.connection, START, FaultAction.BLOCK) as blocked:
+        await scene.let_go()
+        await blocked.reached()
+        await scene.table.done(scene.ids["a"])
+        await strike(victim, worker, blocked)
+    if "worker" in victim:
+        await scene.worker()
+    await scene.settled()
+    assert await scene.history("a") == [DONE]
+    assert await scene.history("b") == ([CRASH, DONE] if victim == "worker" else [DONE])
+    assert (len(scene.runs("a")), len(scene.runs("b"))) == (1, 1)
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_claim_that_a_stopping_worker_gives_back_is_run_once_by_another(scene: Scene, victim: str) -> None:
+    worker = await one_runs_and_one_waits(scene)
+    async with fault(scene.connection, RELEASE, FaultAction.BLOCK) as blocked:
+        worker.process.send_signal(signal.SIGTERM)
+        await blocked.reached()
+        await strike(victim, worker, blocked)
+    await scene.worker()
+    await scene.let_go()
+    await asyncio.to_thread(worker.process.wait, PATIENCE_S)
+    await scene.settled()
+    assert await scene.history("a") == ([CRASH, DONE] if "worker" in victim else [DONE])
+    assert await scene.history("b") == [DONE]
+    assert len(scene.runs("b")) == 1
+
+
+@pytest.mark.parametrize("victim", VICTIMS)
+async def test_a_sweep_that_dies_in_the_middle_is_done_by_the_next_one(scene: Scene, victim: str) -> None:
+    doomed = await scene.worker()
+    await scene.send("hold", "a")
+    await scene.begun("a")
+    async with fault(scene.connection, RECOVER, FaultAction.BLOCK) as blocked:
+        kill_worker(doomed)
+        sweeping = await scene.worker()
+        await blocked.reached()
+        await strike(victim, sweeping, blocked)
+    if "worker" in victim:
+        await scene.worker()
+    await scene.let_go()
+    await scene.settled()
+    assert (await scene.history("a"), len(scene.runs("a"))) == ([CRASH, DONE], 2)
+
+
+WAITING = """
+  FROM pg_stat_activity
+ WHERE wait_event = 'SyncRep' AND datname = current_database() AND application_name = 'horsies worker '
+"""
+
+
+async def test_a_finish_whose_answer_is_lost_is_not_a_second_outcome(scene: Scene) -> None:
+    """Committed, and before it says so the session dies: the server waits for a standby that does not exist."""
+    await scene.connection.execute("SET synchronous_commit = local")
+    worker = await scene.worker(TEST_STALE_MS="60000")  # its beats will not be seen for a while
+    await scene.send("hold", "a")
+    await scene.begun("a")
+    try:
+        await scene.connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        await scene.connection.execute("SELECT pg_reload_conf()")
+        await scene.until(f"SELECT true {WAITING} || 'beat'")  # from now on every commit waits
+        await scene.let_go()
+        await scene.until(f"SELECT pg_terminate_backend(pid, 5000) {WAITING} || 'finish'")
+    finally:
+        await scene.connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        await scene.connection.execute("SELECT pg_reload_conf()")
+    assert (await scene.table.row(scene.ids["a"]))["status"] == "COMPLETED"
+    finished = await asyncio.to_thread(worker.wait_for, "finished")
+    assert finished["id"] == scene.ids["a"]
+    await scene.settled()
+    assert (await scene.history("a"), len(scene.runs("a"))) == ([DONE], 1)

@@ -1,0 +1,225 @@
+"""What operators order reaches real workers at once, and what they take away stops in its child."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+import test_worker
+from test_worker import PATIENCE_S, Table, Worker
+
+from horsies.operations import queues, tasks, workers
+from horsies.operations.actor import Actor
+from horsies.operations.preview import Outcome
+from horsies.operations.queues import QueueVerb
+from horsies.operations.selection import Selection
+from horsies.operations.tasks import TaskVerb
+from horsies.operations.workers import WorkerVerb
+
+table, start = test_worker.table, test_worker.start  # the fixtures
+OPS = Actor("ops", "bastion")
+# The notification, not the next beat: with the longest interval, that would come after two minutes.
+SLOW_BEATS = {"TEST_BEAT_MS": "120000"}
+
+
+@pytest.fixture
+async def operator(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+async def order(operator: asyncpg.Connection, verb: WorkerVerb, worker_id: str, reason: str | None = None) -> Outcome:
+    outcome = await workers.apply(operator, await workers.preview(operator, verb, [worker_id]), OPS, reason)
+    assert [row.applied for row in outcome.rows] == [True]
+    return outcome
+
+
+async def by_hand(operator: asyncpg.Connection, verb: TaskVerb, task_id: str) -> None:
+    found = await tasks.preview(operator, verb, Selection.of_ids([task_id]))
+    outcome = await tasks.apply(operator, found, OPS, "stuck")
+    assert [row.applied for row in outcome.rows] == [True]
+
+
+async def known(worker: Worker, table: Table) -> str:
+    """The worker's id, as soon as it has told of itself."""
+    async with asyncio.timeout(PATIENCE_S):
+        heard = asyncio.Event()
+        await table.connection.add_listener("horsies_worker_state", lambda *_: heard.set())
+        while True:
+            heard.clear()
+            row = await table.connection.fetchrow(
+                "SELECT worker_id FROM horsies_worker_states WHERE pid = $1", worker.process.pid
+            )
+            if row is not None:
+                return str(row["worker_id"])
+            await heard.wait()
+
+
+async def hold(table: Table, directory: Path, name: str = "wait_for_file") -> str:
+    """A task that runs until somebody writes into the pipe `go`."""
+    os.mkfifo(directory / "go")
+    task_id = await table.send(name, str(directory / "started"), str(directory / "go"))
+    await table.until(task_id, "RUNNING")
+    return task_id
+
+
+async def test_a_drained_worker_claims_nothing_runs_what_it_has_and_comes_back(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
+) -> None:
+    worker = start("--processes", "2")
+    running = await hold(table, tmp_path)
+    worker_id = await known(worker, table)
+    await order(operator, WorkerVerb.DRAIN, worker_id, "kernel update")
+    async with asyncio.timeout(1):
+        told = await asyncio.to_thread(worker.wait_for, "draining")
+    assert (told["by"], told["reason"], told["running"]) == ("ops@bastion", "kernel update", 1)
+    waiting = await table.send("add", 1, 2)
+    fresh = start()
+    assert (await table.done(waiting))["claimed_by_worker_id"] != worker_id  # though it has a child that is idle
+    await asyncio.to_thread(fresh.stop)
+    left = await table.send("add", 3, 4)
+    await asyncio.to_thread((tmp_path / "go").write_text, "went")
+    assert (await table.done(running))["status"] == "COMPLETED"
+    assert (await table.row(left))["status"] == "PENDING"
+    await order(operator, WorkerVerb.RESUME, worker_id)
+    row = await table.done(left)
+    assert (row["status"], row["claimed_by_worker_id"]) == ("COMPLETED", worker_id)
+    await asyncio.to_thread(worker.wait_for, "claiming again")
+
+
+async def test_a_drained_worker_gives_back_what_it_has_not_started(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
+) -> None:
+    worker = start(TEST_PREFETCH="8")
+    await hold(table, tmp_path)
+    behind = [await table.send("nothing") for _ in range(3)]
+    for task_id in behind:
+        await table.until(task_id, "CLAIMED")
+    await order(operator, WorkerVerb.DRAIN, await known(worker, table))
+    for task_id in behind:
+        row = await table.until(task_id, "PENDING")
+        assert (row["claimed_by_worker_id"], row["retry_count"]) == (None, 0)
+    start()
+    for task_id in behind:
+        assert (await table.done(task_id))["status"] == "COMPLETED"
+
+
+async def test_the_snapshot_of_a_drained_worker_says_so(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection
+) -> None:
+    worker = start()
+    worker_id = await known(worker, table)
+    await order(operator, WorkerVerb.DRAIN, worker_id)
+    heard = asyncio.Event()
+    await table.connection.add_listener("horsies_worker_state", lambda *_: heard.set())
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            heard.clear()
+            told = await table.connection.fetch("SELECT draining FROM horsies_worker_states ORDER BY id")
+            if told[-1]["draining"]:
+                break
+            await heard.wait()
+    assert told[0]["draining"] is False
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"), [(TaskVerb.CANCEL, "CANCELLED"), (TaskVerb.FAIL, "FAILED"), (TaskVerb.REQUEUE, "PENDING")]
+)
+async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_once(
+    table: Table,
+    start: Callable[..., Worker],
+    operator: asyncpg.Connection,
+    tmp_path: Path,
+    verb: TaskVerb,
+    status: str,
+) -> None:
+    worker = start(**SLOW_BEATS)
+    task_id = await hold(table, tmp_path)
+    worker_id = await known(worker, table)
+    if verb is TaskVerb.REQUEUE:  # else the same worker would take it again
+        await order(operator, WorkerVerb.DRAIN, worker_id)
+    (child,) = worker.children()
+    async with asyncio.timeout(1):
+        await by_hand(operator, verb, task_id)
+        await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="beat")
+        await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")  # the child has let go
+    row = await table.row(task_id)
+    assert (row["status"], len(await table.attempts(task_id))) == (status, 1)
+    if verb is TaskVerb.REQUEUE:
+        await table.connection.execute("DELETE FROM horsies_tasks")
+        await order(operator, WorkerVerb.RESUME, worker_id)
+    after = await table.done(await table.send("add", 1, 2))
+    assert (after["status"], after["worker_pid"]) == ("COMPLETED", child.pid)
+
+
+async def test_a_requeued_task_runs_again_on_the_same_worker_and_the_first_run_changes_nothing(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
+) -> None:
+    worker = start("--processes", "2", **SLOW_BEATS)
+    task_id = await hold(table, tmp_path)
+    await by_hand(operator, TaskVerb.REQUEUE, task_id)
+    await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")
+    await table.until(task_id, "RUNNING")
+    await asyncio.to_thread((tmp_path / "go").write_text, "second")
+    row = await table.done(task_id)
+    assert (row["status"], test_worker.result_of(row)["ok"]) == ("COMPLETED", "second")
+    first, second = await table.attempts(task_id)
+    assert (first["outcome"], first["error_code"], second["outcome"]) == (
+        "WORKER_FAILURE",
+        "OPERATOR_REQUEUED",
+        "COMPLETED",
+    )
+
+
+async def test_a_paused_queue_is_left_alone_and_a_resumed_one_is_served_at_once(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection
+) -> None:
+    worker = start("--processes", "2", TEST_QUEUES="mail:1:5,pay:2:5")
+    await known(worker, table)
+    paused = await queues.apply(operator, await queues.preview(operator, QueueVerb.PAUSE, ["mail"]), OPS, None)
+    assert [row.applied for row in paused.rows] == [True]
+    mail = await table.send("nothing", queue_name="mail")
+    pay = await table.send("nothing", queue_name="pay")
+    assert (await table.done(pay))["status"] == "COMPLETED"
+    assert (await table.row(mail))["status"] == "PENDING"
+    await queues.apply(operator, await queues.preview(operator, QueueVerb.RESUME, ["mail"]), OPS, None)
+    async with asyncio.timeout(1):  # the next poll may be five seconds away
+        assert (await table.done(mail))["status"] == "COMPLETED"
+
+
+async def test_everything_of_a_killed_worker_is_put_right_by_hand(
+    table: Table, start: Callable[..., Worker], operator: asyncpg.Connection, tmp_path: Path
+) -> None:
+    worker = start(TEST_PREFETCH="8")
+    running = await hold(table, tmp_path)
+    behind = [await table.send("add", 1, number) for number in range(3)]
+    for task_id in behind:
+        await table.until(task_id, "CLAIMED")
+    worker_id = await known(worker, table)
+    refused = await workers.preview(operator, WorkerVerb.RECOVER, [worker_id])
+    assert [refusal.reason[:8] for refusal in refused.refused] == ["it lives"]
+    children = worker.children()
+    await asyncio.to_thread(worker.stop, signal.SIGKILL)
+    await asyncio.to_thread(psutil.wait_procs, children, PATIENCE_S)
+    for statement in (
+        "UPDATE horsies_tasks SET claimed_at = claimed_at - interval '1 min'",
+        "UPDATE horsies_tasks SET started_at = started_at - interval '1 min'",
+        "UPDATE horsies_heartbeats SET sent_at = sent_at - interval '1 min'",
+        "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min'",
+    ):
+        await table.connection.execute(statement)
+    outcome = await order(operator, WorkerVerb.RECOVER, worker_id)
+    assert outcome.rows[0].detail == "3 back in the queue, 1 failed as WORKER_CRASHED"
+    row = await table.row(running)
+    assert (row["status"], row["error_code"], len(await table.attempts(running))) == ("FAILED", "WORKER_CRASHED", 1)
+    start()
+    for task_id in behind:
+        assert (await table.done(task_id))["status"] == "COMPLETED"
+        assert len(await table.attempts(task_id)) == 1

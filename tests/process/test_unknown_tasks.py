@@ -1,0 +1,121 @@
+"""Tasks whose name a worker does not know: left for another worker, or failed where that is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import test_worker
+from test_worker import HERE, HORSIES, Table, Worker, options, result_of
+
+table, start = test_worker.table, test_worker.start  # the fixtures
+
+FAIL = ("--unknown-tasks", "fail")
+
+
+async def test_an_unknown_task_is_failed_with_its_name_the_app_and_the_way_out(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    before = await table.send("shop.gone")
+    worker = start(*FAIL)
+    row = await table.done(before)
+    assert (row["status"], row["error_code"], row["retry_count"]) == ("FAILED", "WORKER_RESOLUTION_ERROR", 0)
+    error = result_of(row)["err"]
+    assert error["error_code"] == {"__builtin_task_code__": "WORKER_RESOLUTION_ERROR"}
+    assert error["data"] == {"task_name": "shop.gone", "app": "worker_app:app"}
+    for words in ("'shop.gone'", "worker_app:app", "import its module", 'unknown_tasks="leave"'):
+        assert words in error["message"]
+    (attempt,) = await table.attempts(before)
+    assert (attempt["attempt"], attempt["outcome"], attempt["error_code"]) == (1, "FAILED", "WORKER_RESOLUTION_ERROR")
+    assert attempt["error_message"] == error["message"]
+    assert (row["worker_pid"], row["claimed_by_worker_id"]) == (worker.process.pid, attempt["worker_id"])
+    record = await asyncio.to_thread(worker.wait_for, "failed", id=before)
+    assert (record["task"], record["code"]) == ("shop.gone", "WORKER_RESOLUTION_ERROR")
+
+
+async def test_one_that_comes_later_is_failed_within_a_second(table: Table, start: Callable[..., Worker]) -> None:
+    start(TEST_UNKNOWN_TASKS="fail")
+    for _ in range(2):
+        row = await table.done(await table.send("shop.gone"))
+        assert (row["error_code"], row["failed_at"] - row["enqueued_at"] < timedelta(seconds=1)) == (
+            "WORKER_RESOLUTION_ERROR",
+            True,
+        )
+
+
+async def test_many_are_failed_and_the_known_ones_among_them_run(table: Table, start: Callable[..., Worker]) -> None:
+    ids = [await table.send("shop.gone" if number % 4 else "add", number, 0) for number in range(400)]
+    start(*FAIL, "--processes", "2")
+    rows = [await table.done(task_id) for task_id in ids]
+    assert {row["error_code"] for row in rows if row["task_name"] == "shop.gone"} == {"WORKER_RESOLUTION_ERROR"}
+    assert [result_of(row)["ok"] for row in rows if row["task_name"] == "add"] == list(range(0, 400, 4))
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 400
+
+
+async def test_its_retry_policy_is_followed(table: Table, start: Callable[..., Worker]) -> None:
+    task_id = await table.send("shop.gone", max_retries=1, task_options=options(["WORKER_RESOLUTION_ERROR"]))
+    start(*FAIL)
+    await table.done(task_id)
+    outcomes = [(attempt["attempt"], attempt["will_retry"]) for attempt in await table.attempts(task_id)]
+    assert outcomes == [(1, True), (2, False)]
+
+
+async def test_what_is_not_due_not_of_its_queues_or_paused_is_not_failed(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    await table.connection.execute("INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('reports', now())")
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    left = [
+        await table.send("shop.gone", queue_name="mail", enqueued_at=soon),
+        await table.send("shop.gone", queue_name="elsewhere"),
+        await table.send("shop.gone", queue_name="reports"),
+        await table.send("shop.gone", queue_name="mail", good_until=datetime.now(UTC)),
+    ]
+    start(*FAIL, TEST_QUEUES="mail:1:2,reports:50:1")
+    row = await table.done(await table.send("shop.gone", queue_name="mail"))
+    assert row["error_code"] == "WORKER_RESOLUTION_ERROR"
+    rows = [await table.row(task_id) for task_id in left]
+    assert [row["error_code"] for row in rows if row["status"] == "FAILED"] == []
+    assert {row["status"] for row in rows[:3]} == {"PENDING"}
+
+
+async def test_the_option_says_otherwise_than_the_application(table: Table, start: Callable[..., Worker]) -> None:
+    worker = start("--unknown-tasks", "leave", TEST_UNKNOWN_TASKS="fail")
+    task_id = await table.send("shop.gone")
+    record = await asyncio.to_thread(worker.wait_for, "unknown task", task="shop.gone")
+    assert record["waiting"] == 1
+    row = await table.row(task_id)
+    assert (row["status"], row["claimed_at"]) == ("PENDING", None)
+
+
+async def test_a_worker_told_to_stop_gives_back_what_it_would_have_failed(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    """Whatever moment the signal hits: failed with its history, or waiting as before."""
+    ids = [await table.send("shop.gone") for _ in range(1500)]
+    worker = start(*FAIL)
+    await table.done(ids[0])
+    assert await asyncio.to_thread(worker.stop, signal.SIGTERM) == 0
+    rows = [await table.row(task_id) for task_id in ids]
+    assert {(row["status"], row["error_code"], row["claimed_by_worker_id"] is None) for row in rows} <= {
+        ("PENDING", None, True),
+        ("FAILED", "WORKER_RESOLUTION_ERROR", False),
+    }
+    failed = sum(row["status"] == "FAILED" for row in rows)
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == failed
+
+
+def test_a_word_that_is_neither_is_refused(database: str) -> None:
+    done = subprocess.run(
+        [HORSIES, "worker", "worker_app:app", "--unknown-tasks", "ignore"],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert "leave" in done.stderr
+    assert "ignore" in done.stderr

@@ -1,0 +1,247 @@
+"""The filter language: what it accepts, what it refuses, where it points and what it suggests."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+from hypothesis import assume, given, settings
+from query_texts import any_text, filters, quoted, storable
+
+from horsies.query import KEYS, FilterError, Problem, TaskFilter, describe, parse
+from horsies.query.parser import LONGEST_TEXT
+from horsies.query.values import Glob
+
+
+def problems_of(text: str) -> list[Problem]:
+    with pytest.raises(FilterError) as caught:
+        parse(text)
+    return caught.value.problems
+
+
+def understood(text: str) -> TaskFilter | None:
+    try:
+        return parse(text)
+    except FilterError:
+        return None
+
+
+def test_the_example_of_the_design_is_understood_and_keeps_its_words() -> None:
+    text = (
+        "status:failed,running queue:email name:send_* error:TIMEOUT worker:web-1* id:7f3a since:1h until:10m"
+        ' tries:>1 wait:>30s run:>5m args:"order 42" -queue:low'
+    )
+    assert parse(text).text == text
+
+
+@pytest.mark.parametrize("text", ["", "  ", "\t\n"])
+def test_empty_text_asks_for_everything(text: str) -> None:
+    assert parse(text) == TaskFilter()
+    assert parse(text).text == ""
+
+
+@given(any_text)
+@settings(deadline=None, max_examples=400)
+def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: str) -> None:
+    found = understood(text)
+    if found is not None:
+        assert parse(str(found)) == found
+        return
+    problems = problems_of(text)
+    assert problems
+    assert all(0 <= problem.start <= problem.end <= len(text) for problem in problems)
+    assert [problem.start for problem in problems] == sorted(problem.start for problem in problems)
+    assert str(FilterError(problems, text)).count("\n") >= len(problems)
+
+
+@given(filters)
+@settings(deadline=None, max_examples=300)
+def test_a_filter_written_out_means_the_same(text: str) -> None:
+    found = understood(text)
+    assume(found is not None)
+    assert parse(str(found)) == found
+    assert str(parse(str(found))) == str(found)
+
+
+@given(storable)
+@settings(deadline=None)
+def test_quoted_text_is_looked_for_as_it_is(text: str) -> None:
+    (term,) = parse(f"queue:{quoted(text)}").terms
+    assert term.values == (Glob.literal(text),)
+    assert [value.exact for value in term.values if isinstance(value, Glob)] == [text]
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("queue:a queue:b", "queue:a,b"),
+        ("queue:a,a", "queue:a"),
+        ("STATUS:Failed", "status:failed"),
+        ("name:'order 42'", 'name:"order 42"'),
+        ("name:order\\ 42", 'name:"order 42"'),
+        ("name:it's", 'name:"it\'s"'),
+        ("name:a\\*", "name:a\\*"),
+        ('name:"a b"*', "name:a\\ b*"),
+        ("a,b", "a b"),
+        ('"billing:charge"', '"billing:charge"'),
+        ('"-x"', "\\-x"),
+        ("-a -b", "-a -b"),
+        ("id:…1CD6BA9A", "id:*1cd6ba9a"),
+        ("id:019a7c2e…", "id:019a7c2e*"),
+        ("id:...1cd6ba9a", "id:*1cd6ba9a"),
+        ("tries:=2", "tries:2"),
+        ("run:>5m run:<=1h", "run:>5m run:<=1h"),
+        ("has:error has:unique", "has:error has:unique"),
+        ("since:2026-11-18", "since:2026-11-18T00:00:00Z"),
+        ('until:"2026-11-18 14:05+02:00"', "until:2026-11-18T12:05:00Z"),
+        ("worker:web-1:4119", "worker:web-1:4119"),
+    ],
+)
+def test_what_is_written_differently_is_one_filter(written: str, same: str) -> None:
+    assert parse(written).text == same
+    assert parse(written) == parse(same)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "suggestion"),
+    [
+        ("stauts:failed", "stauts", "status"),
+        ("state:failed", "state", "status"),
+        ("task:send_mail", "task", "name"),
+        ("-qeue:a", "qeue", "queue"),
+        ("queue:a status:faild", "faild", "failed"),
+        ("status:failed,runing,retry", "runing", "running"),
+        ("status:canceled", "canceled", "cancelled"),
+        ("status:success", "success", "completed"),
+        ("status:fail*", "fail*", "failed"),
+        ("has:eror", "eror", "error"),
+        ("billing:charge", "billing:charge", '"billing:charge"'),
+        ("since:30", "30", "30m"),
+        ('since:"5 min"', '"5 min"', "5m"),
+        ("since:2hours", "2hours", "2h"),
+        ("run:5m", "5m", ">5m"),
+        ("run:=5m", "=5m", ">5m"),
+        ("run:5", "5", ">5m"),
+        ("run:>5", ">5", ">5m"),
+        ("tries:4..2", "4..2", "2..4"),
+        ("wait:1h..5m", "1h..5m", "5m..1h"),
+        ("-run:>5m", "-run:>5m", "run:<=5m"),
+        ("-tries:<3", "-tries:<3", "tries:>=3"),
+        ("-since:1h", "-since:1h", "until:1h"),
+        ("tries:>1,<4", ",", " tries:"),
+        ("has:error,unique", ",", " has:"),
+    ],
+)
+def test_a_mistake_is_pointed_at_and_what_is_suggested_in_its_place_is_right(
+    text: str, wrong: str, suggestion: str
+) -> None:
+    (problem,) = problems_of(text)
+    assert text[problem.start : problem.end] == wrong
+    assert problem.suggestion == suggestion
+    mended = text[: problem.start] + suggestion + text[problem.end :]
+    assert understood(mended), mended
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong", "message"),
+    [
+        ("status:", "", "missing"),
+        ("queue:a,", "", "missing"),
+        ("queue:a,,b", "", "missing"),
+        ('queue:""', '""', "missing"),
+        ("a -", "", "missing"),
+        ('args:"order 42', '"order 42', "never closed"),
+        ("name:'x", "'x", "never closed"),
+        ("since:14:05", "14:05", "of which day"),
+        ("since:2026-13-01", "2026-13-01", "no such time"),
+        ("since:2026-11-18T1405", "2026-11-18T1405", "not a time"),
+        ("since:0001-01-01T00:00+02:00", "0001-01-01T00:00+02:00", "no such time"),
+        ("until:whenever", "whenever", "not a duration"),
+        ("since:99999999w", "99999999w", "hundred years"),
+        ("run:..", "..", "between what"),
+        ("tries:>", ">", "not a number"),
+        ("tries:><1", "><1", "not a range"),
+        ("tries:<1", "<1", "the least is 1"),
+        ("wait:<0s", "<0s", "the least is 0"),
+        ("tries:99999999999999999999", "99999999999999999999", "too large"),
+        ("tries:２", "２", "not a number"),
+        ("id:" + "a" * 37, "a" * 37, "at most 36"),
+        ("name:a\0b", "\0", "no task can hold"),
+        ("name:a\udcff", "\udcff", "no task can hold"),
+        ("zzz:1", "zzz:1", "no key 'zzz'"),
+        ("x" * (LONGEST_TEXT + 1), "x", "at most 10000"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_where_it_stands(text: str, wrong: str, message: str) -> None:
+    (problem,) = problems_of(text)
+    assert text[problem.start : problem.end] == wrong
+    assert message in problem.message
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("status:failed -status:done", "-status:done"),
+        ("-status:live -status:done", "-status:done"),
+        ("workflow:yes -workflow:yes", "-workflow:yes"),
+        ("workflow:019a -workflow:yes", "-workflow:yes"),
+        ("workflow:yes,019a", "workflow:yes,019a"),
+        ("has:error -has:error", "-has:error"),
+        ("tries:>3 tries:<=3", "tries:<=3"),
+        ("run:>5m run:<1m x", "run:<1m"),
+        ("since:10m until:1h", "until:1h"),
+        ("until:2026-01-01 since:2026-01-02", "until:2026-01-01"),
+        ("since:1h since:2h", "since:2h"),
+    ],
+)
+def test_words_that_leave_no_task_are_an_error_and_not_an_empty_screen(text: str, wrong: str) -> None:
+    (problem,) = problems_of(text)
+    assert text[problem.start : problem.end] == wrong
+
+
+def test_all_mistakes_are_reported_together_in_order() -> None:
+    text = "stauts:failed queue: since:30 status:faild"
+    wrong = [text[problem.start : problem.end] for problem in problems_of(text)]
+    assert wrong == ["stauts", "", "30", "faild"]
+
+
+def test_the_error_marks_the_place_for_a_person() -> None:
+    with pytest.raises(FilterError) as caught:
+        parse("queue:a stauts:failed")
+    lines = str(caught.value).splitlines()
+    assert "there is no key 'stauts'; did you mean status?" in lines[0]
+    (index,) = [index for index, line in enumerate(lines) if "queue:a stauts" in line]
+    assert lines[index + 1].index("^^^^^^") == lines[index].index("stauts")
+    assert lines[index + 1].count("^") == 6
+
+
+def test_the_mark_stays_near_in_a_filter_that_is_longer_than_a_screen() -> None:
+    with pytest.raises(FilterError) as caught:
+        parse("queue:a " * 500 + "stauts:failed")
+    lines = str(caught.value).splitlines()
+    (index,) = [index for index, line in enumerate(lines) if "stauts:failed" in line and "note" in line]
+    assert lines[index + 1].index("^^^^^^") == lines[index].index("stauts")
+    assert len(lines[index]) < 120
+
+
+def test_the_error_survives_pickling() -> None:
+    with pytest.raises(FilterError) as caught:
+        parse("stauts:failed")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert copy.problems == caught.value.problems
+    assert str(copy) == str(caught.value)
+
+
+def test_every_example_of_the_help_is_understood() -> None:
+    for key in KEYS.values():
+        assert parse(key.example).terms[0].key == key.name
+        assert key.example in describe()
+    assert "mean any of them" in describe()
+
+
+def test_the_language_is_loaded_without_pydantic_or_a_database_driver() -> None:
+    code = "import sys, horsies.query; print(sorted({'pydantic', 'asyncpg', 'asyncio', 'typer'} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

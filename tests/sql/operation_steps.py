@@ -1,0 +1,77 @@
+"""Short steps for the tests of manual operations: tasks in every state, verbs on them, audit rows out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lifecycle_steps import ME, claim_some, ended, enqueue, running
+
+from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.operations.actor import Actor
+from horsies.operations.selection import Selection
+from horsies.operations.tasks import apply, preview
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.lifecycle.tokens import Token
+    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.tasks import TaskVerb
+
+OPS = Actor("ops", "bastion")
+POLICY = '{"retry_policy":{"max_retries":3,"intervals":[60],"auto_retry_for":["BROKE"]},"good_until":null}'
+
+
+async def look(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> Preview:
+    return await preview(conn, verb, Selection.of_ids(ids), **options)
+
+
+async def act(
+    conn: asyncpg.Connection, verb: TaskVerb, *ids: str, reason: str | None = "why", **options: Any
+) -> Outcome:
+    """The verb on those of the ids that the preview finds eligible."""
+    return await apply(conn, await look(conn, verb, *ids, **options), OPS, reason)
+
+
+async def done(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> Outcome:
+    """The verb on all of the ids, none of which is refused."""
+    outcome = await act(conn, verb, *ids, **options)
+    assert [row.target.id for row in outcome.applied] == sorted(ids)
+    return outcome
+
+
+async def failed(conn: asyncpg.Connection, *ids: str, **columns: str) -> list[Token]:
+    """Tasks that ran once and FAILED with BROKE."""
+    tokens = await running(conn, *ids, **columns)
+    await finish(conn, ME, [ended(token, OutcomeKind.FAILED) for token in tokens])
+    return tokens
+
+
+async def completed(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
+    await finish(conn, ME, [ended(token, OutcomeKind.COMPLETED) for token in await running(conn, *ids, **columns)])
+
+
+async def in_state(conn: asyncpg.Connection, status: str, *ids: str) -> None:
+    """Tasks that came to this status the usual way, as far as there is one."""
+    if status in ("PENDING", "CLAIMED"):
+        await enqueue(conn, *ids)
+    if status == "CLAIMED":
+        await claim_some(conn)
+    if status == "RUNNING":
+        await running(conn, *ids)
+    if status == "COMPLETED":
+        await completed(conn, *ids)
+    if status == "FAILED":
+        await failed(conn, *ids)
+    if status in ("CANCELLED", "EXPIRED"):
+        past = "now() - interval '1 min'" if status == "EXPIRED" else "NULL"
+        await enqueue(conn, *ids, status=f"'{status}'", failed_at="now()", good_until=past)
+
+
+async def audit(conn: asyncpg.Connection) -> list[dict[str, Any]]:
+    rows = await conn.fetch("SELECT * FROM horsies_operator_actions ORDER BY id")
+    return [
+        {name: json.loads(value) if name.endswith("_state") and value else value for name, value in row.items()}
+        for row in rows
+    ]

@@ -1,0 +1,127 @@
+"""The report and the sweep judge alike: what the one announces is what the other does, for every mixture."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.recovering import recover
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import FindingKind
+
+if TYPE_CHECKING:
+    from horsies.operations.findings import Report
+
+OTHER_POLICY = json.dumps({"retry_policy": {"auto_retry_for": ["TIMEOUT"], "intervals": [60], "jitter": False}})
+
+# of each condition, one row on either side of its threshold: 300 s for a run and its mark, 120 s for a claim
+STARTED = (ago(290), ago(310), "NULL")
+BEATS = (None, 400, 302, 298, 5)
+MARKED = ("NULL", ago(290), ago(310))
+POLICIES = (f"'{CRASH_POLICY}'", f"'{OTHER_POLICY}'", "NULL", "'[[['")
+TRIED = ((0, 3), (3, 3), (0, 0))
+GOOD_UNTIL = ("NULL", ago(-30), ago(-3600))
+CLAIMED = (ago(110), ago(130), "NULL")
+CLAIM_BEATS = (None, 150, 125, 115, 5)
+
+
+@pytest.fixture
+async def mixture(connection: asyncpg.Connection) -> asyncpg.Connection:
+    """Every mixture of conditions once, each under a name of its own where that matters."""
+    await worker(connection, names=["demo.add"])
+    await swept(connection, 31)
+    rows: list[str] = []
+    beats: list[str] = []
+    runs = product(STARTED, BEATS, MARKED)
+    judged = [(*run, POLICIES[0], TRIED[0], GOOD_UNTIL[0]) for run in runs]
+    judged += [(STARTED[1], None, marked, *rest) for marked in MARKED for rest in product(POLICIES, TRIED, GOOD_UNTIL)]
+    for number, (started, beat, marked, policy, (tried, most), good_until) in enumerate(judged):
+        rows.append(
+            f"('run-{number}', 'RUNNING', now() - interval '1 h', {started}, {marked}, {policy}, {tried}, {most},"
+            f" {good_until})"
+        )
+        if beat is not None:
+            beats.append(f"('run-{number}', 'runner', {ago(beat)})")
+    for number, (claimed, beat) in enumerate(product(CLAIMED, CLAIM_BEATS)):
+        rows.append(f"('claim-{number}', 'CLAIMED', {claimed}, NULL, NULL, NULL, 0, 0, NULL)")
+        if beat is not None:
+            beats.append(f"('claim-{number}', 'claimer', {ago(beat)})")
+    rows += [f"('late-{n}', 'PENDING', NULL, NULL, NULL, NULL, 0, 0, {ago(n)})" for n in (-60, 1, 60)]
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, status, claimed_at, started_at, finalizing_at, task_options, retry_count,"
+        " max_retries, good_until, task_name, queue_name, claimed_by_worker_id)"
+        f" SELECT rows.*, 'demo.add', 'default', 'w-1' FROM (VALUES {', '.join(rows)}) AS rows"
+    )
+    await connection.execute(
+        "INSERT INTO horsies_heartbeats (task_id, role, sent_at, sender_id)"
+        f" SELECT beats.*, 'w-1' FROM (VALUES {', '.join(beats)}) AS beats"
+    )
+    return connection
+
+
+def announced(report: Report) -> dict[str, str]:
+    """What the next sweep will do to which task, by the report."""
+    return {
+        task_id: "retry" if finding.system_will.startswith("retry") else finding.system_will
+        for finding in report.findings
+        for task_id in finding.ids
+        if finding.target_kind == "task" and finding.in_seconds == 0
+    }
+
+
+async def done(conn: asyncpg.Connection) -> dict[str, str]:
+    """What the sweep has done to which task, by the rows."""
+    rows = await conn.fetch(
+        "SELECT id, CASE WHEN status = 'EXPIRED' THEN 'expire' WHEN status = 'FAILED' THEN 'fail as WORKER_CRASHED'"
+        " WHEN retry_count > before THEN 'retry' WHEN status = 'PENDING' THEN 'requeue' END"
+        " FROM horsies_tasks JOIN unchanged USING (id) WHERE status <> was"
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def remember(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "CREATE TEMP TABLE unchanged AS SELECT id, status AS was, retry_count AS before FROM horsies_tasks"
+    )
+
+
+async def test_the_next_sweep_does_what_the_report_announces_and_nothing_else(mixture: asyncpg.Connection) -> None:
+    await remember(mixture)
+    will = announced(await diagnose(mixture))
+    assert set(will.values()) == {"retry", "fail as WORKER_CRASHED", "requeue", "expire"}
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will
+
+
+async def test_what_is_spared_now_is_handled_as_announced_when_its_mark_is_old(mixture: asyncpg.Connection) -> None:
+    await recover(mixture, RecoveryConfig())
+    await remember(mixture)
+    spared = [line for line in of_kind(await diagnose(mixture), FindingKind.FINALIZING) if line.in_seconds]
+    will = {task_id: line.system_will.split(" after ")[0] for line in spared for task_id in line.ids}
+    assert set(will.values()) == {"retry", "fail as WORKER_CRASHED"}
+    # As if the thirty seconds had passed for the marks: the deadlines of the rows are far from there either way.
+    await mixture.execute("UPDATE horsies_tasks SET finalizing_at = finalizing_at - interval '30 s'")
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will
+
+
+async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -> None:
+    off = RecoveryConfig(auto_fail_stale_running=False, auto_requeue_stale_claimed=False)
+    await remember(mixture)
+    report = await diagnose(mixture, off)
+    assert set(announced(report).values()) == {"expire"}
+    stale = [*of_kind(report, FindingKind.STALE_RUN), *of_kind(report, FindingKind.STALE_CLAIM)]
+    assert all(finding.system_will.startswith("nothing: ") for finding in stale)
+    await recover(mixture, off)
+    assert await done(mixture) == announced(report)
+
+
+async def test_after_a_sweep_there_is_nothing_left_that_the_next_one_would_do(mixture: asyncpg.Connection) -> None:
+    await recover(mixture, RecoveryConfig())
+    assert announced(await diagnose(mixture)) == {}

@@ -1,0 +1,148 @@
+"""A claim that starts what children wait for, alone or in the statement that stores how tasks ended."""
+
+from __future__ import annotations
+
+import re
+
+import asyncpg
+import pytest
+from lifecycle_steps import LEASE_MS, ME, OTHER, attempts, ended, enqueue, running, statuses, task
+
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.claiming import ClaimedTask, Wish, claim
+from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.lifecycle.tokens import Verdict
+from horsies.lifecycle.turnover import finish_and_claim, is_end
+from horsies.store.statements import statement
+
+K = OutcomeKind
+
+
+def wish(limit: int = 100, pids: tuple[int, ...] = ()) -> Wish:
+    return Wish("default", limit, LEASE_MS, None, pids, "host")
+
+
+def places(claimed: list[ClaimedTask]) -> dict[str, int | None]:
+    return {one.token.task_id: one.place for one in claimed}
+
+
+async def test_the_first_ones_run_in_the_children_that_wait_and_the_rest_is_claimed(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "a", "b", "c", priority="number")
+    claimed = await claim(connection, ME, wish(pids=(11, 12)))
+    assert places(claimed) == {"a": 0, "b": 1, "c": None}
+    assert await statuses(connection) == {"a": "RUNNING", "b": "RUNNING", "c": "CLAIMED"}
+
+
+async def test_what_it_starts_is_written_as_by_a_start(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", finalizing_at="now()", finalizing_by_worker_id="'w'")
+    (claimed,) = await claim(connection, ME, wish(pids=(11,)))
+    row = await task(connection, "t")
+    assert (row["claimed"], row["claim_expires_at"], row["claimed_by_worker_id"]) == (False, None, ME)
+    assert row["claimed_at"] == row["started_at"] == row["updated_at"] == claimed.token.claimed_at
+    assert (row["worker_pid"], row["worker_hostname"], row["worker_process_name"]) == (11, "host", "worker-11")
+    assert (row["finalizing_at"], row["finalizing_by_worker_id"]) == (None, None)
+
+
+async def test_a_large_task_is_only_claimed(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", priority="number", args="CASE id WHEN 'a' THEN repeat('x', 70000) END")
+    claimed = await claim(connection, ME, wish(pids=(11, 12)))
+    assert places(claimed) == {"a": None, "b": 1}
+    assert await statuses(connection) == {"a": "CLAIMED", "b": "RUNNING"}
+
+
+async def test_children_without_a_task_are_told_by_their_places(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a")
+    assert places(await claim(connection, ME, wish(pids=(11, 12, 13)))) == {"a": 0}
+    assert await claim(connection, ME, wish(pids=(12, 13))) == []
+
+
+async def test_a_task_that_is_started_at_once_finishes_as_any_other(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    (claimed,) = await claim(connection, ME, wish(pids=(11,)))
+    finished = await finish(connection, ME, [ended(claimed.token, K.COMPLETED)])
+    assert finished[claimed.token].status is TaskStatus.COMPLETED
+    (attempt,) = await attempts(connection, "t")
+    assert (attempt["attempt"], attempt["outcome"], attempt["worker_pid"]) == (1, "COMPLETED", 11)
+
+
+async def test_one_ends_and_the_next_starts(connection: asyncpg.Connection) -> None:
+    (bad, good) = await running(connection, "bad", "good")
+    await enqueue(connection, "next", "later", priority="number")
+    outcomes = [ended(good, K.COMPLETED), ended(bad, K.FAILED)]
+    finished, claimed = await finish_and_claim(connection, ME, outcomes, wish(limit=2, pids=(11,)))
+    assert {token.task_id: answer.status for token, answer in finished.items()} == {
+        "good": TaskStatus.COMPLETED,
+        "bad": TaskStatus.FAILED,
+    }
+    assert places(claimed) == {"next": 0, "later": None}
+    assert await statuses(connection) == {"good": "COMPLETED", "bad": "FAILED", "next": "RUNNING", "later": "CLAIMED"}
+    assert [len(await attempts(connection, name)) for name in ("good", "bad", "next")] == [1, 1, 0]
+
+
+async def test_what_it_claims_carries_all_that_a_claim_carries(connection: asyncpg.Connection) -> None:
+    (token,) = await running(connection, "t")
+    columns = {"priority": "7", "args": "'[1]'", "kwargs": "'{}'", "task_options": "'{}'", "max_retries": "3"}
+    await enqueue(connection, "one", **columns)
+    _, (along,) = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], wish(limit=1))
+    await enqueue(connection, "two", **columns)
+    (alone,) = await claim(connection, ME, wish(limit=1))
+    assert along.token.task_id == "one"
+    for field in set(ClaimedTask.__slots__) - {"token"}:
+        assert getattr(along, field) == getattr(alone, field), field
+
+
+async def test_a_stale_outcome_does_not_hold_up_the_others_nor_the_claim(connection: asyncpg.Connection) -> None:
+    (kept, lost) = await running(connection, "kept", "lost")
+    await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = $1 WHERE id = 'lost'", OTHER)
+    await enqueue(connection, "next")
+    outcomes = [ended(lost, K.COMPLETED), ended(kept, K.COMPLETED)]
+    finished, claimed = await finish_and_claim(connection, ME, outcomes, wish(pids=(11,)))
+    assert (finished[lost].verdict, finished[kept].verdict) == (Verdict.STALE, Verdict.ACCEPTED)
+    assert places(claimed) == {"next": 0}
+    assert await attempts(connection, "lost") == []
+
+
+@pytest.mark.parametrize(
+    "hindrance",
+    [
+        "INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ('default', now())",
+        "UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h' WHERE id = 'next'",
+        "UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = 'next'",
+        "UPDATE horsies_tasks SET queue_name = 'other' WHERE id = 'next'",
+        "DELETE FROM horsies_tasks WHERE id = 'next'",
+    ],
+)
+async def test_outcomes_are_stored_where_there_is_nothing_to_claim(
+    connection: asyncpg.Connection, hindrance: str
+) -> None:
+    (token,) = await running(connection, "t")
+    await enqueue(connection, "next")
+    await connection.execute(hindrance)
+    finished, claimed = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], wish(pids=(11,)))
+    assert finished[token].verdict is Verdict.ACCEPTED
+    assert claimed == []
+    assert (await statuses(connection)).get("next", "PENDING") == "PENDING"
+
+
+def test_only_what_comes_to_rest_goes_together_with_a_claim() -> None:
+    ends = {kind for kind in K if is_end(ended(None, kind))}  # type: ignore[arg-type]
+    assert ends == {K.COMPLETED, K.FAILED, K.WORKER_FAILURE}
+
+
+def test_the_statement_for_both_says_what_its_two_parts_say() -> None:
+    finishing, claiming, both = (words(statement(name)) for name in ("finish", "claim", "finish_and_claim"))
+    shifted = re.sub(r"\$(\d+)", lambda found: f"${int(found[1]) + 7}" if found[1] != "1" else "$1", claiming)
+    relaxed = shifted.replace(
+        " AND (cardinality($13) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')", ""
+    )
+    assert relaxed != shifted, "the claim alone need not be durable, with an outcome it must be"
+    history = finishing.removesuffix(" SELECT number FROM ended")
+    assert history != finishing
+    ctes, update = relaxed.removeprefix("WITH ").split(" UPDATE horsies_tasks task ", 1)
+    assert both.startswith(f"{history}, {ctes}, claimed AS ( UPDATE horsies_tasks task {update} ) SELECT number,")
+
+
+def words(sql: str) -> str:
+    return " ".join(re.sub(r"--[^\n]*", "", sql).split())

@@ -1,0 +1,163 @@
+"""Pause and resume queues by hand: claims stop and come back, and the trace says who did it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+from lifecycle_steps import claim_some, enqueue, running
+from order_steps import OPS, audit, heard, snapshot
+
+from horsies.lifecycle.claiming import claim_capped
+from horsies.operations.preview import OperationError, Outcome
+from horsies.operations.queues import QueueVerb, apply, preview
+from horsies.operations.undo import undo
+
+
+async def act(conn: asyncpg.Connection, verb: QueueVerb, *queues: str) -> Outcome:
+    return await apply(conn, await preview(conn, verb, queues), OPS, "provider is down")
+
+
+async def capped(conn: asyncpg.Connection) -> list[str]:
+    claimed = await claim_capped(
+        conn,
+        worker_id="capped",
+        queues=[("mail", 5)],
+        budget=9,
+        cluster_cap=None,
+        hard=True,
+        lease_ms=60_000,
+        task_names=None,
+    )
+    return [task.token.task_id for task in claimed]
+
+
+async def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", queue_name="'mail'")
+    await enqueue(connection, "c")
+    assert [row.applied for row in (await act(connection, QueueVerb.PAUSE, "mail")).rows] == [True]
+    assert await claim_some(connection, queue="mail") == []
+    assert await capped(connection) == []
+    assert len(await claim_some(connection, queue="default")) == 1
+    woken = await heard(connection, "task_queue_mail")
+    assert [row.applied for row in (await act(connection, QueueVerb.RESUME, "mail")).rows] == [True]
+    assert len(await claim_some(connection, queue="mail", limit=1)) == 1
+    assert len(await capped(connection)) == 1
+    assert woken == ["resumed"]
+
+
+async def test_who_paused_a_queue_and_why_is_kept_with_it_and_in_the_trace(connection: asyncpg.Connection) -> None:
+    await snapshot(connection, "web-1", queues=("mail",))
+    outcome = await act(connection, QueueVerb.PAUSE, "mail")
+    state = await connection.fetchrow("SELECT * FROM horsies_queue_state")
+    assert (state["queue_name"], state["paused_by"], state["reason"]) == ("mail", "ops@bastion", "provider is down")
+    resumed = await act(connection, QueueVerb.RESUME, "mail")
+    first, second = await audit(connection)
+    assert (first["operation_id"], first["verb"], first["target_kind"]) == (outcome.operation_id, "pause", "queue")
+    assert first["before_state"] == {"paused_at": None}
+    assert (second["operation_id"], second["verb"], second["outcome"]) == (resumed.operation_id, "resume", "applied")
+    assert second["before_state"]["paused_at"] == first["after_state"]["paused_at"]
+    assert second["before_state"]["paused_by"] == "ops@bastion"
+
+
+async def test_a_preview_says_what_waits_and_what_goes_on(connection: asyncpg.Connection) -> None:
+    await snapshot(connection, "web-1", queues=("mail",))
+    await running(connection, "busy")
+    await connection.execute("UPDATE horsies_tasks SET queue_name = 'mail'")
+    await enqueue(connection, "due", queue_name="'mail'")
+    await enqueue(connection, "later", queue_name="'mail'", enqueued_at="now() + interval '1 hour'")
+    found = await preview(connection, QueueVerb.PAUSE, ["mail"])
+    assert found.command == "horsies queues pause mail"
+    (consequence,) = found.consequences
+    assert consequence.startswith("mail: 2 tasks wait")
+    assert "1 claimed or running go on" in consequence
+    await act(connection, QueueVerb.PAUSE, "mail")
+    found = await preview(connection, QueueVerb.RESUME, ["mail"])
+    assert found.consequences == ("mail: 2 tasks wait, 1 of them due; served by 1 living worker",)
+
+
+async def test_a_name_that_is_no_queue_is_refused_with_the_nearest_one(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    found = await preview(connection, QueueVerb.PAUSE, ["mial", "mail", "zzz"])
+    assert [target.id for target in found.eligible] == ["mail"]
+    assert [refusal.reason for refusal in found.refused] == [
+        "nothing waits in such a queue and no worker serves it; did you mean mail?",
+        "nothing waits in such a queue and no worker serves it",
+    ]
+
+
+async def test_what_is_so_already_is_refused(connection: asyncpg.Connection) -> None:
+    await snapshot(connection, "web-1", queues=("mail",))
+    found = await preview(connection, QueueVerb.RESUME, ["mail"])
+    assert [refusal.reason for refusal in found.refused] == ["it is open"]
+    await act(connection, QueueVerb.PAUSE, "mail")
+    (refusal,) = (await preview(connection, QueueVerb.PAUSE, ["mail"])).refused
+    assert refusal.reason.startswith("it is paused since ")
+    assert refusal.reason.endswith('by ops@bastion "provider is down"')
+
+
+async def test_of_two_operators_who_pause_one_queue_one_is_told_who_was_first(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    found = await preview(connection, QueueVerb.PAUSE, ["mail"])
+    other = await asyncpg.connect(database)
+    outcomes = await asyncio.gather(*(apply(conn, found, OPS, None) for conn in (connection, other)))
+    await other.close()
+    applied, refused = sorted((outcome.rows[0] for outcome in outcomes), key=lambda row: not row.applied)
+    assert (applied.applied, refused.applied) == (True, False)
+    assert refused.detail.startswith("it is paused since")
+    assert sorted(row["outcome"] for row in await audit(connection)) == ["applied", "refused"]
+
+
+async def test_a_pause_made_after_the_preview_is_not_lifted_with_the_one_that_was_seen(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    await act(connection, QueueVerb.PAUSE, "mail")
+    found = await preview(connection, QueueVerb.RESUME, ["mail"])
+    await act(connection, QueueVerb.RESUME, "mail")
+    await act(connection, QueueVerb.PAUSE, "mail")
+    outcome = await apply(connection, found, OPS, None)
+    assert [row.applied for row in outcome.rows] == [False]
+    assert await claim_some(connection, queue="mail") == []
+
+
+async def test_a_read_only_session_is_refused_before_anything_is_tried(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    found = await preview(connection, QueueVerb.PAUSE, ["mail"])
+    await connection.execute("SET default_transaction_read_only = on")
+    with pytest.raises(OperationError, match="read-only"):
+        await apply(connection, found, OPS, None)
+
+
+async def test_many_queues_are_one_operation(connection: asyncpg.Connection) -> None:
+    for queue in ("a", "b", "c"):
+        await enqueue(connection, queue, queue_name=f"'{queue}'")
+    await act(connection, QueueVerb.PAUSE, "b")
+    found = await preview(connection, QueueVerb.PAUSE, ["c", "b", "a"])
+    outcome = await apply(connection, found, OPS, None)
+    assert [(row.target.id, row.applied) for row in outcome.rows] == [("c", True), ("a", True)]
+    assert {row["operation_id"] for row in (await audit(connection))[1:]} == {outcome.operation_id}
+
+
+async def test_a_pause_is_undone_once_and_its_undoing_names_it(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    paused = await act(connection, QueueVerb.PAUSE, "mail")
+    first = await undo(connection, paused.operation_id, OPS, "back")
+    second = await undo(connection, paused.operation_id, OPS, "again")
+    assert ([row.applied for row in first.rows], [row.applied for row in second.rows]) == ([True], [False])
+    assert second.rows[0].detail == "it was acted on by hand since: resume by ops@bastion"
+    assert len(await claim_some(connection, queue="mail")) == 1
+    pause, resume, refused = await audit(connection)
+    assert (resume["verb"], resume["undoes"], resume["operation_id"]) == ("resume", pause["id"], first.operation_id)
+    assert (refused["verb"], refused["outcome"]) == ("undo", "refused")
+
+
+async def test_undoing_a_resume_pauses_again(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", queue_name="'mail'")
+    await act(connection, QueueVerb.PAUSE, "mail")
+    resumed = await act(connection, QueueVerb.RESUME, "mail")
+    assert [row.applied for row in (await undo(connection, resumed.operation_id, OPS, None)).rows] == [True]
+    assert await claim_some(connection, queue="mail") == []

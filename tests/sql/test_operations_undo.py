@@ -1,0 +1,218 @@
+"""What can be taken back comes back exactly; what cannot is refused with the reason, and both leave a trace."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+from lifecycle_steps import ME, claim_tokens, ended, enqueue, everything, running, start_tokens, task
+from operation_steps import OPS, audit, completed, done, failed, in_state, look
+
+from horsies.lifecycle.claiming import release
+from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.operations import queues
+from horsies.operations.actor import Actor
+from horsies.operations.preview import OperationError
+from horsies.operations.queues import QueueVerb
+from horsies.operations.tasks import TaskVerb, apply
+from horsies.operations.undo import undo
+
+V = TaskVerb
+
+
+async def the_row(conn: asyncpg.Connection) -> dict[str, Any]:
+    """All of the only task but when it was written last."""
+    return {name: value for name, value in (await task(conn, "t")).items() if name != "updated_at"}
+
+
+async def refusals(conn: asyncpg.Connection, operation_id: Any) -> list[str]:
+    before = await everything(conn)
+    outcome = await undo(conn, operation_id, OPS, None)
+    assert outcome.applied == ()
+    assert await everything(conn) == before
+    return [row.detail for row in outcome.refused]
+
+
+@pytest.mark.parametrize("status", ["COMPLETED", "FAILED", "CANCELLED", "EXPIRED"])
+@pytest.mark.parametrize("fresh_budget", [False, True])
+async def test_a_requeue_that_has_not_started_is_taken_back_to_the_last_column(
+    connection: asyncpg.Connection, status: str, fresh_budget: bool
+) -> None:
+    await in_state(connection, status, "t")
+    before = await the_row(connection)
+    outcome = await done(connection, V.REQUEUE, "t", fresh_budget=fresh_budget)
+    assert await the_row(connection) != before
+    undone = await undo(connection, outcome.operation_id, OPS, "wrong rows")
+    assert len(undone.applied) == 1
+    assert await the_row(connection) == before
+    did, undid = await audit(connection)
+    assert (undid["verb"], undid["undoes"], undid["reason"]) == ("undo", did["id"], "wrong rows")
+    assert (undid["before_state"]["status"], undid["after_state"]["status"]) == ("PENDING", status)
+
+
+@pytest.mark.parametrize("verb", [V.FAIL, V.CANCEL])
+async def test_what_was_ended_while_pending_waits_again_as_before(
+    connection: asyncpg.Connection, verb: TaskVerb
+) -> None:
+    await enqueue(connection, "t", enqueued_at="now() - interval '1 h'", max_retries="2", unique_key="'k'")
+    before = await the_row(connection)
+    outcome = await done(connection, verb, "t")
+    assert len((await undo(connection, outcome.operation_id, OPS, None)).applied) == 1
+    assert await the_row(connection) == before
+    assert [token.task_id for token in await claim_tokens(connection)] == ["t"]
+
+
+async def test_what_was_ended_while_claimed_waits_again_without_its_claim(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    before = await the_row(connection)
+    await claim_tokens(connection)
+    outcome = await done(connection, V.CANCEL, "t")
+    await undo(connection, outcome.operation_id, OPS, None)
+    assert await the_row(connection) == before
+
+
+async def test_a_hurried_retry_waits_for_its_time_again(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", next_retry_at="now() + interval '1 h'", enqueued_at="now() + interval '1 h'")
+    before = await the_row(connection)
+    outcome = await done(connection, V.RETRY_NOW, "t")
+    await undo(connection, outcome.operation_id, OPS, None)
+    assert await the_row(connection) == before
+
+
+async def test_a_task_that_waits_again_wakes_its_workers(connection: asyncpg.Connection, database: str) -> None:
+    await enqueue(connection, "t")
+    outcome = await done(connection, V.CANCEL, "t")
+    ears, woken = await asyncpg.connect(database), asyncio.Event()
+    await ears.add_listener("task_queue_default", lambda *_: woken.set())
+    await undo(connection, outcome.operation_id, OPS, None)
+    await asyncio.wait_for(woken.wait(), 10)
+    await ears.close()
+
+
+async def test_a_requeue_that_was_claimed_and_given_back_has_not_started(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    outcome = await done(connection, V.REQUEUE, "t")
+    await release(connection, ME, await claim_tokens(connection))
+    assert len((await undo(connection, outcome.operation_id, OPS, None)).applied) == 1
+
+
+async def test_a_requeue_that_is_claimed_runs_or_has_run_stays(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    outcome = await done(connection, V.REQUEUE, "t")
+    (token,) = await claim_tokens(connection)
+    assert await refusals(connection, outcome.operation_id) == ["it is CLAIMED on worker-a now, try 2"]
+    await start_tokens(connection, [token])
+    assert await refusals(connection, outcome.operation_id) == ["it is RUNNING on worker-a now, try 2"]
+    await finish(connection, ME, [ended(token, OutcomeKind.COMPLETED)])
+    assert await refusals(connection, outcome.operation_id) == ["it is COMPLETED now, try 2"]
+
+
+@pytest.mark.parametrize("verb", [V.REQUEUE, V.FAIL, V.CANCEL])
+async def test_a_run_that_was_taken_away_does_not_come_back(connection: asyncpg.Connection, verb: TaskVerb) -> None:
+    await running(connection, "t")
+    outcome = await done(connection, verb, "t")
+    assert await refusals(connection, outcome.operation_id) == ["its run was taken away, and that attempt is history"]
+
+
+@pytest.mark.parametrize("verb", [V.REQUEUE, V.RELEASE])
+async def test_a_claim_that_was_released_does_not_come_back(connection: asyncpg.Connection, verb: TaskVerb) -> None:
+    await in_state(connection, "CLAIMED", "t")
+    outcome = await done(connection, verb, "t")
+    assert await refusals(connection, outcome.operation_id) == ["a claim cannot be given back to a worker"]
+
+
+async def test_a_rerun_and_an_expiry_name_the_other_way_out(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    rerun = await done(connection, V.RERUN, "t")
+    (copy,) = rerun.applied
+    assert await refusals(connection, rerun.operation_id) == [
+        f"the copy is a task of its own: cancel {copy.new_id} instead"
+    ]
+    await enqueue(connection, "late", good_until="now() - interval '1 s'")
+    expired = await done(connection, V.EXPIRE, "late")
+    assert await refusals(connection, expired.operation_id) == [
+        "its good_until has passed: requeue it to run it all the same"
+    ]
+
+
+async def test_an_undo_cannot_be_undone_nor_be_done_twice(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    outcome = await done(connection, V.CANCEL, "t")
+    undone = await undo(connection, outcome.operation_id, OPS, None)
+    assert await refusals(connection, undone.operation_id) == ["there is no way back from undo"]
+    await done(connection, V.CANCEL, "t")
+    assert await refusals(connection, outcome.operation_id) == ["it was acted on by hand since: cancel by ops@bastion"]
+
+
+async def test_two_operators_who_undo_at_once_undo_once(connection: asyncpg.Connection, database: str) -> None:
+    names = [f"t{number:02}" for number in range(40)]
+    await enqueue(connection, *names)
+    outcome = await done(connection, V.CANCEL, *names)
+    second = await asyncpg.connect(database)
+    both = await asyncio.gather(
+        undo(connection, outcome.operation_id, OPS, None, batch=7),
+        undo(second, outcome.operation_id, Actor("bob", "b"), None, batch=9),
+    )
+    await second.close()
+    assert sum(len(one.applied) for one in both) == sum(len(one.refused) for one in both) == len(names)
+    undoing = [row for row in await audit(connection) if row["verb"] == "undo" and row["outcome"] == "applied"]
+    assert sorted(row["target_id"] for row in undoing) == names
+
+
+async def test_a_unique_key_that_lives_in_another_task_keeps_the_first_one_ended(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "t", unique_key="'k'")
+    outcome = await done(connection, V.CANCEL, "t")
+    await enqueue(connection, "new", unique_key="'k'")
+    assert await refusals(connection, outcome.operation_id) == ["its unique key is held by the live task new"]
+
+
+async def test_a_result_too_large_to_keep_is_told(connection: asyncpg.Connection) -> None:
+    await completed(connection, "t")
+    await connection.execute("UPDATE horsies_tasks SET result = repeat('x', 65537)")
+    outcome = await done(connection, V.REQUEUE, "t")
+    assert await refusals(connection, outcome.operation_id) == ["its result had more than 64 kB and was not kept"]
+
+
+async def test_a_workflow_that_has_gone_on_is_not_called_back(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t", is_workflow_task="true")
+    outcome = await done(connection, V.FAIL, "t")
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status) VALUES ('w', 'month_end', 'RUNNING');"
+        "INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)"
+        " VALUES ('n', 'w', 0, 'demo.add', 'FAILED', 't')"
+    )
+    assert await refusals(connection, outcome.operation_id) == ["its workflow has gone on without it"]
+
+
+async def test_a_pruned_row_is_refused_as_gone(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    outcome = await done(connection, V.CANCEL, "t")
+    await connection.execute("DELETE FROM horsies_tasks")
+    assert await refusals(connection, outcome.operation_id) == ["it is gone: its row was deleted"]
+
+
+async def test_rows_that_the_operation_refused_are_not_part_of_its_undo(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b")
+    seen = await look(connection, V.CANCEL, "a", "b")
+    await done(connection, V.FAIL, "b")
+    outcome = await apply(connection, seen, OPS, None)
+    assert [row.target.id for row in (await undo(connection, outcome.operation_id, OPS, None)).rows] == ["a"]
+
+
+async def test_an_unknown_operation_is_an_error_that_says_where_to_look(connection: asyncpg.Connection) -> None:
+    with pytest.raises(OperationError, match="has changed anything"):
+        await undo(connection, uuid4(), OPS, None)
+
+
+async def test_orders_to_queues_are_taken_back_by_the_same_function(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    paused = await queues.apply(connection, await queues.preview(connection, QueueVerb.PAUSE, ["default"]), OPS, "hold")
+    assert await claim_tokens(connection) == []
+    undone = await undo(connection, paused.operation_id, OPS, None)
+    assert [row.target.id for row in undone.applied] == ["default"]
+    assert len(await claim_tokens(connection)) == 1

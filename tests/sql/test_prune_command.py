@@ -1,0 +1,189 @@
+"""`horsies db prune` counts before it deletes, asks where it should, and takes ages as people write them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from horsies.cli.prune import prune
+from horsies.domain.errors import ConfigurationError
+from horsies.store.schema import SchemaError
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    app = typer.Typer()
+    app.command()(prune)
+    return lambda *words, **given: CliRunner().invoke(app, list(words), **given)
+
+
+@pytest.fixture
+async def filled(database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with heartbeats of every hour of the last three days, and a task that ended 40 days ago."""
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    await connection.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " SELECT 't', 'w', 'runner', now() - (72.5 - n) * interval '1 h' FROM generate_series(1, 72) n"
+    )
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, completed_at)"
+        " VALUES ('t', 'demo.add', 'default', 'COMPLETED', now() - interval '40 days')"
+    )
+    return database
+
+
+async def tell_settings(conn: asyncpg.Connection, **settings: Any) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        " queues, worker_started_at, recovery_config) VALUES ('web-1', 'h', 1, 1, 1, 1, '{default}', now(), $1)",
+        json.dumps(settings),
+    )
+
+
+def rows(result: Result) -> dict[str, int]:
+    assert result.exit_code == 0, result.output
+    counted: dict[str, int] = json.loads(result.stdout)["rows"]
+    return {table: number for table, number in counted.items() if number}
+
+
+def test_a_dry_run_counts_and_leaves_everything(command: Command, filled: str) -> None:
+    for _ in range(2):
+        assert rows(command("--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
+    assert rows(command("--json")) == {"heartbeats": 48, "tasks": 1}
+    assert rows(command("--json")) == {}
+
+
+def test_people_read_what_is_kept_and_what_goes(command: Command, filled: str) -> None:
+    said = command("--dry-run").stdout.splitlines()
+    assert "heartbeats 1 d, worker-states 7 d, terminal-records 30 d (defaults, then --older-than)" in said[0]
+    assert said[1].split() == ["heartbeats", "48", "would", "be", "deleted"]
+    assert command().stdout.splitlines()[1].split() == ["heartbeats", "48", "deleted"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["heartbeats=12h"], {"heartbeats": 60, "tasks": 1}),
+        (["heartbeats=2d", "terminal-records=never"], {"heartbeats": 24}),
+        (["heartbeats=never", "terminal-records=8w"], {}),
+        (["heartbeats=0.5d"], {"heartbeats": 60, "tasks": 1}),
+        (["heartbeats=45m"], {"heartbeats": 71, "tasks": 1}),
+    ],
+    ids=str,
+)
+def test_an_age_of_ones_own_counts_for_its_category(
+    command: Command, filled: str, given: list[str], expected: dict[str, int]
+) -> None:
+    words = [word for age in given for word in ("--older-than", age)]
+    assert rows(command("--dry-run", "--json", *words)) == expected
+
+
+async def test_without_an_age_the_settings_of_the_newest_worker_count(
+    command: Command, filled: str, connection: asyncpg.Connection
+) -> None:
+    """Records that the application keeps for ever must not go because somebody typed a short command."""
+    await tell_settings(connection, terminal_record_retention_hours=None, heartbeat_retention_hours=48)
+    report = json.loads(await in_thread(command, "--dry-run", "--json"))
+    assert report["settings_from"] == "web-1"
+    assert report["older_than_s"] == {"heartbeats": 172_800, "worker_states": 604_800, "terminal_records": None}
+    assert report["rows"]["heartbeats"] == 24
+    assert "tasks" not in report["rows"]
+
+
+@pytest.mark.parametrize("told", ["null", "[1]", '{"heartbeat_retention_hours": "12", "check_interval_ms": null}'])
+async def test_settings_that_cannot_be_used_are_the_defaults(
+    command: Command, filled: str, connection: asyncpg.Connection, told: str
+) -> None:
+    await tell_settings(connection)
+    await connection.execute("UPDATE horsies_worker_states SET recovery_config = $1", told)
+    report = json.loads(await in_thread(command, "--dry-run", "--json"))
+    assert report["older_than_s"] == {"heartbeats": 86_400, "worker_states": 604_800, "terminal_records": 2_592_000}
+
+
+async def in_thread(command: Command, *words: str) -> str:
+    """The command makes an event loop of its own."""
+    result = await asyncio.to_thread(command, *words)
+    assert result.exit_code == 0, result.output
+    return str(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("heartbeat=1d", "choose one of heartbeats, worker-states, terminal-records"),
+        ("heartbeats", "write for example heartbeats=12h"),
+        ("heartbeats=1 day", "'1 day' is no age"),
+        ("heartbeats=-1h", "'-1h' is no age"),
+    ],
+)
+def test_an_age_that_is_none_is_refused_with_what_would_be_one(
+    command: Command, filled: str, given: str, said: str
+) -> None:
+    refused = command("--older-than", given)
+    assert refused.exit_code == 2
+    assert said in " ".join(refused.output.replace("│", " ").split())
+
+
+async def test_what_could_not_be_deleted_is_told_and_is_a_failure(
+    command: Command, filled: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("CREATE TABLE orders (task_id varchar(36) REFERENCES horsies_tasks (id))")
+    await connection.execute("INSERT INTO orders VALUES ('t')")
+    result = await asyncio.to_thread(command)
+    assert result.exit_code == 1
+    assert "not deleted: tasks t: ForeignKeyViolationError" in result.stdout
+    assert await connection.fetchval("SELECT count(*) FROM horsies_heartbeats") == 24
+
+
+def write_config(tmp_path: Path, text: str) -> None:
+    (tmp_path / "horsies").mkdir()
+    (tmp_path / "horsies" / "config.toml").write_text(text)
+
+
+def test_a_read_only_context_is_counted_and_never_pruned(command: Command, filled: str, tmp_path: Path) -> None:
+    write_config(tmp_path, f'[contexts.mirror]\nurl = "{filled}"\nread_only = true\n')
+    refused = command("--context", "mirror", "--yes")
+    assert isinstance(refused.exception, ConfigurationError)
+    assert "read-only" in refused.exception.message
+    assert rows(command("--context", "mirror", "--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
+
+
+def test_a_production_context_wants_its_name_typed(command: Command, filled: str, tmp_path: Path) -> None:
+    write_config(tmp_path, f'[contexts.prod]\nurl = "{filled}"\nproduction = true\n')
+    refused = command("--context", "prod", input="y\n")
+    assert isinstance(refused.exception, ConfigurationError)
+    assert rows(command("--context", "prod", "--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
+    assert command("--context", "prod", input="prod\n").exit_code == 0
+    assert rows(command("--context", "prod", "--yes", "--json")) == {}
+
+
+def test_a_database_without_our_tables_is_refused(
+    command: Command, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", empty_database)
+    for words in ([], ["--dry-run"]):
+        refused = command(*words)
+        assert isinstance(refused.exception, SchemaError)
+        assert "horsies db init" in str(refused.exception.help_text)
+
+
+async def test_a_session_that_may_only_read_counts_and_deletes_nothing(
+    command: Command, filled: str, connection: asyncpg.Connection
+) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    refused = await asyncio.to_thread(command)
+    assert isinstance(refused.exception, SchemaError)
+    assert json.loads(await in_thread(command, "--dry-run", "--json"))["rows"]["heartbeats"] == 48

@@ -1,0 +1,89 @@
+"""The broker's documented ways to recover by hand make the same transitions as a worker's sweep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import asyncpg
+import pytest
+from lifecycle_steps import attempts, enqueue, running, statuses, task
+from sweep_steps import beat_before, mark_finalizing_before, options, poison, stale_claims, stale_runs
+
+from horsies.broker import PostgresBroker
+from horsies.config.broker import PostgresConfig
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.result import Ok
+from horsies.handle import BrokerErrorCode
+
+
+@pytest.fixture
+def broker(database: str) -> Iterator[PostgresBroker]:
+    made = PostgresBroker(PostgresConfig(database_url=database))
+    yield made
+    assert made.close() == Ok(None)
+
+
+async def test_stale_runs_are_failed_or_set_to_run_again_and_counted(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    await stale_runs(connection, "fails")
+    await stale_runs(connection, "again", max_retries="3", task_options=options("WORKER_CRASHED"))
+    await running(connection, "healthy")
+    stale = (await broker.get_stale_tasks(stale_threshold_minutes=5)).unwrap()
+    assert {row["id"] for row in stale} == {"fails", "again"}
+    assert await broker.mark_stale_tasks_as_failed(stale_threshold_ms=300_000) == Ok(2)
+    assert await statuses(connection) == {"fails": "FAILED", "again": "PENDING", "healthy": "RUNNING"}
+    result = await broker.get_result_async("fails")
+    assert result.err_value.error_code is OperationalErrorCode.WORKER_CRASHED
+    assert [one["will_retry"] for one in await attempts(connection, "again")] == [True]
+    assert await broker.mark_stale_tasks_as_failed() == Ok(0)
+
+
+async def test_the_thresholds_are_those_that_are_given(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await stale_runs(connection, "t")
+    await mark_finalizing_before(connection, "t", 4)
+    assert await broker.mark_stale_tasks_as_failed(400_000) == Ok(0)
+    assert await broker.mark_stale_tasks_as_failed(300_000) == Ok(0)
+    assert await broker.mark_stale_tasks_as_failed(300_000, finalizing_stale_threshold_ms=200_000) == Ok(1)
+
+
+async def test_stale_claims_are_requeued_and_counted(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await stale_claims(connection, "a", "b", "c")
+    await beat_before(connection, "c", "claimer", 3)
+    assert await broker.requeue_stale_claimed(stale_threshold_ms=240_000) == Ok(2)
+    assert await statuses(connection) == {"a": "PENDING", "b": "PENDING", "c": "CLAIMED"}
+    assert await broker.requeue_stale_claimed() == Ok(1)
+
+
+async def test_what_came_too_late_expires_and_is_counted(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    await enqueue(connection, "a", "b", good_until="now()")
+    await enqueue(connection, "c")
+    assert len((await broker.get_expired_tasks()).unwrap()) == 2
+    assert await broker.expire_pending_tasks() == Ok(2)
+    assert (await broker.get_expired_tasks()) == Ok([])
+    assert (await task(connection, "c"))["status"] == "PENDING"
+
+
+async def test_rows_that_cannot_be_changed_are_logged_and_an_error_only_where_no_other_was(
+    broker: PostgresBroker, connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await stale_runs(connection, "good", "bad")
+    await poison(connection, "horsies_tasks", "UPDATE", "bad")
+    with caplog.at_level(logging.WARNING, "horsies.broker"):
+        assert await broker.mark_stale_tasks_as_failed() == Ok(1)
+    assert "task bad could not be swept: RaiseError: row bad is poison" in caplog.text
+    error = (await broker.mark_stale_tasks_as_failed()).unwrap_err()
+    assert (error.code, error.retryable) == (BrokerErrorCode.CLEANUP_FAILED, False)
+    assert "none of 1 tasks could be changed; bad" in error.message
+
+
+async def test_a_broken_table_is_a_cleanup_error(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await stale_claims(connection, "t")
+    assert await broker.requeue_stale_claimed(3_600_000) == Ok(0)
+    await connection.execute("ALTER TABLE horsies_heartbeats RENAME TO somewhere_else")
+    error = (await broker.requeue_stale_claimed()).unwrap_err()
+    assert (error.code, error.retryable) == (BrokerErrorCode.CLEANUP_FAILED, False)
+    assert "horsies_heartbeats" in error.message

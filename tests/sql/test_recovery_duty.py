@@ -1,0 +1,206 @@
+"""One worker of many sweeps at a time, none is special, and a missing one is missed for one interval at most."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from horsies.run.settings import Identity
+from horsies.run.sweeper import Duty
+from horsies.store.sweep_state import take_duty, write_report
+
+MINUTE_MS = 60_000
+
+
+async def age(conn: asyncpg.Connection, seconds: float) -> None:
+    await conn.execute("UPDATE horsies_sweep_state SET ran_at = ran_at - $1 * interval '1 s'", seconds)
+
+
+async def state(conn: asyncpg.Connection, sweep: str = "recovery") -> asyncpg.Record:
+    return await conn.fetchrow("SELECT * FROM horsies_sweep_state WHERE sweep = $1", sweep)
+
+
+async def test_the_first_who_asks_has_the_duty_and_others_learn_when_it_is_due(connection: asyncpg.Connection) -> None:
+    assert await take_duty(connection, "recovery", "a", MINUTE_MS) is None
+    row = await state(connection)
+    assert (row["worker_id"], row["interval_ms"], row["report"]) == ("a", MINUTE_MS, None)
+    assert await take_duty(connection, "recovery", "b", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+    assert await state(connection) == row
+
+
+async def test_whoever_asks_first_after_the_interval_has_it_next(connection: asyncpg.Connection) -> None:
+    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await age(connection, 45)
+    assert await take_duty(connection, "recovery", "b", MINUTE_MS) == pytest.approx(15, abs=1)
+    await age(connection, 15)
+    assert await take_duty(connection, "recovery", "b", MINUTE_MS) is None
+    assert (await state(connection))["worker_id"] == "b"
+    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+
+
+async def test_a_shorter_interval_of_one_worker_is_kept_by_that_worker(connection: asyncpg.Connection) -> None:
+    await take_duty(connection, "recovery", "slow", 10 * MINUTE_MS)
+    await age(connection, 61)
+    assert await take_duty(connection, "recovery", "quick", MINUTE_MS) is None
+
+
+async def test_sweeps_of_different_kinds_have_nothing_to_do_with_each_other(connection: asyncpg.Connection) -> None:
+    assert await take_duty(connection, "recovery", "a", MINUTE_MS) is None
+    assert await take_duty(connection, "retention", "b", MINUTE_MS) is None
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_the_sweeps(connection: asyncpg.Connection) -> None:
+    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await age(connection, -3_600)
+    assert await take_duty(connection, "recovery", "b", MINUTE_MS) is None
+    assert await take_duty(connection, "recovery", "a", MINUTE_MS) == pytest.approx(60, abs=1)
+
+
+@pytest.mark.parametrize("before", ["nobody has swept yet", "it is due again"])
+async def test_of_many_who_ask_at_once_one_has_the_duty(
+    database: str, connection: asyncpg.Connection, before: str
+) -> None:
+    if before == "it is due again":
+        await take_duty(connection, "recovery", "old", MINUTE_MS)
+        await age(connection, 60)
+    workers = [await asyncpg.connect(database) for _ in range(8)]
+    asked = await asyncio.gather(
+        *(take_duty(each, "recovery", f"w{number}", MINUTE_MS) for number, each in enumerate(workers))
+    )
+    assert asked.count(None) == 1
+    for each in workers:
+        await each.close()
+
+
+async def test_who_comes_second_while_the_first_has_not_committed_does_not_sweep(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await take_duty(connection, "recovery", "old", MINUTE_MS)
+    await age(connection, 60)
+    first, second = await asyncpg.connect(database), await asyncpg.connect(database)
+    async with first.transaction():
+        assert await take_duty(first, "recovery", "first", MINUTE_MS) is None
+        waiting = asyncio.create_task(take_duty(second, "recovery", "second", MINUTE_MS))
+        while not await connection.fetchval("SELECT pg_blocking_pids($1) <> '{}'", second.get_server_pid()):
+            assert not waiting.done()
+    assert await waiting is not None
+    assert (await state(connection))["worker_id"] == "first"
+    await first.close()
+    await second.close()
+
+
+async def test_asking_too_early_writes_nothing(connection: asyncpg.Connection) -> None:
+    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    before = await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state")
+    await take_duty(connection, "recovery", "b", MINUTE_MS)
+    assert await connection.fetchrow("SELECT xmax, ctid::text FROM horsies_sweep_state") == before
+
+
+async def test_a_report_is_written_by_whoever_has_the_duty(connection: asyncpg.Connection) -> None:
+    await take_duty(connection, "recovery", "a", MINUTE_MS)
+    await write_report(connection, "recovery", "a", {"failed": 3})
+    await write_report(connection, "recovery", "b", {"failed": 4})
+    assert json.loads((await state(connection))["report"]) == {"failed": 3}
+
+
+class OneLane:
+    """A lane without a worker around it."""
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+        self.opened = 0
+        self.connection: asyncpg.Connection | None = None
+
+    async def ready(self) -> asyncpg.Connection:
+        if self.connection is None or self.connection.is_closed():
+            self.connection = await asyncpg.connect(self._database)
+            self.opened += 1
+        return self.connection
+
+    def turn(self) -> Any:
+        return self
+
+    async def __aenter__(self) -> asyncpg.Connection:
+        return await self.ready()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Kept."""
+
+    async def close(self) -> None:
+        if self.connection is not None:
+            await self.connection.close()
+
+
+class Counted:
+    """A chore that can be told to fail."""
+
+    name = "recovery"
+    interval_ms = MINUTE_MS
+    step_timeout_s = 5.0
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.fails = False
+
+    async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
+        if self.fails:
+            raise ConnectionResetError("gone")
+        self.done += 1
+        return {"done": self.done}
+
+
+@pytest.fixture
+async def lanes(database: str) -> AsyncIterator[list[OneLane]]:
+    made = [OneLane(database) for _ in range(4)]
+    yield made
+    for lane in made:
+        await lane.close()
+
+
+async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    first, second = Counted(), Counted()
+    one, two = Duty(first, Identity(), lanes[0], lanes[1]), Duty(second, Identity(), lanes[2], lanes[3])
+    await one.step()
+    assert one.interval_s == pytest.approx(60, abs=1)
+    await age(connection, 40)
+    await two.step()
+    assert (first.done, second.done) == (1, 0)
+    assert 19 <= two.interval_s <= 21.5
+    await age(connection, 20)
+    await two.step()
+    assert (first.done, second.done) == (1, 1)
+    assert json.loads((await state(connection))["report"]) == {"done": 1}
+
+
+async def test_a_worker_holds_the_extra_connection_only_while_it_is_on_duty(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    duty = Duty(Counted(), Identity(), lanes[0], lanes[1])
+    await duty.step()
+    await duty.step()
+    assert lanes[1].opened == 1
+    assert lanes[1].connection is not None
+    assert lanes[1].connection.is_closed()
+
+
+async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_later(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    chore = Counted()
+    chore.fails = True
+    duty = Duty(chore, Identity(), lanes[0], lanes[1])
+    with pytest.raises(ConnectionResetError):
+        await duty.step()
+    chore.fails = False
+    await duty.step()
+    assert chore.done == 1
+    await duty.step()
+    assert chore.done == 1

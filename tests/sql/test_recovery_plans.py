@@ -1,0 +1,170 @@
+"""Sweeps and retention read what they are about, by index, beside 100 000 finished tasks and 200 000 heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import asyncpg
+import pytest
+from lifecycle_steps import LANE
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.recovering import Recovered, recover
+from horsies.lifecycle.retention import ages_of, prunable, prune
+from horsies.store.embedded import EmbeddedServer
+from horsies.store.statements import statement
+
+FILL = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
+                           completed_at)
+SELECT uuidv7()::text, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
+  FROM generate_series(1, 100000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
+SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status)
+SELECT uuidv7()::text, 'demo.old', 'default', 'CANCELLED' FROM generate_series(1, 3000) n;
+INSERT INTO horsies_tasks (id, task_name, queue_name, good_until)
+SELECT uuidv7()::text, 'demo.add', 'default', now() + interval '1 h' FROM generate_series(1, 4000) n;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, claimed, started_at)
+SELECT uuidv7()::text, 'demo.add', 'queue-' || n % 5, (ARRAY['CLAIMED', 'RUNNING'])[1 + n % 2], 'worker-' || n % 9,
+       now() - interval '1 h', n % 2 = 0, now() - interval '1 h'
+  FROM generate_series(1, 400) n;
+INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
+SELECT id, 'w', CASE status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END, now() - n * interval '7 s'
+  FROM horsies_tasks, generate_series(1, 500) n WHERE status IN ('CLAIMED', 'RUNNING');
+INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
+                                   worker_started_at, snapshot_at, recovery_config)
+SELECT 'w-' || n % 20, 'h', 1, 1, 1, 1, '{}', now(), now() - n * interval '5 s', '{}' FROM generate_series(1, 50000) n;
+INSERT INTO horsies_workflows (id, name, status, completed_at, root_workflow_id)
+SELECT n::text, 'x', 'COMPLETED', now(), n::text FROM generate_series(1, 5000) n;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
+SELECT id || '-' || n, id, n, 'x', 'COMPLETED', id || n FROM horsies_workflows, generate_series(1, 4) n;
+"""
+
+
+def array(value: str) -> str:
+    return f"array_fill({value}, ARRAY[50])"
+
+
+IDS = "ARRAY['" + "', '".join(f"id-{number}" for number in range(50)) + "']"
+TEXTS = array("'x'::text")
+TOKENS = f"{IDS}, {TEXTS}, {array('now()')}"
+PAGE = "86400.0, now() - interval '9 years', '', 5000"
+NUMBERS = "86400.0, ARRAY[1, 2, 3]::bigint[]"
+BEATS = "idx_horsies_heartbeats_task_role_sent"
+NODES = {"ix_horsies_workflow_tasks_task_id", "horsies_workflows_pkey"}
+
+STATEMENTS = {
+    "stale_claims": ("300000, 100", {"ix_horsies_tasks_in_flight", BEATS}),
+    "stale_runs": ("300000, 300000, 100", {"ix_horsies_tasks_in_flight", BEATS}),
+    "sweep_claims": (f"{TOKENS}, 300000", {"horsies_tasks_pkey", BEATS}),
+    "sweep_runs": (
+        f"{TOKENS}, {array('1.0::float8')}, {TEXTS}, {TEXTS}, 300000, 300000",
+        {"horsies_tasks_pkey", BEATS, "uq_horsies_task_attempts_task_attempt"},
+    ),
+    "overdue_tasks": ("100", {"ix_horsies_tasks_expiring"}),
+    "expire_pending": (f"{IDS}, {TEXTS}", {"horsies_tasks_pkey"}),
+    "old_heartbeats": ("86400.0, now(), 0, 5000", {"horsies_heartbeats_pkey"}),
+    "old_worker_states": (
+        "604800.0, now() - interval '9 years', 0, 5000",
+        {"ix_horsies_worker_states_snapshot_at"},
+    ),
+    "old_tasks": (PAGE, {"ix_horsies_tasks_finished", *NODES}),
+    "old_untimed_tasks": (PAGE, {"ix_horsies_tasks_untimed", *NODES}),
+    "old_workflows": (
+        PAGE,
+        {
+            "ix_horsies_workflows_finished",
+            "ix_horsies_workflows_root_workflow_id",
+            "horsies_workflows_pkey",
+            "ix_horsies_workflow_tasks_workflow_id",
+        },
+    ),
+    "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
+    "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
+    "prune_tasks": (f"86400.0, {IDS}", {"horsies_tasks_pkey", *NODES}),
+    "prune_workflows": (f"86400.0, {IDS}", {"horsies_workflows_pkey", "ix_horsies_workflow_tasks_workflow_id"}),
+    "retention_settings": ("", {"ix_horsies_worker_states_snapshot_at"}),
+}
+
+
+async def administer(server: EmbeddedServer, command: str) -> None:
+    connection = await asyncpg.connect(server.url)
+    await connection.execute(command)
+    await connection.close()
+
+
+@pytest.fixture(scope="module")
+def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
+    """The name of a database in which nothing is stale, overdue or old, beside much that is not."""
+    name = f"{template}_swept"
+
+    async def make() -> None:
+        await administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        connection = await asyncpg.connect(server.url, database=name)
+        await connection.execute(f"SET session_replication_role = replica; {FILL}")
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(make())
+    yield name
+    asyncio.run(administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+# A worker's lane, and a connection that nobody has set up, such as a producer's or one behind a pooler.
+MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+
+
+@pytest.fixture(params=["lane", "generic"])
+async def full(
+    request: pytest.FixtureRequest, server: EmbeddedServer, full_database: str
+) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[request.param])
+    yield connection
+    await connection.close()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+async def test_the_statement_uses_its_indexes(full: asyncpg.Connection, name: str) -> None:
+    arguments, indexes = STATEMENTS[name]
+    await full.execute(f"PREPARE swept AS {statement(name)}")
+    call = f"swept({arguments})" if arguments else "swept"
+    plan = json.loads(await full.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {call}"))
+    steps = list(nodes(plan[0]["Plan"]))
+    read = {step["Index Name"] for step in steps if "Index Name" in step}
+    assert read | {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"} == indexes
+
+
+READ = """
+SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables)::integer,
+       (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
+       + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::integer
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(
+    server: EmbeddedServer, full_database: str, mode: str
+) -> None:
+    """400 in flight, a beat of each, and one page of the 200 000 heartbeats: the oldest ones."""
+    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+    ages = ages_of(RecoveryConfig())
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    before = await connection.fetchrow(READ)
+    assert await recover(connection, RecoveryConfig()) == Recovered()
+    assert set((await prune(connection, ages)).rows.values()) == {0}
+    assert set((await prunable(connection, ages)).values()) == {0}
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    after = await connection.fetchrow(READ)
+    assert after[0] == before[0]
+    assert after[1] - before[1] < 2 * 5_000 + 5 * 400
+    await connection.close()

@@ -1,0 +1,248 @@
+"""A sweep among others who write to the same rows: whoever is first wins, and nobody's outcome is counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import asyncpg
+import pytest
+from lifecycle_steps import (
+    LANE,
+    LEASE_MS,
+    ME,
+    OTHER,
+    attempts,
+    ended,
+    enqueue,
+    everything,
+    start_tokens,
+    statuses,
+    task,
+    waits_for_a_lock,
+)
+from sweep_steps import THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.claiming import claim_expired, release
+from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
+from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.recovering import Recovered, recover
+from horsies.lifecycle.tokens import Token, Verdict
+from horsies.store.statements import statement
+
+Step = Callable[[asyncpg.Connection, list[Token]], Awaitable[object]]
+CRASH = options("WORKER_CRASHED")
+
+
+@pytest.fixture
+async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(database, server_settings=LANE)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def sweeper(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(database, server_settings=LANE)
+    await connected.execute("SET lock_timeout = 1")  # a sweep that waits for anybody fails
+    yield connected
+    await connected.close()
+
+
+async def sweep(conn: asyncpg.Connection) -> Recovered:
+    return await recover(conn, RecoveryConfig())
+
+
+def finishes(kind: OutcomeKind) -> Step:
+    async def step(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+        return await finish(conn, ME, [ended(token, kind) for token in tokens])
+
+    step.__name__ = f"finish as {kind.value}"
+    return step
+
+
+async def marks(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    return await mark_finalizing(conn, ME, tokens)
+
+
+async def operator_cancels(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    return await conn.execute("UPDATE horsies_tasks SET status = 'CANCELLED', claimed = false")
+
+
+async def operator_requeues(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    return await conn.execute(
+        "UPDATE horsies_tasks SET status = 'PENDING', retry_count = retry_count + 1, claimed = false,"
+        " claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL, started_at = NULL"
+    )
+
+
+async def starts(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    return await start_tokens(conn, tokens)
+
+
+async def releases(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    return await release(conn, ME, tokens)
+
+
+async def is_claimed_anew(conn: asyncpg.Connection, tokens: list[Token]) -> object:
+    await conn.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
+    return await claim_expired(conn, worker_id=OTHER, queue="default", limit=9, lease_ms=LEASE_MS, task_names=None)
+
+
+def named(step: object) -> str:
+    return getattr(step, "__name__", str(step))
+
+
+HAND: list[Step] = [operator_cancels, operator_requeues]
+OF_RUNS: list[Step] = [*(finishes(kind) for kind in OutcomeKind), marks, *HAND]
+OF_CLAIMS: list[Step] = [starts, releases, is_claimed_anew, *HAND]
+
+
+@pytest.mark.parametrize("stage", ["runs", "claims"])
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+async def test_a_row_that_somebody_holds_is_left_for_the_next_sweep(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, stage: str, end: str
+) -> None:
+    stale = stale_runs if stage == "runs" else stale_claims
+    tokens = await stale(connection, "a", "b")
+    transaction = rival.transaction()
+    await transaction.start()
+    await operator_cancels(rival, tokens)
+    before = await everything(connection)
+    assert await sweep(sweeper) == Recovered()
+    assert await everything(connection) == before
+    await getattr(transaction, end)()
+    assert (await sweep(sweeper)).changed == (0 if end == "commit" else 2)
+
+
+@pytest.mark.parametrize("winner", OF_RUNS, ids=named)
+async def test_a_sweep_that_saw_a_run_before_it_changed_leaves_it(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, winner: Step
+) -> None:
+    tokens = await stale_runs(connection, "a", "b", max_retries="5", task_options=CRASH)
+    seen = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, 100)
+    await winner(rival, tokens)
+    after = await everything(connection)
+    given = [[row[name] for row in seen] for name in ("id", "claimed_by_worker_id", "claimed_at")]
+    outcome = [None, None], ["{}", "{}"], ["it crashed"] * 2
+    assert await sweeper.fetch(statement("sweep_runs"), *given, *outcome, THRESHOLD_MS, THRESHOLD_MS) == []
+    assert await everything(connection) == after
+
+
+@pytest.mark.parametrize("winner", OF_CLAIMS, ids=named)
+async def test_a_sweep_that_saw_a_claim_before_it_changed_leaves_it(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, winner: Step
+) -> None:
+    tokens = await stale_claims(connection, "a", "b")
+    seen = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, 100)
+    await winner(rival, tokens)
+    after = await everything(connection)
+    given = [[row[name] for row in seen] for name in ("id", "claimed_by_worker_id", "claimed_at")]
+    assert await sweeper.fetch(statement("sweep_claims"), *given, THRESHOLD_MS) == []
+    assert await everything(connection) == after
+
+
+async def test_a_beat_between_scan_and_change_saves_the_task(
+    connection: asyncpg.Connection, sweeper: asyncpg.Connection
+) -> None:
+    (run,) = await stale_runs(connection, "r")
+    (claim,) = await stale_claims(connection, "c")
+    runs = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, 100)
+    claims = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, 100)
+    assert (len(runs), len(claims)) == (1, 1)
+    assert await beat(connection, ME, "host", [(run, 1)]) == set()
+    assert await renew(connection, ME, LEASE_MS, LEASE_MS, hostname="host", pid=1) == {claim}
+    found = await sweeper.fetch(
+        statement("sweep_runs"),
+        ["r"],
+        [ME],
+        [run.claimed_at],
+        [None],
+        ["{}"],
+        ["it crashed"],
+        THRESHOLD_MS,
+        THRESHOLD_MS,
+    )
+    assert found == []
+    assert await sweeper.fetch(statement("sweep_claims"), ["c"], [ME], [claim.claimed_at], THRESHOLD_MS) == []
+    assert await statuses(connection) == {"r": "RUNNING", "c": "CLAIMED"}
+
+
+@pytest.mark.parametrize("loser", OF_RUNS[:-2], ids=named)
+async def test_an_outcome_that_comes_while_the_sweep_settles_the_task_waits_and_is_stale(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, loser: Step
+) -> None:
+    tokens = await stale_runs(connection, "a", "b", max_retries="5", task_options=CRASH)
+    async with sweeper.transaction():
+        assert await sweep(sweeper) == Recovered(retried=2)
+        late = await waits_for_a_lock(connection, rival, loser(rival, tokens))
+        assert not late.done()
+    swept = await everything(connection)
+    lost = await late
+    assert lost == set(tokens) or {one.verdict for one in lost.values()} == {Verdict.STALE}
+    assert await everything(connection) == swept
+
+
+async def test_a_start_that_comes_after_the_sweep_is_stale(
+    connection: asyncpg.Connection, sweeper: asyncpg.Connection
+) -> None:
+    tokens = await stale_claims(connection, "a", "b")
+    assert await sweep(sweeper) == Recovered(requeued=2)
+    before = await everything(connection)
+    assert (await start_tokens(connection, tokens)).stale == frozenset(tokens)
+    assert await everything(connection) == before
+
+
+async def test_two_sweeps_at_once_share_the_work_and_neither_waits(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    names = [f"{number:03}" for number in range(300)]
+    for first in range(0, 300, 100):
+        await stale_runs(connection, *(f"r{name}" for name in names[first : first + 100]))
+        await stale_claims(connection, *(f"c{name}" for name in names[first : first + 100]))
+    await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id LIKE 'c%'")
+    sweepers = [await asyncpg.connect(database, server_settings={**LANE, "lock_timeout": "1"}) for _ in range(4)]
+    done = await asyncio.gather(*(sweep(each) for each in sweepers))
+    assert sum((each.changed for each in done), 0) + (await sweep(connection)).changed == 900
+    assert await connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 300
+    assert set((await statuses(connection)).values()) == {"FAILED", "EXPIRED"}
+    assert [each.refused for each in done] == [()] * 4
+    for each in sweepers:
+        await each.close()
+
+
+async def test_an_expiry_and_a_claim_of_one_task_exclude_each_other(
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection
+) -> None:
+    await enqueue(connection, "t", good_until="now() - interval '1 s'")
+    async with rival.transaction():
+        await rival.execute("UPDATE horsies_tasks SET status = 'CLAIMED', claimed = true, claimed_at = now()")
+        assert await sweep(sweeper) == Recovered()
+    assert await sweep(sweeper) == Recovered()
+    assert (await task(connection, "t"))["status"] == "CLAIMED"
+
+
+async def test_a_task_claimed_anew_after_the_sweep_belongs_to_its_new_owner_alone(
+    connection: asyncpg.Connection, sweeper: asyncpg.Connection
+) -> None:
+    """The zombie of F4: declared dead, its task run again elsewhere, then it comes back with a result."""
+    columns = {"max_retries": "3", "task_options": options("WORKER_CRASHED", interval_s=1)}
+    (zombie,) = await stale_runs(connection, "t", **columns)
+    assert await sweep(sweeper) == Recovered(retried=1)
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now(), next_retry_at = now()")
+    limits = {"queue": "default", "limit": 1, "lease_ms": LEASE_MS, "task_names": None}
+    assert await claim_expired(connection, worker_id=OTHER, **limits) == []
+    (new,) = await connection.fetch(
+        "UPDATE horsies_tasks SET status = 'RUNNING', claimed_by_worker_id = $1, claimed_at = now(), started_at = now()"
+        " RETURNING id, claimed_by_worker_id, claimed_at",
+        OTHER,
+    )
+    await beat_before(connection, "t", "runner", 5)  # the zombie's, sent before it was declared dead
+    assert await beat(connection, ME, "host", [(zombie, 1)]) == {zombie}
+    assert (await finish(connection, ME, [ended(zombie, OutcomeKind.COMPLETED)]))[zombie].verdict is Verdict.STALE
+    assert await sweep(sweeper) == Recovered()
+    finished = await finish(connection, OTHER, [ended(Token(*new), OutcomeKind.COMPLETED)])
+    assert finished[Token(*new)].verdict is Verdict.ACCEPTED
+    history = [(one["attempt"], one["outcome"], one["worker_id"]) for one in await attempts(connection, "t")]
+    assert history == [(1, "FAILED", ME), (2, "COMPLETED", OTHER)]

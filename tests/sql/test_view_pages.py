@@ -1,0 +1,185 @@
+"""Pages of tasks: each order whole and without repetition, forwards and backwards, whatever the size of a page."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from view_steps import every_id, every_row, insert, reader, wanted
+
+from horsies.views import Cursor, Sort, cursor_of, task_page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+# Times and priorities come from few values, so that there are many ties.
+FILL = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, claimed, claimed_by_worker_id, claimed_at,
+                           created_at, enqueued_at, started_at, completed_at, failed_at, error_code, next_retry_at)
+SELECT gen_random_uuid(), 'demo.' || random(1, 3), 'q' || random(1, 3), random(1, 3), status, status = 'CLAIMED',
+       CASE WHEN status <> 'PENDING' THEN 'w-1' END, now(), now() - random(1, 9) * interval '1 min',
+       now() - random(1, 9) * interval '1 min', now() - random(1, 9) * interval '1 min',
+       CASE status WHEN 'COMPLETED' THEN now() - random(1, 9) * interval '1 s' END,
+       CASE WHEN status IN ('FAILED', 'EXPIRED') THEN now() - random(1, 9) * interval '1 s' END,
+       CASE status WHEN 'FAILED' THEN 'CODE_' || random(1, 2) END, NULL
+  FROM generate_series(1, 210) n
+ CROSS JOIN LATERAL (SELECT (ARRAY['PENDING', 'CLAIMED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED'])
+                            [1 + n % 7] AS status) row
+"""
+
+ENDED = "COALESCE(completed_at, failed_at)"
+ORDERS = {
+    Sort.NEWEST: "true ORDER BY created_at DESC, id DESC",
+    Sort.OLDEST: "true ORDER BY created_at, id",
+    Sort.WAITING: "status = 'PENDING' ORDER BY priority, enqueued_at, id",
+    Sort.RUNNING: "status = 'RUNNING' ORDER BY started_at, id",
+    Sort.FINISHED: (
+        f"status IN ('COMPLETED', 'FAILED', 'EXPIRED') AND {ENDED} IS NOT NULL ORDER BY {ENDED} DESC, id DESC"
+    ),
+}
+FILTERS = {
+    "": "true",
+    "queue:q1,q2": "queue_name IN ('q1', 'q2')",
+    "name:demo.2": "task_name = 'demo.2'",
+    "status:failed,expired": "status IN ('FAILED', 'EXPIRED')",
+    "status:live": "status IN ('PENDING', 'CLAIMED', 'RUNNING')",
+    "error:CODE_1 -queue:q3": "error_code = 'CODE_1' AND queue_name <> 'q3'",
+}
+
+
+@pytest.fixture
+async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def filled(conn: asyncpg.Connection) -> asyncpg.Connection:
+    await conn.execute(FILL)
+    return conn
+
+
+async def ids_by_hand(conn: asyncpg.Connection, sort: Sort, condition: str) -> list[str]:
+    rows = await conn.fetch(f"SELECT id FROM horsies_tasks WHERE ({condition}) AND {ORDERS[sort]}")
+    return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("sort", Sort)
+@pytest.mark.parametrize("text", FILTERS)
+async def test_the_pages_of_an_order_put_together_are_that_order(
+    filled: asyncpg.Connection, sort: Sort, text: str
+) -> None:
+    expected = await ids_by_hand(filled, sort, FILTERS[text])
+    for limit in (9, 100):
+        assert await every_id(filled, text, sort=sort, limit=limit) == expected
+
+
+@pytest.mark.parametrize("sort", Sort)
+async def test_going_back_from_a_row_shows_the_rows_before_it_in_the_same_order(
+    filled: asyncpg.Connection, sort: Sort
+) -> None:
+    rows = await every_row(filled, sort=sort)
+    for place in random.sample(range(len(rows)), 4):
+        after = cursor_of(rows[place], sort)
+        assert await every_row(filled, sort=sort, limit=7, after=after, backwards=True) == rows[:place]
+
+
+async def test_the_first_page_has_nothing_before_it_and_the_last_nothing_after(filled: asyncpg.Connection) -> None:
+    first = await task_page(filled, wanted(""), limit=200)
+    assert (first.previous, first.reached) == (None, None)
+    last = await task_page(filled, wanted(""), limit=200, after=first.next)
+    assert len(last.rows) == 10
+    assert last.next is None
+    back = await task_page(filled, wanted(""), limit=200, after=last.previous, backwards=True)
+    assert back.rows == first.rows
+
+
+async def test_a_full_last_page_knows_that_it_is_the_last(filled: asyncpg.Connection) -> None:
+    assert (await task_page(filled, wanted(""), limit=210)).next is None
+    assert (await task_page(filled, wanted(""), limit=209)).next is not None
+
+
+async def test_rows_that_arrive_are_before_the_top_and_after_no_page(filled: asyncpg.Connection) -> None:
+    top = await task_page(filled, wanted(""), limit=5)
+    await insert(filled, "new-1", created_at="now() + interval '1 s'")
+    await insert(filled, "new-2", created_at="now() + interval '2 s'")
+    newer = await task_page(filled, wanted(""), after=cursor_of(top.rows[0], Sort.NEWEST), backwards=True)
+    assert [row.id for row in newer.rows] == ["new-2", "new-1"]
+    again = await task_page(filled, wanted(""), limit=5, after=newer.next)
+    assert again.rows == top.rows
+
+
+async def test_a_cursor_can_stand_at_a_time(filled: asyncpg.Connection) -> None:
+    now = await filled.fetchval("SELECT max(created_at) FROM horsies_tasks")
+    at = Cursor(now - timedelta(minutes=4))
+    page = await task_page(filled, wanted(""), limit=300, after=at)
+    assert page.rows
+    assert all(row.created_at < at.time for row in page.rows)
+    newer = await task_page(filled, wanted(""), limit=300, after=at, backwards=True)
+    assert len(page.rows) + len(newer.rows) == 210
+
+
+async def test_an_empty_table_has_an_empty_page_with_the_time(conn: asyncpg.Connection) -> None:
+    page = await task_page(conn, wanted(""))
+    assert (page.rows, page.next, page.previous, page.reached) == ((), None, None, None)
+    assert page.now == pytest.approx(await conn.fetchval("SELECT now()"), abs=timedelta(seconds=5))
+
+
+async def test_a_running_task_shows_the_newest_beat_of_this_execution_only(conn: asyncpg.Connection) -> None:
+    await insert(
+        conn, "run", status="'RUNNING'", claimed_at="now() - interval '50 s'", started_at="now() - interval '40 s'",
+        enqueued_at="now() - interval '100 s'", created_at="now() - interval '110 s'", retry_count="1", max_retries="3",
+    )  # fmt: skip
+    await conn.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('run', 'w:1', 'runner', now() - interval '60 s'), ('run', 'w', 'claimer', now())"
+    )
+    page = await task_page(conn, wanted(""))
+    assert page.rows[0].beat_at is None
+    await conn.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " SELECT 'run', 'w:1', 'runner', now() - n * interval '10 s' FROM generate_series(1, 3) n"
+    )
+    page = await task_page(conn, wanted(""))
+    row = page.rows[0]
+    assert row.beat_at is not None
+    assert round((page.now - row.beat_at).total_seconds()) == 10
+    assert (row.attempt, row.attempts_allowed) == (2, 4)
+    assert round(row.age(page.now).total_seconds()) == 110
+    assert [round(span.total_seconds()) for span in (row.wait(page.now), row.run(page.now)) if span] == [60, 40]
+
+
+async def test_a_task_between_two_tries_is_retry_with_the_code_of_the_last_one(conn: asyncpg.Connection) -> None:
+    await insert(
+        conn, "later", retry_count="1", next_retry_at="now() + interval '41 s'", enqueued_at="now() + interval '41 s'"
+    )
+    await insert(conn, "over", retry_count="1", next_retry_at="now() - interval '41 s'")
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code)"
+        " VALUES ('later', 1, 'FAILED', true, now(), now(), 'TIMEOUT')"
+    )
+    page = await task_page(conn, wanted(""))
+    rows = {row.id: row for row in page.rows}
+    assert (rows["later"].state, rows["later"].error_code) == ("RETRY", "TIMEOUT")
+    assert rows["later"].wait(page.now) is None
+    assert rows["later"].due_at == rows["later"].next_retry_at
+    assert rows["over"].state == "PENDING"
+
+
+async def test_what_upstream_leaves_in_a_waiting_row_is_not_taken_for_a_run(conn: asyncpg.Connection) -> None:
+    await insert(conn, "again", retry_count="1", started_at="now() - interval '1 h'", claimed_by_worker_id="'w'")
+    page = await task_page(conn, wanted(""))
+    assert page.rows[0].started_at is None
+    assert page.rows[0].run(page.now) is None
+
+
+async def test_a_run_that_was_stopped_at_a_shutdown_is_interrupted(conn: asyncpg.Connection) -> None:
+    await insert(conn, "stopped", status="'FAILED'", failed_at="now()", error_code="'TASK_INTERRUPTED'")
+    await insert(conn, "failed", status="'FAILED'", failed_at="now()")
+    states = {row.id: row.state for row in (await task_page(conn, wanted(""))).rows}
+    assert states == {"stopped": "INTERRUPTED", "failed": "FAILED"}
+    assert await every_id(conn, "status:interrupted") == ["stopped"]

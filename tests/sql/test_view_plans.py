@@ -1,0 +1,288 @@
+"""Every view reads a bounded number of rows by index, beside 240 000 tasks, whatever it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from view_steps import every_id, reader, wanted
+
+from horsies.store.statements import statement
+from horsies.views import (
+    GROUPINGS,
+    Cursor,
+    Sort,
+    audit_page,
+    cluster_status,
+    matching,
+    queue_rows,
+    task_counts,
+    task_detail,
+    task_groups,
+    task_page,
+    worker_rows,
+)
+from horsies.views.search import Source, Stretch, bound, over_tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from horsies.store.embedded import EmbeddedServer
+
+# One in fifty failed, one in twenty has a random id as upstream makes them; of what waits, a tenth is new.
+FILL = """
+SET session_replication_role = replica; -- nobody listens to 240 000 notifications
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, args, status, claimed_by_worker_id, claimed_at,
+                           created_at, sent_at, enqueued_at, started_at, completed_at, failed_at, error_code)
+SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE uuidv7(at - now()) END, 'shop.task_' || n % 40, 'q' || n % 6,
+       1 + n % 10, '[' || n || ',"order"]', status, 'web-' || n % 500, at, at, at, at, at + interval '1 s',
+       CASE status WHEN 'COMPLETED' THEN at + interval '3 s' END,
+       CASE WHEN status IN ('FAILED', 'EXPIRED') THEN at + interval '3 s' END,
+       CASE status WHEN 'FAILED' THEN 'CODE_' || n % 7 END
+  FROM generate_series(200000, 1, -1) n
+ CROSS JOIN LATERAL (SELECT now() - n * interval '10 s' AS at,
+                            CASE WHEN n % 50 = 0 THEN 'FAILED' WHEN n % 501 = 0 THEN 'EXPIRED'
+                                 WHEN n % 503 = 0 THEN 'CANCELLED' ELSE 'COMPLETED' END AS status) row;
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, created_at, enqueued_at, next_retry_at)
+SELECT uuidv7(), 'shop.task_' || n % 40, 'q' || n % 6, 1 + n % 10, 'PENDING', at, at,
+       CASE WHEN n % 10 = 1 THEN now() + interval '1 h' END
+  FROM generate_series(1, 40000) n
+ CROSS JOIN LATERAL (SELECT now() - CASE WHEN n % 10 = 0 THEN n * interval '1 ms' ELSE interval '30 d' END AS at) row;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at, started_at)
+SELECT uuidv7(), 'shop.task_' || n % 40, 'q' || n % 6, status, status = 'CLAIMED', 'web-' || n % 500, now(),
+       CASE status WHEN 'RUNNING' THEN now() END
+  FROM generate_series(1, 2000) n
+ CROSS JOIN LATERAL (SELECT (ARRAY['CLAIMED', 'RUNNING'])[1 + n / 500 % 2] AS status) row;
+INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
+SELECT id, claimed_by_worker_id, CASE status WHEN 'RUNNING' THEN 'runner' ELSE 'claimer' END,
+       now() + k * interval '30 s'
+  FROM horsies_tasks CROSS JOIN generate_series(0, 20) k WHERE status IN ('RUNNING', 'CLAIMED');
+INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
+SELECT id, 1, 'FAILED', started_at, failed_at FROM horsies_tasks WHERE status = 'FAILED';
+INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
+                                   max_claim_per_worker, queues, worker_started_at)
+SELECT 'web-' || w, now() - n * interval '5 s', 'host', 1, 8, 8, 8, '{q0,q1,q2}', now()
+  FROM generate_series(0, 499) w CROSS JOIN generate_series(1, 120) n;
+INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)
+SELECT CASE WHEN n % 4 = 0 THEN '00000000-0000-0000-0000-000000000001' ELSE gen_random_uuid() END,
+       now() - n * interval '1 s', 'fail', 'task', 't-' || n % 1000, 'applied' FROM generate_series(1, 40000) n;
+"""
+
+READ = """
+SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables
+         WHERE relname IN ('horsies_tasks', 'horsies_task_attempts', 'horsies_heartbeats', 'horsies_worker_states',
+                           'horsies_operator_actions'))::bigint AS whole,
+       (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint AS entries
+"""
+
+FILTERS = (
+    "", "status:failed", "status:cancelled,expired", "status:completed", "status:running", "status:pending",
+    "status:live", "status:retry", "status:interrupted", "error:CODE_3", "error:NONE", "error:CODE_*", "has:error",
+    "name:shop.task_3", "name:none", "name:*_39", "queue:q1", "queue:none", "worker:web-7", "worker:none",
+    "id:00000000-0000-0000-0000-000000000000", "id:ffff", "args:nowhere", "since:1h", "since:1h name:none",
+    "until:20d name:none", "workflow:0000beef-0000-7000-8000-000000000001", "workflow:beef", "workflow:yes",
+    "tries:>3", "wait:>100d", "run:>100d", "unique:none", "has:rerun", "none",
+    "status:pending name:none", "status:failed queue:none",
+)  # fmt: skip
+
+MOST = 85_000
+"""A page reads 20 000 entries for its edge, the rows up to there, and for each perhaps a node of a workflow."""
+
+
+@pytest.fixture(scope="module")
+def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
+    name = f"{template}_views"
+
+    async def administer(command: str) -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    async def fill() -> None:
+        connection = await asyncpg.connect(server.url, database=name)
+        await connection.execute(FILL)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    asyncio.run(fill())
+    yield name
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def conn(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
+    yield connected
+    await connected.close()
+
+
+async def counters(conn: asyncpg.Connection) -> tuple[int, int]:
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    row = await conn.fetchrow(READ)
+    return row["whole"], row["entries"]
+
+
+async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:
+    """Rows read by scans of whole tables, and entries of indexes read."""
+    before = await counters(conn)
+    await read()
+    after = await counters(conn)
+    return after[0] - before[0], after[1] - before[1]
+
+
+@pytest.mark.parametrize("sort", Sort)
+async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
+    conn: asyncpg.Connection, sort: Sort
+) -> None:
+    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8", 5)
+    for text in FILTERS if sort is Sort.NEWEST else FILTERS[::3]:
+        for after, backwards in ((None, False), (middle, False), (middle, True)):
+
+            async def page() -> None:
+                await task_page(conn, wanted(text), sort=sort, after=after, backwards=backwards)  # noqa: B023
+
+            whole, entries = await cost(conn, page)
+            assert whole == 0, f"{text!r} {after} {backwards}"
+            assert entries < MOST, f"{text!r} {after} {backwards}: {entries} entries"
+
+
+@pytest.mark.parametrize("sort", Sort)
+async def test_a_page_without_a_filter_reads_little_more_than_it_shows(conn: asyncpg.Connection, sort: Sort) -> None:
+    whole, entries = await cost(conn, lambda: task_page(conn, wanted(""), sort=sort, limit=50))
+    assert whole == 0
+    assert entries < {Sort.RUNNING: 2_500, Sort.WAITING: 500}.get(sort, 250)
+
+
+async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "UPDATE horsies_tasks SET claimed_by_worker_id = 'rare' WHERE args IN ('[199999,\"order\"]', '[5,\"order\"]')"
+    )
+    page = await task_page(conn, wanted("worker:rare"))
+    assert len(page.rows) == 1
+    assert page.reached is not None
+    assert page.next == page.reached
+    assert page.rows[0].created_at > page.reached.time
+    expected = [row["id"] for row in await conn.fetch(
+        "SELECT id FROM horsies_tasks WHERE claimed_by_worker_id = 'rare' ORDER BY created_at DESC"
+    )]  # fmt: skip
+    assert len(expected) == 2
+    assert await every_id(conn, "worker:rare") == expected
+    assert await every_id(conn, "worker:rare", sort=Sort.OLDEST) == expected[::-1]
+    assert await every_id(conn, "worker:rare", sort=Sort.FINISHED) == expected
+    assert [seen.task_id for seen in await matching(conn, wanted("worker:rare"), 10)] == expected
+
+
+async def test_what_waits_is_found_in_its_order_across_stretches(conn: asyncpg.Connection) -> None:
+    rows = await conn.fetch(
+        "SELECT id FROM horsies_tasks WHERE status = 'PENDING' AND task_name = 'shop.task_3'"
+        " ORDER BY priority, enqueued_at, id"
+    )
+    assert await every_id(conn, "name:shop.task_3", sort=Sort.WAITING) == [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("text", FILTERS)
+async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
+    whole, entries = await cost(conn, lambda: task_counts(conn, wanted(text)))
+    assert whole == 0
+    assert entries < 2 * MOST
+
+
+async def test_counts_of_what_is_alive_are_exact_and_of_what_has_ended_at_least(conn: asyncpg.Connection) -> None:
+    counts = (await task_counts(conn, wanted(""))).states
+    assert [str(counts[state]) for state in ("PENDING", "RETRY", "CLAIMED", "RUNNING")] == [
+        "36000",
+        "4000",
+        "1000",
+        "1000",
+    ]
+    assert counts["COMPLETED"].at_least
+    assert counts["FAILED"].at_least
+    failed = (await task_counts(conn, wanted("status:failed since:1d"))).states["FAILED"]
+    assert (failed.number, failed.at_least) == (172, False)
+
+
+@pytest.mark.parametrize("by", GROUPINGS)
+async def test_groups_are_bounded(conn: asyncpg.Connection, by: Any) -> None:
+    for text in ("", "status:failed", "status:live", "name:none"):
+        whole, entries = await cost(conn, lambda: task_groups(conn, wanted(text), by=by))  # noqa: B023
+        assert whole == 0, text
+        assert entries < MOST, text
+
+
+async def test_a_detail_reads_what_belongs_to_its_task(conn: asyncpg.Connection) -> None:
+    for status in ("RUNNING", "FAILED", "PENDING"):
+        task_id = await conn.fetchval("SELECT id FROM horsies_tasks WHERE status = $1 LIMIT 1", status)
+        assert await task_detail(conn, task_id) is not None
+        whole, entries = await cost(conn, lambda: task_detail(conn, task_id))  # noqa: B023
+        assert whole == 0, status
+        assert entries < 300, status
+
+
+async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
+    await conn.execute("PREPARE finding AS " + statement("view_find_task"))
+    plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
+    steps = list(nodes(json.loads(plan)[0]["Plan"]))
+    read = {step["Index Name"]: step["Node Type"] for step in steps if "Index Name" in step}
+    assert set(read) == {"horsies_tasks_pkey", "ix_horsies_tasks_created"}
+    assert read["ix_horsies_tasks_created"] == "Index Only Scan"
+
+
+async def test_workers_are_read_by_hops_however_many_snapshots_they_left(conn: asyncpg.Connection) -> None:
+    assert len(await worker_rows(conn)) == 500
+    whole, entries = await cost(conn, lambda: worker_rows(conn))
+    assert whole == 0
+    assert entries < 6_500  # 500 hops, 500 snapshots, 2 000 held tasks, two beats at most of each
+
+
+async def test_queues_and_status_are_bounded(conn: asyncpg.Connection) -> None:
+    for read in (lambda: queue_rows(conn), lambda: cluster_status(conn)):
+        whole, entries = await cost(conn, read)
+        assert whole == 0
+        assert entries < MOST
+
+
+async def test_a_page_of_the_audit_trail_is_bounded(conn: asyncpg.Connection) -> None:
+    whole, entries = await cost(conn, lambda: audit_page(conn))
+    assert (whole, entries < 300) == (0, True)
+    whole, entries = await cost(conn, lambda: audit_page(conn, target=("task", "t-7")))
+    assert (whole, entries < 300) == (0, True)
+    operation = await conn.fetchval("SELECT operation_id FROM horsies_operator_actions WHERE target_id = 't-4' LIMIT 1")
+    whole, entries = await cost(conn, lambda: audit_page(conn, operation_id=operation))
+    assert (whole, entries < 20_000) == (0, True)
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+# Where each source is read, with what its order needs afterwards: the sort of a walked one may only put ties in order.
+INDEX_OF = {
+    Source.CREATED: "ix_horsies_tasks_created",
+    Source.UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful_created",
+    Source.FINISHED: "ix_horsies_tasks_finished",
+    Source.FINISHED_UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful",
+    Source.WAITING: "ix_horsies_tasks_ready",
+    Source.RUNNING: "ix_horsies_tasks_in_flight",
+}
+
+
+@pytest.mark.parametrize("source", INDEX_OF)
+@pytest.mark.parametrize("ascending", [True, False])
+async def test_each_source_is_read_along_its_index_in_either_direction(
+    conn: asyncpg.Connection, source: Source, ascending: bool
+) -> None:
+    parameters = wanted("status:failed" if source is Source.FINISHED_UNSUCCESSFUL else "")
+    stretch = Stretch(source, ascending, None, None, 101)
+    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_tasks("view_task_page")
+    plan = json.loads(await conn.fetchval(query, *bound(stretch, parameters), 101))
+    steps = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_tasks"]
+    assert {step.get("Index Name", INDEX_OF[source]) for step in steps} == {INDEX_OF[source]}
+    assert "Seq Scan" not in {step["Node Type"] for step in steps}
+    if source not in (Source.RUNNING, Source.WAITING):
+        assert sum(step["Actual Rows"] * step["Actual Loops"] for step in steps) < 300

@@ -1,0 +1,86 @@
+"""A database made by upstream, without our tables, columns and indexes, is shown like any other."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from view_steps import every_id, reader, wanted
+
+from horsies.views import (
+    GROUPINGS,
+    Sort,
+    TaskDetail,
+    audit_page,
+    cluster_status,
+    matching,
+    queue_rows,
+    task_counts,
+    task_detail,
+    task_groups,
+    task_page,
+    worker_rows,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+MADE_BY_UPSTREAM = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
+
+
+@pytest.fixture
+async def conn(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    maker = await asyncpg.connect(empty_database)
+    await maker.execute(MADE_BY_UPSTREAM)
+    await maker.close()
+    connected = await reader(empty_database)
+    yield connected
+    await connected.close()
+
+
+async def test_every_task_is_in_every_view(conn: asyncpg.Connection) -> None:
+    ids = {row["id"] for row in await conn.fetch("SELECT id FROM horsies_tasks")}
+    assert ids
+    assert set(await every_id(conn)) == ids
+    assert {seen.task_id for seen in await matching(conn, wanted(""), 1000)} == ids
+    assert (await task_counts(conn, wanted(""))).total.number == len(ids)
+    for by in GROUPINGS[1:]:
+        assert sum(group.number for group in (await task_groups(conn, wanted(""), by=by)).groups) == len(ids)
+    for sort in Sort:
+        await task_page(conn, wanted("has:unique"), sort=sort)
+
+
+async def test_each_task_can_be_opened(conn: asyncpg.Connection) -> None:
+    for task_id in await every_id(conn):
+        detail = await task_detail(conn, task_id)
+        assert isinstance(detail, TaskDetail)
+        assert (detail.audit, detail.reruns, detail.row.unique_key) == ((), (), None)
+
+
+async def test_a_beat_without_a_zone_counts_as_utc_wherever_the_server_is(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, enqueue_sha, claimed, retry_count, max_retries,"
+        " claimed_at, started_at) VALUES ('new', 'a', 'default', 'RUNNING', '', false, 0, 0, now(), now());"
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('new', 'w:1', 'runner', (now() AT TIME ZONE 'UTC') + interval '1 ms')"
+    )
+    page = await task_page(conn, wanted("id:new"))
+    beat = page.rows[0].beat_at
+    assert beat is not None
+    assert beat.tzinfo is UTC
+    assert abs((page.now - beat).total_seconds()) < 60
+    detail = await task_detail(conn, "new")
+    assert isinstance(detail, TaskDetail)
+    assert detail.executions[-1].runner == (beat,)
+
+
+async def test_workers_queues_and_audit_do_without_our_tables(conn: asyncpg.Connection) -> None:
+    known = {row["worker_id"] for row in await conn.fetch("SELECT worker_id FROM horsies_worker_states")}
+    assert known <= {row.id for row in await worker_rows(conn, gone_within=None)}
+    assert all(row.paused_at is None for row in await queue_rows(conn))
+    page = await audit_page(conn)
+    assert (page.rows, page.recorded) == ((), False)
+    assert (await cluster_status(conn)).interrupted.number == 0

@@ -1,0 +1,88 @@
+"""All that a gone worker held, put right at once, by the rules of the sweep and without its patience."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.recovering import StaleRun, crash_of
+from horsies.store.piecemeal import Refused, piecemeal
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+_BATCH = 200
+_rng = random.Random()  # noqa: S311 - jitter
+
+
+@dataclass(frozen=True, slots=True)
+class SetFree:
+    """One task as it was, and what it is now."""
+
+    was: StaleRun
+    status: TaskStatus
+    now: TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Estate:
+    """What became of all that a worker held. `left`: how many are still its own; `refused`: why some of them are."""
+
+    freed: tuple[SetFree, ...]
+    left: int
+    refused: tuple[Refused[str], ...]
+
+    def count(self, status: TaskStatus, now: TaskStatus) -> int:
+        return sum(one.status is status and one.now is now for one in self.freed)
+
+
+async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int) -> Estate:
+    """CLAIMED: PENDING again. RUNNING: tried again where the policy lists WORKER_CRASHED, else FAILED.
+
+    Inside the caller's transaction. A row that has given a sign of life within `silence_ms`, that somebody holds, or
+    whose outcome is about to be stored is left.
+    """
+    rows = await conn.fetch(statement("order_holds"), worker_id)
+    claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
+    runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
+
+    async def release(batch: Sequence[StaleRun]) -> list[SetFree]:
+        async with conn.transaction():  # a savepoint: one bad row must not undo the others
+            found = await conn.fetch(statement("sweep_claims"), *_tokens(batch), silence_ms)
+        freed = {task_id for (task_id,) in found}
+        return [SetFree(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
+
+    async def crash(batch: Sequence[StaleRun]) -> list[SetFree]:
+        crashes = [crash_of(run, threshold_ms=silence_ms, rng=_rng) for run in batch]
+        async with conn.transaction():
+            found = await conn.fetch(
+                statement("sweep_runs"),
+                *_tokens(batch),
+                [crash.delay_s for crash in crashes],
+                [crash.result_json for crash in crashes],
+                [crash.message for crash in crashes],
+                silence_ms,
+                finalizing_ms,
+            )
+        again = dict(map(tuple, found))
+        ends = {True: TaskStatus.PENDING, False: TaskStatus.FAILED}
+        return [SetFree(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again]
+
+    released = await piecemeal(_batches(claims), release)
+    crashed = await piecemeal(_batches(runs), crash)
+    freed = [one for answer in (*released.answers, *crashed.answers) for one in answer]
+    refused = tuple(Refused(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
+    return Estate(tuple(freed), len(rows) - len(freed), refused)
+
+
+def _tokens(batch: Sequence[StaleRun]) -> tuple[list[str], list[str | None], list[object]]:
+    return [one.task_id for one in batch], [one.worker_id for one in batch], [one.claimed_at for one in batch]
+
+
+def _batches(items: Sequence[StaleRun]) -> list[Sequence[StaleRun]]:
+    return [items[first : first + _BATCH] for first in range(0, len(items), _BATCH)]

@@ -1,0 +1,44 @@
+"""One task ends and the next one starts in its place: one statement, one commit."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from horsies.lifecycle.claiming import claimed_tasks, wish_parameters
+from horsies.lifecycle.finishing import OutcomeKind, end_of, ending, finish
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import asyncpg
+
+    from horsies.lifecycle.claiming import ClaimedTask, Wish
+    from horsies.lifecycle.finishing import Finished, Outcome
+    from horsies.lifecycle.tokens import Token
+
+_ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER_FAILURE})
+
+
+def is_end(outcome: Outcome) -> bool:
+    """Whether its task comes to rest: only such outcomes go together with a claim."""
+    return outcome.kind in _ENDS
+
+
+async def finish_and_claim(
+    conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], wish: Wish
+) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
+    """finish() for outcomes that are ends, and claim(). Whatever the claim finds, it does not hold up an outcome."""
+    ordered = sorted(outcomes, key=attrgetter("token.task_id"))
+    rows = await conn.fetch(
+        statement("finish_and_claim"),
+        worker_id,
+        *ending(ordered),
+        *wish_parameters(wish),
+    )
+    ended = [ordered[row[0] - 1] for row in rows if row[0] is not None]
+    finished = {outcome.token: end_of(outcome) for outcome in ended}
+    if len(ended) < len(ordered):
+        finished |= await finish(conn, worker_id, [outcome for outcome in ordered if outcome.token not in finished])
+    return finished, claimed_tasks(worker_id, [row[1:] for row in rows if row[0] is None])

@@ -1,0 +1,76 @@
+"""The trace that every manual verb leaves, and whether this session may leave one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.operations.preview import OperationError
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    import asyncpg
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether this session can act. `problem` is None where it can; `now` is the server's clock."""
+
+    now: datetime
+    role: str
+    problem: str | None
+    way_out: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One audit row of something that was changed. `status` is the row's status before, for a task."""
+
+    id: int
+    verb: str
+    target_kind: str
+    target_id: str
+    status: str | None
+
+
+async def standing(conn: asyncpg.Connection) -> Standing:
+    """Read before a verb is tried: a refusal then says why, instead of an error of the server in the middle."""
+    row = await conn.fetchrow(statement("audit_standing"))
+    problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
+    return Standing(row["now"], row["role"], problem, way_out)
+
+
+async def why_not_writable(conn: asyncpg.Connection) -> str | None:
+    """None when verbs may be applied on this connection, otherwise the reason and the way out."""
+    found = await standing(conn)
+    return None if found.problem is None else f"{found.problem}; {found.way_out}"
+
+
+async def require_writable(conn: asyncpg.Connection) -> None:
+    """OperationError where verbs cannot be applied on this connection."""
+    found = await standing(conn)
+    if found.problem is not None:
+        raise OperationError(found.problem, help_text=found.way_out)
+
+
+async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
+    """What the operation has changed, in order."""
+    return [Action(*row) for row in await conn.fetch(statement("audit_actions"), operation_id)]
+
+
+def _problem(
+    role: str, standby: bool, read_only: bool, upgraded: bool, lacking: list[str]
+) -> tuple[str, str] | tuple[None, None]:
+    if standby:
+        return "this server is a standby, which nobody can write to", "connect to the primary"
+    if read_only:
+        return "this session is read-only", "connect without --read-only and default_transaction_read_only"
+    if not upgraded:
+        return "the tables have no place for the audit of manual operations", "run `horsies db upgrade`"
+    if lacking:
+        rights = ", ".join(lacking)
+        return f"the role {role} lacks {rights}", f"GRANT {rights} TO {role}, or connect as another role"
+    return None, None

@@ -1,0 +1,102 @@
+"""Many rows in small steps: each one whole, stopped between two, and always a true account of what was done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from horsies.operations.preview import OperationError, Outcome, RowOutcome
+from horsies.store.clashes import CLASHES
+from horsies.store.piecemeal import piecemeal
+from horsies.store.pool import TROUBLE
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from uuid import UUID
+
+    import asyncpg
+
+    from horsies.operations.preview import Target
+
+T = TypeVar("T")
+
+_TRIES: Final = 5
+
+
+async def in_batches(
+    conn: asyncpg.Connection,
+    operation_id: UUID,
+    verb: str,
+    targets: Sequence[Target],
+    step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]],
+    *,
+    on_progress: Callable[[int, int], None] | None,
+    batch: int,
+) -> Outcome:
+    """What `step` made of all targets, `batch` at a time, each in a transaction of its own.
+
+    Cancelled, or interrupted from `on_progress`, it lets the batch at hand end and returns; cancelled once more, it
+    breaks off. Trouble with the database ends it too, and is raised only while nothing has been done.
+    """
+    if conn.is_in_transaction():
+        raise OperationError(
+            "the connection is inside a transaction, so nothing would be done until that ends",
+            help_text="apply operations on a connection of their own",
+        )
+    rows: list[RowOutcome] = []
+    for first in range(0, len(targets), batch):
+        part = targets[first : first + batch]
+        try:
+            done, cancelled = await _to_its_end(_each_row_for_itself(conn, part, step))
+            rows += done
+            if on_progress is not None:
+                on_progress(first + len(part), len(targets))
+        except KeyboardInterrupt:
+            cancelled = True
+        except TROUBLE as error:
+            in_doubt = tuple(part) if conn.is_closed() else ()
+            if not rows and not in_doubt:
+                raise
+            left = tuple(targets[first + len(in_doubt) :])
+            return Outcome(operation_id, verb, tuple(rows), left, in_doubt, f"{type(error).__name__}: {error}")
+        left = tuple(targets[first + len(part) :])
+        if cancelled and left:
+            return Outcome(operation_id, verb, tuple(rows), left, stopped="interrupted")
+    return Outcome(operation_id, verb, tuple(rows))
+
+
+async def _each_row_for_itself(
+    conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
+) -> list[RowOutcome]:
+    """One row that the database will not have, or that somebody locks for too long, costs the others nothing."""
+
+    async def once(some: Sequence[Target]) -> list[RowOutcome]:
+        # A role may have a stricter default, under which whoever waited for a row gets an error instead of its state.
+        async with conn.transaction(isolation="read_committed"):
+            await conn.execute(statement("hand_begin"))
+            return await step(some)
+
+    async def patiently(some: Sequence[Target]) -> list[RowOutcome]:
+        for _ in range(_TRIES - 1):
+            try:
+                return await once(some)
+            except CLASHES:
+                continue
+        return await once(some)
+
+    done = await piecemeal([part], patiently)
+    refused = [RowOutcome(refusal.item, False, f"the database refuses: {refusal.error}") for refusal in done.refused]
+    return [row for answer in done.answers for row in answer] + refused
+
+
+async def _to_its_end(work: Awaitable[T]) -> tuple[T, bool]:
+    """The answer, and whether somebody wanted to cancel meanwhile: broken off, nobody could tell what was stored."""
+    running = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(running), False
+    except asyncio.CancelledError:
+        if running.cancelled() or (task := asyncio.current_task()) is None:
+            raise
+        task.uncancel()
+        return await running, True

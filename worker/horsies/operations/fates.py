@@ -1,0 +1,147 @@
+"""What the sweep will do to what is claimed or runs, by the rules that it goes by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING
+
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.retry import GiveUp, RetryRule, decide
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.words import span
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.operations.cluster import Cluster
+
+NOBODY_SWEEPS = "nothing: no worker lives that could sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A row of diagnose_in_flight.sql, in its order. `alike` rows share kind, name, queue and worker."""
+
+    kind: str
+    stale: bool
+    task_id: str
+    task_name: str
+    queue_name: str
+    worker_id: str | None
+    began_at: datetime
+    finalizing_at: datetime | None
+    claim_expires_at: datetime | None
+    alike: int
+    last_beat: datetime | None
+    retry_count: int
+    max_retries: int
+    good_until: datetime | None
+    task_options: str | None
+
+    @property
+    def last_sign(self) -> datetime:
+        return self.last_beat or self.began_at
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A row of diagnose_holders.sql, in its order: a worker that is gone. Both signs are of what is stale first."""
+
+    worker_id: str
+    running: int
+    claimed: int
+    snapshot_at: datetime | None
+    last_sign: datetime
+    claim_sign: datetime | None
+    run_sign: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What will become of a row; rows of one fate are told in one line."""
+
+    system_will: str
+    in_seconds: float | None
+    severity: Severity
+    reason: str = ""
+
+
+class _Middle(Random):
+    """No jitter: a report shall say the same at each look."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+def fate_of(trouble: Trouble, cluster: Cluster) -> Fate:
+    if trouble.kind == FindingKind.STALE_RUN:
+        return _crash(trouble, cluster, cluster.sweep_in())
+    if trouble.kind == FindingKind.FINALIZING:
+        return _finalizing(trouble, cluster)
+    if trouble.kind == FindingKind.STALE_CLAIM:
+        return _given_back(cluster, "requeue", cluster.now)
+    return _lease_ran_out(trouble, cluster)
+
+
+def fate_of_holdings(holder: Holder, cluster: Cluster) -> Fate:
+    """Its tasks become stale one by one; the time is that of the first."""
+    settings = cluster.settings
+    steps: list[tuple[datetime, str]] = []
+    if holder.claim_sign and settings.auto_requeue_stale_claimed:
+        patience = timedelta(milliseconds=settings.claimed_stale_threshold_ms)
+        steps.append((holder.claim_sign + patience, f"requeue {holder.claimed} claimed"))
+    if holder.run_sign and settings.auto_fail_stale_running:
+        patience = timedelta(milliseconds=settings.running_stale_threshold_ms)
+        steps.append((holder.run_sign + patience, f"retry or fail {holder.running} running"))
+    if not cluster.alive:
+        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+    if not steps:
+        return Fate("nothing: the recovery of what it holds is off", None, Severity.NEEDS_YOU)
+    steps.sort()
+    return Fate(", ".join(text for _, text in steps), cluster.sweep_in(steps[0][0]), Severity.HANDLED)
+
+
+def _crash(trouble: Trouble, cluster: Cluster, in_seconds: float | None) -> Fate:
+    if not cluster.alive:
+        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+    if not cluster.settings.auto_fail_stale_running:
+        return Fate("nothing: auto_fail_stale_running is off", None, Severity.NEEDS_YOU)
+    decision = decide(
+        RetryRule.from_text(trouble.task_options),
+        error_code=OperationalErrorCode.WORKER_CRASHED.value,
+        retry_count=trouble.retry_count,
+        max_retries=trouble.max_retries,
+        now=cluster.now + timedelta(seconds=in_seconds or 0.0),
+        good_until=trouble.good_until,
+        rng=_Middle(),
+    )
+    if isinstance(decision, GiveUp):
+        reason = f"It is not tried again: {decision.reason.value}."
+        return Fate("fail as WORKER_CRASHED", in_seconds, Severity.HANDLED, reason)
+    return Fate(f"retry after {span(decision.delay_s)}", in_seconds, Severity.HANDLED)
+
+
+def _finalizing(trouble: Trouble, cluster: Cluster) -> Fate:
+    """Spared while the mark is young, and while it beats."""
+    if not trouble.stale or trouble.finalizing_at is None:
+        return Fate("nothing: it still beats", None, Severity.NEEDS_YOU)
+    patience = timedelta(milliseconds=cluster.settings.finalizing_stale_threshold_ms)
+    return _crash(trouble, cluster, cluster.sweep_in(trouble.finalizing_at + patience))
+
+
+def _lease_ran_out(trouble: Trouble, cluster: Cluster) -> Fate:
+    """Whoever may run it takes it over with his next claim; without such a worker it waits until it is stale."""
+    if cluster.may_run(trouble.task_name, trouble.queue_name):
+        return Fate("claim it again with the next free place", None, Severity.HANDLED)
+    patience = timedelta(milliseconds=cluster.settings.claimed_stale_threshold_ms)
+    return _given_back(cluster, "requeue once it is stale", trouble.last_sign + patience)
+
+
+def _given_back(cluster: Cluster, how: str, stale_at: datetime) -> Fate:
+    if not cluster.alive:
+        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+    if not cluster.settings.auto_requeue_stale_claimed:
+        return Fate("nothing: auto_requeue_stale_claimed is off", None, Severity.NEEDS_YOU)
+    return Fate(how, cluster.sweep_in(stale_at), Severity.HANDLED)

@@ -1,0 +1,102 @@
+"""The lines of the recovery report: what is stuck, the evidence, what will happen and what a person may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.config.recovery import RecoveryConfig
+    from horsies.operations.preview import TargetKind
+
+
+class FindingKind(StrEnum):
+    """The value is what a person reads."""
+
+    INTERRUPTED = "interrupted"
+    UNKNOWN_NAME = "unknown name"
+    QUEUE_WITHOUT_WORKER = "no worker"
+    STALE_RUN = "stale run"
+    WORKER_GONE = "worker gone"
+    FINALIZING = "finalizing"
+    STALE_CLAIM = "stale claim"
+    PAST_DEADLINE = "past good_until"
+    LEASE_RAN_OUT = "lease ran out"
+    PAUSED_QUEUE = "paused queue"
+    RETRY_OVERDUE = "retry overdue"
+
+
+class Severity(IntEnum):
+    """Worst first when sorted descending."""
+
+    NOTE = 1  # meant to be so, or only late
+    HANDLED = 2  # the sweep, or a worker, deals with it by itself
+    NEEDS_YOU = 3  # stays as it is until somebody acts
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What a person may do. The verb is one of operations.tasks, .workers or .queues, by `target_kind`."""
+
+    verb: str
+    target_kind: TargetKind
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Rows of one kind, name, queue and worker, to which the same will happen."""
+
+    kind: FindingKind
+    severity: Severity
+    target_kind: TargetKind
+    name: str  # of the task, the worker's id, or the queue
+    ids: tuple[str, ...]  # as many as were read
+    count: int
+    at_least: bool  # there are more than `count`
+    since: datetime | None  # of the oldest one
+    evidence: str
+    system_will: str
+    in_seconds: float | None  # until the system does so; None: nothing will happen, or nobody can say when
+    may: tuple[Remedy, ...]
+    why: tuple[str, ...]  # sentences for whoever wants to know more
+    queue_name: str | None = None
+    worker_id: str | None = None
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind.value} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """The last recovery sweep. `next_in_s` is 0 where it is due, None where no worker lives that could run it."""
+
+    ran_at: datetime
+    worker_id: str | None
+    interval_ms: int
+    next_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything by the database's clock at `now`; worst finding first."""
+
+    now: datetime
+    settings: RecoveryConfig
+    settings_from: str | None  # the worker that told its settings; None: these are the defaults, or were given
+    settings_differ: bool  # living workers have different ones: whoever sweeps next may judge otherwise
+    sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which leave no trace
+    workers_alive: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def needing_you(self) -> int:
+        return sum(finding.severity is Severity.NEEDS_YOU for finding in self.findings)
+
+    @property
+    def handled(self) -> int:
+        return sum(finding.severity is Severity.HANDLED for finding in self.findings)

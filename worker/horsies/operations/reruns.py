@@ -1,0 +1,158 @@
+"""A task once more as a new one, with the arguments it had or with edited ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain import tags
+from horsies.domain.codec import CodecError, parse_json, to_json
+from horsies.domain.codec.errors import CorruptJsonError, spell_path
+from horsies.domain.codec.read import moment
+from horsies.domain.codec.text import first_surrogate
+from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
+from horsies.domain.digests import enqueue_sha
+from horsies.domain.ids import new_task_id
+from horsies.domain.retry import RetryRule
+from horsies.lifecycle import by_hand
+from horsies.operations.preview import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.lifecycle.by_hand import Became, Copy, Deed, Seen, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Edited JSON, an array and an object, written as the columns hold it. None: as the original has it."""
+
+    args: str | None = None
+    kwargs: str | None = None
+
+
+def checked(edited: Arguments) -> Arguments:
+    """The same in the form that is stored; OperationError says what is wrong, and where."""
+    return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
+
+
+async def rerun(
+    conn: asyncpg.Connection, deed: Deed, seen: Sequence[Seen], edited: Arguments
+) -> tuple[list[Became], dict[str, str]]:
+    """New tasks, due at once; what became of each original, and the ids of the copies by original.
+
+    In one transaction, which holds the originals until the copies are stored.
+    """
+    sources = {source.task_id: source for source in await by_hand.lock_sources(conn, [one.task_id for one in seen])}
+    copies = [_copy(one, sources[one.task_id], edited) for one in seen if one.task_id in sources]
+    copies += [_nothing(one) for one in seen if one.task_id not in sources]
+    became = await by_hand.rerun(conn, deed, copies)
+    return became, {copy.original.task_id: copy.task_id for copy in copies}
+
+
+@lru_cache(maxsize=256)
+def policy_retries(task_options: str | None) -> int:
+    """What a policy grants; 0 without one, and for options that cannot be read, as a worker takes them."""
+    options = _tree_of(task_options)
+    rule = RetryRule.from_stored(options)
+    return 0 if rule is None else rule.max_retries
+
+
+def _copy(seen: Seen, source: Source, edited: Arguments) -> Copy:
+    args = source.args if edited.args is None else _or_null(edited.args)
+    kwargs = source.kwargs if edited.kwargs is None else _or_null(edited.kwargs)
+    options = source.task_options if source.good_until is not None else _without_deadline(source.task_options)
+    return by_hand.Copy(
+        original=seen,
+        task_id=new_task_id(),
+        enqueue_sha=enqueue_sha(
+            task_name=source.task_name,
+            queue_name=source.queue_name,
+            priority=source.priority,
+            args_json=args,
+            kwargs_json=kwargs,
+            sent_at=source.now,
+            good_until=source.good_until,
+            task_options=options,
+        ),
+        args=args,
+        kwargs=kwargs,
+        task_options=options,
+        max_retries=policy_retries(options),
+        good_until=source.good_until,
+        sent_at=source.now,
+    )
+
+
+def _nothing(seen: Seen) -> Copy:
+    """For an original that is gone: the statement refuses it and says so in the audit."""
+    return by_hand.Copy(seen, new_task_id(), "", None, None, None, 0, None, None)
+
+
+def _or_null(text: str) -> str | None:
+    return None if text in ("[]", "{}") else text
+
+
+@lru_cache(maxsize=256)
+def _without_deadline(task_options: str | None) -> str | None:
+    """A deadline that has passed is not the copy's."""
+    options = _tree_of(task_options)
+    if not isinstance(options, dict) or options.get("good_until") is None:
+        return task_options
+    return to_json(options | {"good_until": None}, "task_options")
+
+
+def _tree_of(task_options: str | None) -> Any:
+    try:
+        return None if task_options is None else parse_json(task_options, "task_options")
+    except CodecError:
+        return None
+
+
+def _checked(text: str | None, name: str, kind: type[list[Any]] | type[dict[str, Any]]) -> str | None:
+    if text is None:
+        return None
+    try:
+        tree = parse_json(text, name)
+        if not isinstance(tree, kind):
+            raise CorruptJsonError(name, f"must be a JSON {'array' if kind is list else 'object'}")
+        _check(tree, [name])
+        return to_json(tree, name)
+    except CodecError as error:
+        raise OperationError(
+            f"the edited arguments cannot be stored: {error}",
+            help_text='args is an array like [1, "two"], kwargs an object like {"dry_run": true}',
+        ) from error
+
+
+def _check(tree: Any, path: list[str | int]) -> None:
+    """What a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
+    if len(path) > MAX_DEPTH:
+        raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
+    if isinstance(tree, str) and first_surrogate(tree) is not None:
+        raise CorruptJsonError(spell_path(path), "holds a lone surrogate, which UTF-8 cannot write")
+    if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
+        raise CorruptJsonError(spell_path(path), "has more than 4 214 digits; write it as a string")
+    if isinstance(tree, dict):
+        _check_tags(tree, path)
+        for key, item in tree.items():
+            _check(key, path)
+            _check(item, [*path, key])
+    if isinstance(tree, list):
+        for position, item in enumerate(tree):
+            _check(item, [*path, position])
+
+
+def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
+    if any(tree.get(tag) is True for tag in (tags.DATETIME, tags.DATE, tags.TIME)):
+        try:
+            moment(tree)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptJsonError(spell_path(path), f"is no moment: {error}") from error
+    if any(tree.get(tag) is True for tag in (tags.PYDANTIC_MODEL, tags.DATACLASS)) and not (
+        isinstance(tree.get("module"), str) and isinstance(tree.get("qualname"), str) and "data" in tree
+    ):
+        raise CorruptJsonError(spell_path(path), "is tagged as an object, but lacks module, qualname or data")

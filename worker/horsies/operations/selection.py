@@ -1,0 +1,70 @@
+"""Which tasks are meant: these ids, or whatever matches a filter at the moment of the preview."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.lifecycle.by_hand import Seen
+from horsies.operations.preview import OperationError
+from horsies.query import parameters, parse
+from horsies.store.statements import statement
+from horsies.views import matching
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import asyncpg
+
+MOST_ROWS: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Whole ids in the order given, or the text of a filter."""
+
+    ids: tuple[str, ...] = ()
+    filter: str | None = None
+
+    @classmethod
+    def of_ids(cls, ids: Iterable[str]) -> Selection:
+        return cls(ids=tuple(dict.fromkeys(ids)))
+
+    @classmethod
+    def of_filter(cls, text: str) -> Selection:
+        return cls(filter=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """The rows of a selection as they are now. `filter` is the text in its normal form."""
+
+    seen: tuple[Seen, ...]
+    missing: tuple[str, ...]
+    filter: str | None
+
+
+async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
+    """FilterError for a filter that cannot be read, OperationError for more rows than one operation takes."""
+    if selection.filter is None:
+        return await _of_ids(conn, selection.ids)
+    understood = parse(selection.filter)
+    seen = await matching(conn, parameters(understood), MOST_ROWS + 1)
+    if len(seen) > MOST_ROWS:
+        raise _too_many("the filter matches")
+    return Frozen(tuple(seen), (), understood.text)
+
+
+async def _of_ids(conn: asyncpg.Connection, ids: tuple[str, ...]) -> Frozen:
+    if len(ids) > MOST_ROWS:
+        raise _too_many("you named")
+    found = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
+    seen = tuple(found[task_id] for task_id in ids if task_id in found)
+    return Frozen(seen, tuple(task_id for task_id in ids if task_id not in found), None)
+
+
+def _too_many(who: str) -> OperationError:
+    return OperationError(
+        f"{who} more than {MOST_ROWS:,} tasks, which is the most for one operation",
+        help_text="narrow it, for example with since: and until:, and repeat",
+    )

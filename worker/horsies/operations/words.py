@@ -1,0 +1,27 @@
+"""Times and numbers as the report's sentences have them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def span(seconds: float) -> str:
+    """4s, 2m04s, 3h05m, 2d3h."""
+    whole = max(int(seconds), 0)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    if whole < 86_400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+    return f"{whole // 86_400}d{whole % 86_400 // 3600}h"
+
+
+def clock(moment: datetime) -> str:
+    """The time of day in UTC; with its date, for the report may be read on another day."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 task, 12 tasks."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,227 @@
+"""Manual verbs on workers: let one run empty, let it claim again, put right what a dead one held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.gone import recover_worker
+from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.orders import Act, begin, by_whom, command, give, looked_at, trace_refused
+from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.words import clock, counted, span
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.lifecycle.gone import Estate
+    from horsies.operations.actor import Actor
+
+_SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
+_FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
+
+
+class WorkerVerb(StrEnum):
+    RECOVER = "recover"
+    DRAIN = "drain"
+    RESUME = "resume"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A worker by its last sign of life, what it holds and its orders; in the order of the statement."""
+
+    worker_id: str
+    snapshot_at: datetime | None
+    claimed: int
+    running: int
+    last_sign: datetime | None
+    silent_s: float | None
+    draining_since: datetime | None
+    ordered_by: str | None
+    finalizing_ms: int
+    now: datetime
+
+    @property
+    def lives(self) -> bool:
+        return self.silent_s is not None and self.silent_s <= ALIVE_WITHIN_S
+
+    @property
+    def words(self) -> str:
+        if self.silent_s is None:
+            return "unknown: it has told nothing of itself and holds nothing"
+        if not self.lives:
+            return f"gone: no sign of life for {span(self.silent_s)}"
+        if self.draining_since is not None:
+            return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
+        return f"alive: last sign of life {span(self.silent_s)} ago"
+
+    def why_not(self, verb: WorkerVerb) -> str | None:
+        """None where the verb may be tried."""
+        drains = self.draining_since is not None
+        match verb:
+            case WorkerVerb.RESUME:
+                return None if drains else f"it has no order to drain; {self.words}"
+            case WorkerVerb.DRAIN:
+                return None if self.lives and not drains else f"it is {self.words}"
+            case WorkerVerb.RECOVER if self.lives:
+                return f"it lives: last sign of life {span(self.silent_s or 0)} ago; a dead one is silent for {_LONG}"
+            case WorkerVerb.RECOVER:
+                return None if self.claimed or self.running else f"it holds no task; {self.words}"
+
+
+_LONG = span(ALIVE_WITHIN_S)
+
+
+async def preview(conn: asyncpg.Connection, verb: WorkerVerb, workers: Iterable[str]) -> Preview:
+    """What the verb would do to these workers: whole ids, or beginnings or ends of ids that fit one worker only."""
+    taken_at = await looked_at(conn)
+    ids, unknown = await _resolve(conn, dict.fromkeys(workers))
+    standings = await _standings(conn, ids)
+    eligible = [standing for standing in standings if standing.why_not(verb) is None]
+    refused = [Refusal(_target(one), reason) for one in standings if (reason := one.why_not(verb)) is not None]
+    return Preview(
+        verb=verb,
+        options={},
+        eligible=tuple(_target(standing) for standing in eligible),
+        refused=(*refused, *unknown),
+        consequences=tuple(await _consequences(conn, verb, eligible)) if eligible else (),
+        filter=None,
+        command=command("worker", verb, [*ids, *(refusal.target.id for refusal in unknown)]),
+        taken_at=taken_at,
+    )
+
+
+async def apply(
+    conn: asyncpg.Connection,
+    preview: Preview,
+    actor: Actor,
+    reason: str | None,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    undoes: Mapping[str, int] | None = None,
+) -> Outcome:
+    """Drain and resume are one statement for all; a recovery is one transaction for each worker.
+
+    `undoes`: of a worker, the audit row that is taken back.
+    """
+    act = await begin(conn, preview, actor, reason, undoes, table="horsies_worker_orders")
+    targets = preview.eligible
+    match WorkerVerb(preview.verb):
+        case WorkerVerb.DRAIN:
+            return await give(conn, act, "order_drain", targets, states=partial(states, conn))
+        case WorkerVerb.RESUME:
+            since = [target.seen.draining_since for target in targets]
+            return await give(conn, act, "order_resume", targets, since, states=partial(states, conn))
+        case WorkerVerb.RECOVER:
+            return await _recover_all(conn, act, targets, on_progress)
+
+
+async def _recover_all(
+    conn: asyncpg.Connection, act: Act, targets: Sequence[Target], on_progress: Callable[[int, int], None] | None
+) -> Outcome:
+    rows: list[RowOutcome] = []
+    for target in targets:
+        rows.append(await _recover(conn, act, target))
+        if on_progress is not None:
+            on_progress(len(rows), len(targets))
+    return Outcome(act.operation_id, act.verb, tuple(rows))
+
+
+async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> RowOutcome:
+    async with conn.transaction():
+        (standing,) = await _standings(conn, [target.id])
+        why_not = standing.why_not(WorkerVerb.RECOVER)
+        if why_not is None:
+            estate = await recover_worker(conn, target.id, silence_ms=_SILENCE_MS, finalizing_ms=standing.finalizing_ms)
+            detail = _became(estate)
+            if estate.freed:
+                await _trace(conn, act, target, estate, detail)
+                return RowOutcome(target, applied=True, detail=detail)
+            why_not = detail
+        await trace_refused(conn, act, [(target, why_not)])
+        return RowOutcome(target, applied=False, detail=why_not)
+
+
+async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: Estate, detail: str) -> None:
+    await conn.execute(
+        statement("order_recovered"),
+        act.operation_id,
+        target.id,
+        [one.was.task_id for one in estate.freed],
+        [one.status.value for one in estate.freed],
+        [one.was.claimed_at for one in estate.freed],
+        [one.was.retry_count for one in estate.freed],
+        detail,
+        act.actor.os_user,
+        act.actor.os_host,
+        act.reason,
+    )
+
+
+def _became(estate: Estate) -> str:
+    counts = {
+        "back in the queue": estate.count(TaskStatus.CLAIMED, TaskStatus.PENDING),
+        "to be tried again": estate.count(TaskStatus.RUNNING, TaskStatus.PENDING),
+        "failed as WORKER_CRASHED": estate.count(TaskStatus.RUNNING, TaskStatus.FAILED),
+        "left to the sweep (outcome about to be stored, or locked)": estate.left - len(estate.refused),
+        f"not changed ({estate.refused[0].error})" if estate.refused else "": len(estate.refused),
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it holds nothing any more"
+
+
+async def _standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[Standing]:
+    return [Standing(*row) for row in await conn.fetch(statement("order_standing"), ids, _FINALIZING_MS)]
+
+
+async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
+    return {standing.worker_id: f"it is {standing.words}" for standing in await _standings(conn, ids)}
+
+
+async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
+    """The ids that are meant, each once, and what fits none or several."""
+    known = [worker_id for (worker_id,) in await conn.fetch(statement("order_known"))]
+    ids: dict[str, None] = {}
+    refused = []
+    for text in given:
+        fitting = [text] if text in known else [one for one in known if one.startswith(text) or one.endswith(text)]
+        if len(fitting) == 1:
+            ids[fitting[0]] = None
+        else:
+            names = ", ".join(fitting[:5]) + (", …" if len(fitting) > 5 else "")
+            why = f"{len(fitting)} workers fit: {names}" if fitting else "no worker has told of itself under that id"
+            refused.append(Refusal(Target("worker", text, text, "unknown"), why))
+    return list(ids), refused
+
+
+def _target(standing: Standing) -> Target:
+    return Target("worker", standing.worker_id, standing.worker_id, standing.words, standing)
+
+
+async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Sequence[Standing]) -> list[str]:
+    claimed = counted(sum(worker.claimed for worker in workers), "claimed task")
+    running = counted(sum(worker.running for worker in workers), "running task")
+    match verb:
+        case WorkerVerb.RESUME:
+            return ["claims again at once"]
+        case WorkerVerb.DRAIN:
+            ids = [worker.worker_id for worker in workers]
+            unserved = await conn.fetch(statement("order_unserved"), ids, ALIVE_WITHIN_S)
+            return [
+                f"claims nothing more; {running} may end, {claimed} go back to the queue unless they start now",
+                *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
+            ]
+        case WorkerVerb.RECOVER:
+            return [
+                f"{claimed}: back in the queue, user code never started",
+                f"{running}: tried again where the retry policy lists WORKER_CRASHED, else failed with that code",
+                "a worker that was only cut off may still run their code; its outcomes are then refused",
+            ]

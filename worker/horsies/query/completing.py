@@ -1,0 +1,82 @@
+"""What could be written at the cursor: keys, the words that they know, and values that the caller has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from horsies.query.keys import KEYS, SAID_ELSEWHERE
+from horsies.query.scanner import words
+from horsies.query.values import Glob
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from horsies.query.scanner import Word
+
+MOST: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """`text` could replace the characters from `start` up to `end`; `help` says what a key means."""
+
+    start: int
+    end: int
+    text: str
+    help: str = ""
+
+
+def completions(text: str, cursor: int, values: Mapping[str, Sequence[str]]) -> list[Completion]:
+    """What fits what stands before the cursor, best first. `values` are those that exist, by key: queues, names, …"""
+    cursor = min(max(cursor, 0), len(text))
+    begun = next((word for word in words(text[:cursor]) if word.end == cursor), None)
+    if begun is None:
+        found = _keys("", cursor, cursor)
+    else:
+        whole = next(word for word in words(text) if word.start == begun.start)
+        found = _bare(begun, whole, values) if begun.key is None else _of_key(begun, whole, begun.key.lower(), values)
+    return list(islice(found, MOST))
+
+
+def _bare(begun: Word, whole: Word, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
+    """A key, or a value with its key: who types `fail` may want `status:failed`."""
+    prefix = begun.items[-1].glob.plain
+    if len(begun.items) > 1:
+        return
+    end = whole.items[0].end if whole.key is None else whole.body + len(whole.key) + 1
+    yield from _keys(prefix, whole.body, end)
+    if prefix and whole.key is None:
+        for key in KEYS:
+            known = (f"{key}:{written}" for written in _written(prefix, key, values))
+            yield from (Completion(whole.body, end, text) for text in known)
+
+
+def _keys(prefix: str, start: int, end: int) -> Iterator[Completion]:
+    prefix = prefix.lower()
+    meant = [name for name in KEYS if name.startswith(prefix)]
+    if prefix in SAID_ELSEWHERE:
+        meant.append(SAID_ELSEWHERE[prefix])
+    return (Completion(start, end, f"{name}:", KEYS[name].describe()) for name in dict.fromkeys(meant))
+
+
+def _of_key(begun: Word, whole: Word, key: str, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
+    """A value that the word does not have yet."""
+    if key not in KEYS:
+        return
+    index = len(begun.items) - 1
+    item = whole.items[index]
+    others = {str(other.glob) for other in [*whole.items[:index], *whole.items[index + 1 :]]}
+    for text in _written(begun.items[index].glob.plain, key, values):
+        if text not in others:
+            yield Completion(item.start, item.end, text)
+
+
+def _written(prefix: str, key: str, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    """The key's own words and the caller's values as they are written: those that begin like that, then the others."""
+    prefix = prefix.lower()
+    known = [*((value, value) for value in KEYS[key].values)]
+    known += [(value, str(Glob.literal(value))) for value in values.get(key, ()) if value]
+    fitting = [(not value.lower().startswith(prefix), text) for value, text in known if prefix in value.lower()]
+    return dict.fromkeys(text for _, text in sorted(fitting, key=lambda each: each[0]))

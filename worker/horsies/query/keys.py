@@ -1,0 +1,180 @@
+"""The keys of the language as data: the parser, the completion and the help all read this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
+
+RETRY: Final = "RETRY"
+INTERRUPTED: Final = "INTERRUPTED"
+
+_EXACT: Final = {status.value.lower(): frozenset({status.value}) for status in TaskStatus}
+_DONE: Final = frozenset({*(status.value for status in TASK_TERMINAL_STATES), INTERRUPTED})
+_LIVE: Final = frozenset({*(status.value for status in TaskStatus if not status.is_terminal), RETRY})
+
+EVERY_STATE: Final = _LIVE | _DONE
+
+STATES: Final = _EXACT | {
+    "pending": frozenset({"PENDING", RETRY}),
+    "failed": frozenset({"FAILED", INTERRUPTED}),
+    "retry": frozenset({RETRY}),
+    "interrupted": frozenset({INTERRUPTED}),
+    "live": _LIVE,
+    "done": _DONE,
+}
+"""What each word after `status:` covers: PENDING and FAILED are each split in two, the other states are whole."""
+
+
+class Kind(Enum):
+    """How the values of a key are read."""
+
+    STATUS = auto()
+    TEXT = auto()
+    ID = auto()
+    WORKFLOW = auto()
+    PART = auto()
+    HAS = auto()
+    MOMENT = auto()
+    TRIES = auto()
+    SPAN = auto()
+
+    @property
+    def any_of(self) -> bool:
+        """Whether several values mean any of them. Of the others all must hold, so a comma would mislead."""
+        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+
+    @property
+    def can_be_negated(self) -> bool:
+        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `values` are the words it knows, or examples; `also` is what people write for it elsewhere."""
+
+    name: str
+    kind: Kind
+    help: str
+    example: str
+    values: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return f"{self.help}, as in {self.example}"
+
+
+_KEYS: Final = (
+    Key(
+        "status",
+        Kind.STATUS,
+        "its state; retry waits for its next try, interrupted was stopped at a shutdown and waits for a decision,"
+        " live is pending, claimed or running, done is any other",
+        "status:failed,running",
+        tuple(STATES),
+        ("state", "is", "st"),
+    ),
+    Key("queue", Kind.TEXT, "its queue", "queue:email,sms", also=("q",)),
+    Key("name", Kind.TEXT, "name of the task", "name:send_*", also=("task", "task_name", "fn", "function")),
+    Key("error", Kind.TEXT, "its error code", "error:TIMEOUT", also=("code", "error_code", "err", "reason")),
+    Key("worker", Kind.TEXT, "id of the worker that has or had it", "worker:web-1*", also=("host", "by")),
+    Key("id", Kind.ID, "its id, or how that begins or ends", "id:1cd6ba9a", also=("task_id", "uuid")),
+    Key(
+        "since",
+        Kind.MOMENT,
+        "sent so long ago or later; or from a day or time on, in UTC",
+        "since:1h",
+        ("10m", "1h", "6h", "24h", "7d"),
+        ("after", "from", "age", "newer"),
+    ),
+    Key(
+        "until",
+        Kind.MOMENT,
+        "sent so long ago or earlier; or up to a day or time, in UTC",
+        "until:10m",
+        ("10m", "1h", "6h", "24h", "7d"),
+        ("before", "to", "older"),
+    ),
+    Key(
+        "tries",
+        Kind.TRIES,
+        "which try it is at, 1 for the first",
+        "tries:>1",
+        (">1", ">2", ">3"),
+        ("try", "attempt", "attempts", "retries"),
+    ),
+    Key(
+        "wait",
+        Kind.SPAN,
+        "time from due to start, or to now while it waits",
+        "wait:>30s",
+        (">10s", ">1m", ">10m", ">1h"),
+        ("waited", "waiting", "latency"),
+    ),
+    Key(
+        "run",
+        Kind.SPAN,
+        "time from start to end, or to now while it runs",
+        "run:>5m",
+        (">10s", ">1m", ">10m", ">1h"),
+        ("ran", "duration", "took", "runtime"),
+    ),
+    Key(
+        "args",
+        Kind.PART,
+        "a part of its arguments as they are stored, which is JSON; with double quotes in it, put single ones around",
+        'args:"order 42"',
+        also=("kwargs", "arg", "payload"),
+    ),
+    Key(
+        "has",
+        Kind.HAS,
+        "it has an error code, a good_until, a unique key, or another task of which it is a rerun",
+        "has:error",
+        ("error", "deadline", "unique", "rerun"),
+        ("with",),
+    ),
+    Key(
+        "workflow",
+        Kind.WORKFLOW,
+        "whether it belongs to a workflow; or that one's id, or how it begins or ends",
+        "workflow:yes",
+        ("yes", "no"),
+        ("flow", "wf"),
+    ),
+    Key("unique", Kind.TEXT, "its unique key", "unique:invoice-*", also=("unique_key",)),
+)
+
+KEYS: Final = {key.name: key for key in _KEYS}
+
+BARE: Final = ""
+"""The key of words without a key: a part of the name, or the beginning or end of the id."""
+
+GRAMMAR: Final = (
+    "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
+    "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
+    "Of has, tries, wait and run each that is given must hold: run:>1m run:<=1h, or run:1m..1h.",
+    "* stands for anything, ? for one character. Quotes or a backslash take what follows as it is.",
+    "A word without a key is a part of the name, or the beginning or end of the id. No words at all: everything.",
+)
+
+
+def describe() -> str:
+    """The whole language for `--help` and `?`."""
+    width = max(map(len, KEYS))
+    return "\n".join([*GRAMMAR, "", *(f"{name:{width}}  {key.describe()}" for name, key in KEYS.items())])
+
+
+SAID_ELSEWHERE: Final = {word: key.name for key in KEYS.values() for word in key.also}
+
+STATES_ELSEWHERE: Final = {
+    **dict.fromkeys(("success", "succeeded", "successful", "ok", "finished"), "completed"),
+    **dict.fromkeys(("error", "errored", "failure", "crashed", "dead"), "failed"),
+    **dict.fromkeys(("queued", "waiting", "scheduled", "enqueued", "ready"), "pending"),
+    **dict.fromkeys(("active", "started", "busy", "executing"), "running"),
+    **dict.fromkeys(("retrying", "backoff"), "retry"),
+    **dict.fromkeys(("terminal", "ended", "over"), "done"),
+    **dict.fromkeys(("open", "unfinished", "inflight"), "live"),
+}

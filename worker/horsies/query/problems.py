@@ -1,0 +1,76 @@
+"""What is wrong in a filter, where, and the nearest thing that would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Characters `start` up to `end` of the text are wrong; `suggestion`, if any, could stand in their place."""
+
+    start: int
+    end: int
+    message: str
+    suggestion: str | None = None
+
+    def __str__(self) -> str:
+        return self.message + (f"; did you mean {self.suggestion.strip()}?" if self.suggestion else "")
+
+
+class FilterError(HorsiesError, ValueError):
+    """A filter that cannot be understood, with every problem in it, in the order in which they stand."""
+
+    default_code = ErrorCode.CLI_INVALID_ARGS
+
+    def __init__(self, problems: Sequence[Problem], text: str = "") -> None:
+        self.problems = list(problems)
+        self.text = text
+        count = len(self.problems)
+        super().__init__(
+            f"the filter is wrong: {self.problems[0]}" if count == 1 else f"the filter is wrong in {count} places",
+            notes=[_pointed_at(text, problem, explained=count > 1) for problem in self.problems],
+            help_text="a filter looks like: status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
+        )
+
+    def __reduce__(self) -> tuple[type[FilterError], tuple[list[Problem], str]]:
+        # An exception is rebuilt from its args by default, which hold the message and not the problems.
+        return type(self), (self.problems, self.text)
+
+
+_WIDEST = 100
+
+
+def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
+    """The text, and under it what is wrong, marked; of a long text only the part around it."""
+    first = max(0, problem.start - _WIDEST // 2)
+    shown = "".join(char if char.isprintable() else " " for char in text[first : first + _WIDEST])
+    start = problem.start - first
+    width = max(1, min(problem.end - first, len(shown)) - start)
+    marks = " " * start + "^" * width
+    return f"{shown}\n{marks} {problem}" if explained else f"{shown}\n{marks}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that looks most like `word`; one that begins with it comes first."""
+    if not word:
+        return None
+    word, known = word.lower(), list(known)
+    begin = [candidate for candidate in known if candidate.lower().startswith(word)]
+    return min(begin, key=len) if begin else next(iter(get_close_matches(word, known, n=1, cutoff=0.5)), None)
+
+
+class Unreadable(ValueError):  # noqa: N818 - it never leaves this package: the parser adds the place
+    """One value that its key does not take."""
+
+    def __init__(self, message: str, suggestion: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.suggestion = suggestion

@@ -1,0 +1,73 @@
+"""One value of a key: the words it knows, ids as people copy them, ranges, moments."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from horsies.query.keys import BARE, KEYS, STATES_ELSEWHERE, Kind
+from horsies.query.problems import Unreadable, nearest
+from horsies.query.values import Choice, Glob, read_moment, read_span, read_tries
+
+if TYPE_CHECKING:
+    from horsies.query.values import Value
+
+LONGEST_ID: Final = 36
+
+_CUT: Final = ("…", "...")
+"""How screens shorten an id, and what is then copied from them."""
+
+
+def read(key: str, glob: Glob) -> Value:
+    """What `glob` means under `key`. Unreadable says what the key takes instead."""
+    if key == BARE:
+        return uncut(glob)
+    match KEYS[key].kind:
+        case Kind.STATUS | Kind.HAS:
+            return _read_choice(key, glob.plain)
+        case Kind.ID:
+            return read_id(glob)
+        case Kind.WORKFLOW:
+            plain = glob.plain.lower()
+            return Choice(plain) if plain in KEYS[key].values else read_id(glob)
+        case Kind.MOMENT:
+            return read_moment(glob.plain.lower())
+        case Kind.TRIES:
+            return read_tries(glob.plain)
+        case Kind.SPAN:
+            return read_span(glob.plain.lower())
+        case _:
+            return glob
+
+
+def _read_choice(key: str, text: str) -> Choice:
+    known, word = KEYS[key].values, text.lower()
+    if word in known:
+        return Choice(word)
+    suggestion = STATES_ELSEWHERE.get(word) if KEYS[key].kind is Kind.STATUS else None
+    raise Unreadable(f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known))
+
+
+def read_id(glob: Glob) -> Glob:
+    glob = uncut(glob)
+    if len(glob.plain) > LONGEST_ID:
+        raise Unreadable(f"an id has at most {LONGEST_ID} characters; this has {len(glob.plain)}")
+    return Glob(glob.pattern.lower()) if looks_like_id(glob) else glob
+
+
+def uncut(glob: Glob) -> Glob:
+    """With a wildcard where the mark of a shortened id stands."""
+    pattern = glob.pattern
+    for cut in _CUT:
+        if len(pattern) > len(cut):
+            pattern = f"*{pattern.removeprefix(cut)}" if pattern.startswith(cut) else pattern
+            pattern = f"{pattern.removesuffix(cut)}*" if pattern.endswith(cut) else pattern
+    return Glob(pattern)
+
+
+_ID: Final = re.compile("[0-9a-f-]+", re.IGNORECASE)
+
+
+def looks_like_id(glob: Glob) -> bool:
+    """Whether everything that is not wild could stand in a UUID."""
+    return _ID.fullmatch("".join(char for char, wild in glob.pieces() if not wild)) is not None

@@ -1,0 +1,76 @@
+"""What a filter asks for when all its words are put together, and where that is nothing at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.query.keys import EVERY_STATE, KEYS, STATES, Kind
+from horsies.query.values import Choice, Glob, Moment, Range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.query.tree import TaskFilter
+
+
+def states(understood: TaskFilter) -> frozenset[str]:
+    """The states that are asked for and not excluded."""
+    wanted = _covered(understood.pick("status", Choice)) or EVERY_STATE
+    return wanted - _covered(understood.pick("status", Choice, negated=True))
+
+
+def _covered(choices: tuple[Choice, ...]) -> frozenset[str]:
+    return frozenset(state for choice in choices for state in STATES[choice.word])
+
+
+def in_workflow(understood: TaskFilter) -> frozenset[str]:
+    """`yes` and `no`, as far as they are asked for and not excluded."""
+    wanted = {choice.word for choice in understood.pick("workflow", Choice)} or {"yes", "no"}
+    return frozenset(wanted) - {choice.word for choice in understood.pick("workflow", Choice, negated=True)}
+
+
+def bounds(understood: TaskFilter, key: str) -> tuple[int | None, int | None]:
+    """The least and the most that all ranges of the key allow."""
+    ranges = understood.pick(key, Range)
+    lows = [each.low for each in ranges if each.low is not None]
+    highs = [each.high for each in ranges if each.high is not None]
+    return max(lows, default=None), min(highs, default=None)
+
+
+def contradictions(understood: TaskFilter) -> Iterator[tuple[str, str]]:
+    """Each key with which no task at all can match, and why."""
+    if not states(understood):
+        yield "status", "no state is left: all that are asked for are excluded too"
+    yield from _impossible_workflows(understood)
+    both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
+    if both:
+        yield "has", f"no task both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
+    for key in (key.name for key in KEYS.values() if key.kind in (Kind.TRIES, Kind.SPAN)):
+        low, high = bounds(understood, key)
+        if low is not None and high is not None and low > high:
+            yield key, f"no task is within all of these: {' '.join(map(str, understood.pick(key, Range)))}"
+    yield from _impossible_times(understood)
+
+
+def _impossible_workflows(understood: TaskFilter) -> Iterator[tuple[str, str]]:
+    words, ids = understood.pick("workflow", Choice), understood.pick("workflow", Glob)
+    left = in_workflow(understood)
+    if words and ids:
+        yield "workflow", "workflow takes yes or no, or ids, not both"
+    elif not left or (ids and "yes" not in left):
+        yield "workflow", "no task is left: all that are asked for are excluded too"
+
+
+def _impossible_times(understood: TaskFilter) -> Iterator[tuple[str, str]]:
+    since, until = understood.pick("since", Moment), understood.pick("until", Moment)
+    twice = [key for key, moments in (("since", since), ("until", until)) if len(moments) > 1]
+    yield from ((key, f"{key} is given twice") for key in twice)
+    if not twice and since and until and _is_over_before(since[0], until[0]):
+        yield "until", f"until:{until[0]} ends before since:{since[0]} begins; swap them"
+
+
+def _is_over_before(since: Moment, until: Moment) -> bool:
+    """Whether it is certain: of a duration and a time nobody knows before the database says what time it is."""
+    if since.ago is not None and until.ago is not None:
+        return since.ago < until.ago
+    return since.at is not None and until.at is not None and since.at > until.at

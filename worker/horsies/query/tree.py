@@ -1,0 +1,58 @@
+"""A filter that has been understood; its text can be parsed again and means the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from horsies.query.keys import BARE, KEYS
+from horsies.query.values import Glob
+
+if TYPE_CHECKING:
+    from horsies.query.values import Value
+
+ValueT = TypeVar("ValueT", bound="Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """All that the filter says about one key with one sign; the key of bare words is empty."""
+
+    key: str
+    values: tuple[Value, ...]
+    negated: bool = False
+
+    def __str__(self) -> str:
+        sign = "-" if self.negated else ""
+        if self.key == BARE:
+            return " ".join(
+                sign + (value.as_word() if isinstance(value, Glob) else str(value)) for value in self.values
+            )
+        prefix = f"{sign}{self.key}:"
+        if KEYS[self.key].kind.any_of:
+            return prefix + ",".join(map(str, self.values))
+        return " ".join(f"{prefix}{value}" for value in self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter:
+    """Terms that must all hold; none at all means every task."""
+
+    terms: tuple[Term, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.terms))
+
+    def pick(self, key: str, kind: type[ValueT], *, negated: bool = False) -> tuple[ValueT, ...]:
+        """The values of that kind that the filter asks for, or excludes, under `key`."""
+        return tuple(
+            value
+            for term in self.terms
+            if term.key == key and term.negated is negated
+            for value in term.values
+            if isinstance(value, kind)
+        )

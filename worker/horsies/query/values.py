@@ -1,0 +1,243 @@
+"""What may stand after a colon: texts with wildcards, ranges, moments; and how each is written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from horsies.query.problems import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WILD: Final = "*?"
+
+
+@dataclass(frozen=True, slots=True)
+class Glob:
+    """A text in which `*` stands for anything and `?` for one character; a backslash takes either literally."""
+
+    pattern: str
+
+    @classmethod
+    def literal(cls, text: str) -> Glob:
+        return cls("".join(map(escaped, text)))
+
+    @property
+    def exact(self) -> str | None:
+        """The text itself, when nothing in it is wild."""
+        return None if any(wild for _, wild in self.pieces()) else self.plain
+
+    @property
+    def plain(self) -> str:
+        """The text without escapes, for values in which nothing is wild."""
+        return "".join(char for char, _ in self.pieces())
+
+    @property
+    def like(self) -> str:
+        """The pattern for LIKE, with its default escape, the backslash."""
+        return "".join(("%" if char == "*" else "_") if wild else like_escaped(char) for char, wild in self.pieces())
+
+    def pieces(self) -> Iterator[tuple[str, bool]]:
+        """Each character, and whether it is a wildcard."""
+        chars = iter(self.pattern)
+        for char in chars:
+            if char == "\\":
+                yield next(chars), False
+            else:
+                yield char, char in WILD
+
+    def __str__(self) -> str:
+        return self._written(_AMONG_VALUES)
+
+    def as_word(self) -> str:
+        """As it is written when it stands alone, where a colon would make it a key and a dash would negate it."""
+        written = self._written(_AMONG_VALUES | {":"})
+        return f"\\{written}" if written.startswith("-") else written
+
+    def _written(self, special: frozenset[str]) -> str:
+        pieces = list(self.pieces())
+        if not any(wild for _, wild in pieces) and any(char in special or char.isspace() for char, _ in pieces):
+            return '"' + "".join(f"\\{char}" if char in '"\\' else char for char, _ in pieces) + '"'
+        return "".join(
+            f"\\{char}" if not wild and (char in special or char in WILD or char.isspace()) else char
+            for char, wild in pieces
+        )
+
+
+_AMONG_VALUES: Final = frozenset(",\"'\\")
+
+
+def escaped(char: str) -> str:
+    """One character of a pattern that stands for itself."""
+    return f"\\{char}" if char in WILD or char == "\\" else char
+
+
+def like_escaped(text: str) -> str:
+    return re.sub(r"([\\%_])", r"\\\1", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Whole numbers from `low` to `high`, both included; durations are counted in microseconds."""
+
+    text: str
+    low: int | None = None
+    high: int | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """So long ago, or at a time: one of the two."""
+
+    text: str
+    ago: timedelta | None = None
+    at: datetime | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the words that its key knows."""
+
+    word: str
+
+    def __str__(self) -> str:
+        return self.word
+
+
+Value: TypeAlias = Glob | Range | Moment | Choice
+
+_UNITS: Final = {
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
+_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|[smhdw])")
+_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+")
+_LONG_UNIT: Final = re.compile(r"(?<=[0-9]) ?(ms|m(?=in)|[shdw])[a-z]*")
+
+LONGEST: Final = timedelta(days=36_500)
+MOST_TRIES: Final = 1_000_000
+
+
+def read_duration(text: str) -> int:
+    """`1h30m` as microseconds."""
+    if not _DURATION.fullmatch(text):
+        raise Unreadable(f"{text!r} is not a duration; write 30s, 5m, 1h30m, 2d (ms s m h d w)", _as_duration(text))
+    total = sum(round(float(number) * _UNITS[unit]) for number, unit in _PART.findall(text))
+    if total > LONGEST // timedelta(microseconds=1):
+        raise Unreadable(f"{text!r} is longer than a hundred years")
+    return total
+
+
+def _as_duration(text: str) -> str | None:
+    """What was probably meant by `30`, `5 min` or `2hours`."""
+    shorter = _LONG_UNIT.sub(r"\1", text) if re.search("[a-z]", text) else f"{text}m"
+    return shorter if _DURATION.fullmatch(shorter) else None
+
+
+def read_count(text: str) -> int:
+    if not re.fullmatch("[0-9]+", text):
+        raise Unreadable(f"{text!r} is not a number; write >1, <4, 2..3 or 2")
+    if len(text) > len(str(MOST_TRIES)) or int(text) > MOST_TRIES:
+        raise Unreadable(f"{text!r} is too large; the most is {MOST_TRIES}")
+    return int(text)
+
+
+_COMPARISON: Final = re.compile(r"(?P<sign>>=|<=|>|<|=|)(?P<amount>[^<>=]*)", re.DOTALL)
+
+
+def read_tries(text: str) -> Range:
+    return _read_range(text, read_count, least=1)
+
+
+def read_span(text: str) -> Range:
+    """A range of durations. One alone is refused: nothing lasts exactly five minutes."""
+    alone = text.removeprefix("=")
+    if ".." not in text and (_DURATION.fullmatch(alone) or _as_duration(alone)):
+        raise Unreadable(f"{text} alone says little: longer or shorter?", f">{_as_duration(alone) or alone}")
+    return _read_range(text, read_duration, least=0)
+
+
+def _read_range(text: str, read: Callable[[str], int], least: int) -> Range:
+    if ".." in text:
+        found = _read_between(text, read)
+    elif match := _COMPARISON.fullmatch(text):
+        sign, amount = match.groups()
+        found = _compared(sign, amount, _read_after(sign, amount, read))
+    else:
+        raise Unreadable(f"{text!r} is not a range; write >A, >=A, <B, <=B or A..B")
+    if found.high is not None and found.high < least:
+        raise Unreadable(f"nothing is {text}; the least is {least}")
+    return found
+
+
+def _read_between(text: str, read: Callable[[str], int]) -> Range:
+    first, _, last = text.partition("..")
+    low = read(first) if first else None
+    high = read(last) if last else None
+    if low is None and high is None:
+        raise Unreadable("between what? write A..B")
+    if low is not None and high is not None and low > high:
+        raise Unreadable(f"{first} is more than {last}", f"{last}..{first}")
+    return Range(text, low, high)
+
+
+def _read_after(sign: str, amount: str, read: Callable[[str], int]) -> int:
+    """The amount; what is suggested for it keeps its sign."""
+    try:
+        return read(amount)
+    except Unreadable as error:
+        raise Unreadable(error.message, error.suggestion and sign + error.suggestion) from None
+
+
+def _compared(sign: str, written: str, amount: int) -> Range:
+    match sign:
+        case ">":
+            return Range(f">{written}", low=amount + 1)
+        case ">=":
+            return Range(f">={written}", low=amount)
+        case "<":
+            return Range(f"<{written}", high=amount - 1)
+        case "<=":
+            return Range(f"<={written}", high=amount)
+        case _:
+            return Range(written, low=amount, high=amount)
+
+
+_DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK: Final = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?"
+_TIME: Final = re.compile(rf"{_DAY}(?:[t ]{_CLOCK}(?:z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?")
+
+
+def read_moment(text: str) -> Moment:
+    """A duration before now, or a day or time, UTC where no zone is written."""
+    if re.fullmatch(_CLOCK, text):
+        raise Unreadable(f"{text} of which day? write 2026-11-18T{text} (UTC), or how long ago: 90m")
+    if _TIME.fullmatch(text):
+        return _read_time(text)
+    if re.match("[0-9]{4}-", text):
+        raise Unreadable(
+            f"{text.upper()!r} is not a time; write 2026-11-18 or 2026-11-18T14:05 (UTC) or 2026-11-18T14:05+02:00"
+        )
+    return Moment(text, ago=timedelta(microseconds=read_duration(text)))
+
+
+def _read_time(text: str) -> Moment:
+    try:
+        at = datetime.fromisoformat(text.upper())
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise Unreadable(f"there is no such time: {error}") from error
+    return Moment(at.isoformat().replace("+00:00", "Z"), at=at)

@@ -1,0 +1,83 @@
+"""What an operator has ordered this worker to do: read every five seconds, and at once when it is told."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from horsies.lifecycle.claiming import take_back
+from horsies.run.held import Stage
+from horsies.run.loops import Wake
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.run.claimer import Claimer
+    from horsies.run.events import Events
+    from horsies.run.held import Holdings
+    from horsies.run.settings import Identity
+    from horsies.run.starter import Starter
+    from horsies.store.lane import Lane
+
+CHANNEL = "horsies_operator"
+_PRUNE_EVERY_S = 3600.0
+
+
+class Orders:
+    """A drained worker claims nothing, gives back what it has not started, and lets run what runs."""
+
+    name = "orders"
+    interval_s = 5.0
+    step_timeout_s = 20.0
+
+    def __init__(
+        self, identity: Identity, lane: Lane, claimer: Claimer, starter: Starter, holdings: Holdings, events: Events
+    ) -> None:
+        self.wake = Wake()
+        self.lane = lane
+        self._worker_id = identity.worker_id
+        self._claimer = claimer
+        self._starter = starter
+        self._holdings = holdings
+        self._events = events
+        self._pruned: float | None = None
+
+    async def step(self) -> None:
+        async with self.lane.turn() as connection:
+            await self._obey(connection)
+            if self._claimer.draining:
+                await self._give_back(connection)
+            if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
+                self._pruned = time.monotonic()  # first: a role that may not delete is told so once an hour only
+                await connection.execute(statement("order_prune"))
+
+    async def _obey(self, connection: asyncpg.Connection) -> None:
+        order = await connection.fetchrow(statement("order_read"), self._worker_id)
+        by, reason = (order["ordered_by"], order["reason"]) if order is not None else (None, None)
+        drain = order is not None and order["draining_since"] is not None
+        if drain == self._claimer.draining:
+            return
+        self._claimer.draining = drain
+        if drain:
+            self._events.note("draining", running=self._holdings.count(Stage.RUNNING), by=by, reason=reason)
+        else:
+            self._events.note("claiming again", by=by, reason=reason)
+            self._claimer.wake.set()
+
+    async def _give_back(self, connection: asyncpg.Connection) -> None:
+        """Else it would wait here behind what runs; a claim that was under way when the order came is among it."""
+        async with self._claimer.claiming, self._starter.stepping:
+            waiting = self._starter.take_all()
+            for held in waiting:
+                self._holdings.drop(held)
+            try:
+                # Not a release of these: a start whose reply was lost may have made one RUNNING.
+                returned = await take_back(connection, self._worker_id, self._holdings.tokens())
+            except BaseException:
+                for held in waiting:  # whether they are still ours, their start will tell
+                    self._holdings.add(held)
+                    self._starter.add(held)
+                raise
+        if returned:
+            self._events.note("gave back", claimed=len(returned))

@@ -1,0 +1,65 @@
+"""Large changes in small transactions, in which one bad row costs itself and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import asyncpg
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# These say something about the server or about us, and would say it again of each single row.
+_NOT_ABOUT_A_ROW = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.SyntaxOrAccessError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused(Generic[T]):
+    """What the database would not do, and its words."""
+
+    item: T
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T, R]):
+    """The answers to all batches, or parts of batches, that went through, and what did not."""
+
+    answers: list[R]
+    refused: list[Refused[T]]
+
+
+async def piecemeal(batches: Iterable[Sequence[T]], act: Callable[[Sequence[T]], Awaitable[R]]) -> Done[T, R]:
+    """Each batch by itself; one that fails is done again item by item. Raises only what is not the fault of an item."""
+    done: Done[T, R] = Done([], [])
+    for batch in batches:
+        try:
+            done.answers.append(await act(batch))
+        except asyncpg.PostgresError as error:
+            if isinstance(error, _NOT_ABOUT_A_ROW):
+                raise
+            await _one_by_one(batch, act, done)
+    return done
+
+
+async def _one_by_one(batch: Sequence[T], act: Callable[[Sequence[T]], Awaitable[R]], done: Done[T, R]) -> None:
+    for item in batch:
+        try:
+            done.answers.append(await act([item]))
+        except asyncpg.PostgresError as error:
+            if isinstance(error, _NOT_ABOUT_A_ROW):
+                raise
+            done.refused.append(Refused(item, f"{type(error).__name__}: {error}"))

@@ -1,0 +1,11 @@
+-- operations/undo_orders.py, what an operation did to workers and queues; reads only ($1 operation)
+SELECT action.id, action.verb, action.target_kind, action.target_id,
+       COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at')::timestamptz AS since,
+       (SELECT concat('it was acted on by hand since: ', later.verb, ' by ', later.os_user, '@', later.os_host)
+          FROM horsies_operator_actions later
+         WHERE later.target_kind = action.target_kind AND later.target_id = action.target_id AND later.id > action.id
+           AND later.outcome = 'applied'
+         ORDER BY later.id DESC LIMIT 1) AS since_then
+  FROM horsies_operator_actions action
+ WHERE action.operation_id = $1 AND action.outcome = 'applied' AND action.target_kind IN ('worker', 'queue')
+ ORDER BY action.id

@@ -1,0 +1,28 @@
+-- operations/workers.py, at the preview and again before a recovery; reads only
+-- ($1 workers, $2 finalizing_stale_threshold_ms where a worker does not tell its own)
+-- A sign of life is a snapshot, a beat for what it holds, a claim or a start.
+SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed, COALESCE(held.running, 0) AS running,
+       GREATEST(newest.snapshot_at, held.last_act) AS last_sign,
+       extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, held.last_act))::float8 AS silent_s,
+       given.draining_since, given.ordered_by,
+       CASE WHEN jsonb_typeof(newest.recovery_config -> 'finalizing_stale_threshold_ms') = 'number'
+            THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer ELSE $2::integer END AS finalizing_ms,
+       statement_timestamp() AS now
+  FROM unnest($1::text[]) WITH ORDINALITY AS asked (worker_id, number)
+  LEFT JOIN LATERAL (
+        -- Not "= asked.worker_id", which would allow a plan that walks back in time through the snapshots of all workers.
+        SELECT worker_id, snapshot_at, recovery_config FROM horsies_worker_states WHERE worker_id >= asked.worker_id
+         ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest ON newest.worker_id = asked.worker_id
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE task.status = 'CLAIMED') AS claimed,
+               count(*) FILTER (WHERE task.status = 'RUNNING') AS running,
+               max(GREATEST(task.claimed_at, task.started_at, beat.sent_at)) AS last_act
+          FROM horsies_tasks task
+          LEFT JOIN LATERAL (
+                SELECT sent_at FROM horsies_heartbeats
+                 WHERE task_id = task.id AND sent_at >= task.claimed_at
+                   AND role = CASE task.status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END
+                 ORDER BY sent_at DESC LIMIT 1) beat ON true
+         WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = asked.worker_id) held ON true
+  LEFT JOIN horsies_worker_orders given ON given.worker_id = asked.worker_id
+ ORDER BY asked.number

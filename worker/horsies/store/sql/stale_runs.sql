@@ -1,0 +1,17 @@
+-- recovering.recover_stale_runs, its scan; reads only
+-- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 how many)
+SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, task.max_retries, task.task_options,
+       task.good_until, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at, task.worker_pid,
+       task.worker_hostname, beat.sent_at AS last_beat, statement_timestamp() AS detected_at
+  FROM horsies_tasks task
+  LEFT JOIN LATERAL (
+        SELECT sent_at FROM horsies_heartbeats
+         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
+         ORDER BY sent_at DESC
+         LIMIT 1) beat ON true
+ WHERE task.status = 'RUNNING'
+   AND COALESCE(task.started_at, task.claimed_at, task.updated_at) < statement_timestamp() - $1 * interval '1 ms'
+   AND (beat.sent_at IS NULL OR beat.sent_at < statement_timestamp() - $1 * interval '1 ms')
+   AND (task.finalizing_at IS NULL OR task.finalizing_at < statement_timestamp() - $2 * interval '1 ms')
+ ORDER BY task.id
+ LIMIT $3

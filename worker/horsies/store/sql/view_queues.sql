@@ -1,0 +1,33 @@
+-- views/queues.py; reads only ($1 waiting tasks counted at most, an equal share for each queue)
+-- Each level (a priority of a queue) by one probe of ix_horsies_tasks_ready: its first entry is its oldest. The counts
+-- come from that index alone.
+WITH RECURSIVE level AS (
+    (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
+      WHERE status = 'PENDING' ORDER BY queue_name, priority, enqueued_at LIMIT 1)
+     UNION ALL
+    SELECT next.queue_name, next.priority, next.enqueued_at
+      FROM level
+     CROSS JOIN LATERAL (SELECT queue_name, priority, enqueued_at FROM horsies_tasks
+                          WHERE status = 'PENDING' AND (queue_name, priority) > (level.queue_name, level.priority)
+                          ORDER BY queue_name, priority, enqueued_at LIMIT 1) next
+), waiting AS (
+    SELECT queue_name, min(enqueued_at) FILTER (WHERE enqueued_at <= statement_timestamp()) AS oldest_due_at
+      FROM level GROUP BY queue_name
+), share AS (
+    SELECT $1::bigint / GREATEST(count(*), 1) + 1 AS most FROM waiting
+), flying AS (
+    SELECT queue_name, count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
+           count(*) FILTER (WHERE status = 'RUNNING') AS running
+      FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY queue_name
+)
+SELECT statement_timestamp() AS now, queue_name, oldest_due_at, COALESCE(due, 0) AS due, COALESCE(later, 0) AS later,
+       COALESCE(due + later >= (SELECT most FROM share), false) AS at_least, COALESCE(claimed, 0) AS claimed,
+       COALESCE(running, 0) AS running
+  FROM waiting
+  LEFT JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE enqueued_at <= statement_timestamp()) AS due,
+               count(*) FILTER (WHERE enqueued_at > statement_timestamp()) AS later
+          FROM (SELECT enqueued_at FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = waiting.queue_name
+                 LIMIT (SELECT most FROM share)) counted
+       ) counted ON true
+  FULL JOIN flying USING (queue_name)

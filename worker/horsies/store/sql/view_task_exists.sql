@@ -1,0 +1,2 @@
+-- views/detail.py; reads only
+SELECT true FROM horsies_tasks WHERE id = $1

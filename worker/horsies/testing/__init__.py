@@ -1,0 +1,33 @@
+"""For the tests of applications: tasks run on the spot, queues emptied on request, a database, and real faults.
+
+with inline(app):                       # no database: a send runs the task here and now
+    assert add.send(1, 2).unwrap().get().unwrap() == 3
+
+with embedded_database(app):            # a real PostgreSQL, gone afterwards
+    add.send(1, 2)
+    assert drain(app).completed == 1
+
+Ready-made pytest fixtures are in `horsies.testing.fixtures`.
+"""
+
+from horsies.testing.draining import drain, drain_async
+from horsies.testing.embedded import embedded_database
+from horsies.testing.faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
+from horsies.testing.inline import Inline, inline
+from horsies.testing.inline_task import InlineTask
+from horsies.testing.ran import Ran
+
+__all__ = [
+    "Fault",
+    "FaultAction",
+    "FaultMoment",
+    "FaultPoint",
+    "Inline",
+    "InlineTask",
+    "Ran",
+    "drain",
+    "drain_async",
+    "embedded_database",
+    "fault",
+    "inline",
+]

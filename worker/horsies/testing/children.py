@@ -1,0 +1,66 @@
+"""Drain with a real worker: its children run the tasks, its own loops claim and store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from horsies.run.events import Events
+from horsies.run.lifespan import locator_of
+from horsies.run.settings import WorkerSettings
+from horsies.run.worker import Worker
+from horsies.store.statements import statement
+from horsies.testing.claims import connected, pass_time, queues_of
+from horsies.testing.ran import Ran
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.app import Horsies
+
+_LOOK_S = 0.02
+
+
+class CountingEvents(Events):
+    """Also what the worker's status line does not show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expired = 0
+
+    def task_expired(self, task_id: str, task_name: str) -> None:
+        self.expired += 1
+        super().task_expired(task_id, task_name)
+
+    @property
+    def ran(self) -> Ran:
+        return Ran(self.finished, self.failed, self.retried, self.expired)
+
+
+async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran:
+    """Until nothing is due and nothing runs; the worker is stopped then."""
+    events = CountingEvents()
+    async with AsyncExitStack() as stack:
+        connection = await connected(app, stack)
+        worker = Worker(app, WorkerSettings(locator_of(app), processes=processes), events)
+        try:
+            await worker.start()
+        except BaseException:
+            await worker.abort()
+            raise
+        stack.push_async_callback(worker.stop)
+        await _until_quiet(connection, worker, seconds)
+    return events.ran
+
+
+async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: float) -> None:
+    queues, names = queues_of(worker.app), list(worker.app.tasks)
+    while True:
+        while await connection.fetchval(statement("is_busy"), queues, names):  # noqa: ASYNC110 - the database has no event
+            await asyncio.sleep(_LOOK_S)
+        passed = await pass_time(connection, queues, seconds)
+        if passed is None:
+            return
+        seconds -= passed
+        worker.claimer.wake.set()  # moved times notify nobody

@@ -1,0 +1,136 @@
+"""A worker without children, beats or caps: claims one task after the other, and stores how each ended."""
+
+from __future__ import annotations
+
+import random
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.domain.states import TaskStatus
+from horsies.lifecycle.claiming import Wish, claim, large_arguments
+from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.starting import Start, start
+from horsies.lifecycle.waiting import next_due
+from horsies.run.settings import Identity
+from horsies.store.connect import open_database
+from horsies.store.schema import create, require_current
+from horsies.store.statements import statement
+from horsies.testing.here import retry_delay_s
+from horsies.testing.ran import Ran
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.app import Horsies
+    from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.testing.here import Ended
+
+_LEASE_MS = 3_600_000  # nobody beats for it, and a debugger may stand in the task
+
+
+class Claims:
+    """Belongs to one event loop. `ran` counts what was stored."""
+
+    def __init__(self, app: Horsies, connection: asyncpg.Connection, seconds: float) -> None:
+        self.ran = Ran()
+        self._connection = connection
+        self._queues = queues_of(app)
+        self._names = list(app.tasks)
+        self._seconds_left = seconds
+        self._identity = Identity()
+        self._resources = AsyncExitStack()
+        self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
+
+    @classmethod
+    async def open(cls, app: Horsies, seconds: float) -> Claims:
+        async with AsyncExitStack() as stack:
+            claims = cls(app, await connected(app, stack), seconds)
+            claims._resources = stack.pop_all()
+        return claims
+
+    async def close(self) -> None:
+        await self._resources.aclose()
+
+    async def next(self) -> ClaimedTask | None:
+        """The next task, RUNNING; None when nothing is due any more."""
+        while True:
+            for queue in self._queues:
+                if (task := await self._claim(queue)) is not None:
+                    return task
+            passed = await pass_time(self._connection, self._queues, self._seconds_left)
+            if passed is None:
+                return None
+            self._seconds_left -= passed
+
+    async def store(self, task: ClaimedTask, ended: Ended) -> bool:
+        """True when it is going to be tried again."""
+        delay_s = retry_delay_s(
+            ended,
+            task.task_options,
+            retry_count=task.retry_count,
+            max_retries=task.max_retries,
+            now=datetime.now(UTC),
+            good_until=None,  # judged by the statement, with the database's clock
+            rng=self._rng,
+        )
+        kind = OutcomeKind.COMPLETED if ended.ok else OutcomeKind.FAILED
+        outcome = Outcome(
+            task.token,
+            kind if delay_s is None else OutcomeKind.RETRY,
+            ended.stored,
+            ended.error_code,
+            ended.error_message,
+            retry_delay_s=delay_s,
+        )
+        finished = await finish(self._connection, self._identity.worker_id, [outcome])
+        retried = finished[task.token].status is TaskStatus.PENDING
+        self.ran += Ran(retried=1) if retried else Ran(completed=int(ended.ok), failed=int(not ended.ok))
+        return retried
+
+    async def _claim(self, queue: str) -> ClaimedTask | None:
+        who = self._identity
+        while claimed := await claim(self._connection, who.worker_id, Wish(queue, 1, _LEASE_MS, self._names)):
+            (task,) = claimed
+            starts = [Start(task.token, who.pid, who.hostname, f"drain-{who.pid}")]
+            verdicts = await start(self._connection, who.worker_id, starts)
+            if task.token in verdicts.started:
+                return await self._with_arguments(task)
+            self.ran += Ran(expired=len(verdicts.expired))
+        return None
+
+    async def _with_arguments(self, task: ClaimedTask) -> ClaimedTask:
+        if not task.large:
+            return task
+        fetched = await large_arguments(self._connection, task.token)
+        args, kwargs = fetched or (None, None)
+        return replace(task, args=args, kwargs=kwargs)
+
+
+def queues_of(app: Horsies) -> list[str]:
+    """In the order in which a worker serves them."""
+    queues = sorted(app.config.custom_queues or (), key=lambda queue: queue.priority)
+    return [queue.name for queue in queues] or app.get_valid_queue_names()
+
+
+async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
+    """A connection to the application's database, which has our schema from now on."""
+    choice = DatabaseChoice(app.config.broker.url, "given in PostgresConfig")
+    database = await stack.enter_async_context(open_database(choice))
+    connection = await database.connect("drain")
+    stack.push_async_callback(connection.close)
+    await create(connection)
+    await require_current(connection)
+    return connection
+
+
+async def pass_time(connection: asyncpg.Connection, queues: list[str], seconds: float) -> float | None:
+    """Let the time pass until the next task falls due; the rest of `seconds` and None when there is none within."""
+    due_in = await next_due(connection, queues)
+    due = None if due_in is None or due_in > seconds else max(due_in, 0.0)
+    passed = seconds if due is None else due
+    if passed > 0:
+        await connection.execute(statement("pass_time"), queues, passed)
+    return due

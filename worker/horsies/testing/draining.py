@@ -1,0 +1,67 @@
+"""Drain mode: what waits in the database is run until nothing is due, in this process or in real children."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.store.loop_thread import LoopThread
+from horsies.testing.children import drain_in_children
+from horsies.testing.claims import Claims
+from horsies.testing.here import run_here, run_here_async
+
+if TYPE_CHECKING:
+    from horsies.app import Horsies
+    from horsies.testing.ran import Ran
+
+
+def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:
+    """Run everything that is due in the database, and what that sends, until nothing is; says how it ended.
+
+    With `seconds` also what falls due within that time, retries among it, as if it had passed: the times of all that
+    waits in the queues of `app` are moved. Tasks run in this process, one after the other, where they can be patched
+    and debugged; with `processes` in that many children of a worker, as in production: there a timeout stops a task,
+    and a crash fails only the task.
+
+    With `raises=True` an exception of a task that is not tried again comes out of here, once its outcome is stored.
+    """
+    _check(processes, raises=raises)
+    thread = LoopThread("horsies drain", on_stop=_nothing, after_fork=lambda: None)
+    try:
+        if processes:
+            return thread.run_sync(drain_in_children(app, seconds, processes))
+        claims = thread.run_sync(Claims.open(app, seconds))
+        try:
+            while (claimed := thread.run_sync(claims.next())) is not None:
+                ended = run_here(app.tasks[claimed.task_name], claimed.args, claimed.kwargs)
+                if not thread.run_sync(claims.store(claimed, ended)) and raises:
+                    ended.raise_exception()
+        finally:
+            thread.run_sync(claims.close())
+        return claims.ran
+    finally:
+        thread.close(5.0)
+
+
+async def drain_async(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:
+    """`drain` for a running event loop: `async def` tasks run in that loop."""
+    _check(processes, raises=raises)
+    if processes:
+        return await drain_in_children(app, seconds, processes)
+    claims = await Claims.open(app, seconds)
+    try:
+        while (claimed := await claims.next()) is not None:
+            ended = await run_here_async(app.tasks[claimed.task_name], claimed.args, claimed.kwargs)
+            if not await claims.store(claimed, ended) and raises:
+                ended.raise_exception()
+    finally:
+        await claims.close()
+    return claims.ran
+
+
+def _check(processes: int, *, raises: bool) -> None:
+    if processes and raises:
+        raise ValueError("raises=True needs the tasks in this process: leave out processes, or look at their results")
+
+
+async def _nothing() -> None:
+    """The connection is closed by then."""

@@ -1,0 +1,168 @@
+"""Real faults at a chosen statement of a real database: its backend dies, fails, or stands still until released.
+
+async with fault(connection, FaultPoint.status("CLAIMED", "RUNNING"), FaultAction.BLOCK) as blocked:
+    ...                                  # send a task to a worker
+    (backend,) = await blocked.reached() # its start stands in the middle of its statement
+    os.kill(worker_pid, signal.SIGKILL)
+
+A fault is a trigger, so it sees every row that anybody writes. It is removed when the block is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+_LOCK: Final = 0x68_6F_72_73  # the first key of all faults' locks
+_LOOK_S: Final = 0.005
+_PATIENCE_S: Final = 20.0
+_BROKEN_DISK: Final = "58030"
+
+
+class FaultAction(Enum):
+    """What happens to the statement."""
+
+    BLOCK = "block"
+    """It stands still until the fault is released, with all the locks that it has."""
+    KILL = "kill"
+    """Its backend ends; nothing of it is committed."""
+    FAIL = "fail"
+    """It gets an error, by default one that means a broken disk."""
+
+
+class FaultMoment(Enum):
+    """When in the life of the statement."""
+
+    BEFORE = "BEFORE"
+    """The row has not been changed."""
+    AFTER = "AFTER"
+    """The row has been changed, and so have all others of the statement."""
+    COMMIT = "COMMIT"
+    """The statement is done, its transaction about to be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPoint:
+    """Which writes of which rows. `when` is an SQL condition over NEW and, except for INSERT, OLD."""
+
+    table: str
+    event: str
+    when: str = "true"
+    moment: FaultMoment = FaultMoment.AFTER
+
+    @classmethod
+    def status(cls, old: str, *new: str, moment: FaultMoment = FaultMoment.AFTER) -> FaultPoint:
+        """A task goes from one status to (one of) the others."""
+        changes = ", ".join(f"'{status}'" for status in new)
+        return cls("horsies_tasks", "UPDATE", f"OLD.status = '{old}' AND NEW.status IN ({changes})", moment)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A server process that stands at a fault; `application_name` tells whose: `horsies worker finish`."""
+
+    pid: int
+    application_name: str
+    query: str
+
+
+class Fault:
+    """A fault that is in place."""
+
+    def __init__(self, connection: asyncpg.Connection, point: FaultPoint, number: int) -> None:
+        self._connection = connection
+        self._point = point
+        self._number = number
+        self._schema = f"horsies_fault_{number}"
+        self._holds = False
+
+    async def reached(self, count: int = 1) -> list[Backend]:
+        """Those who stand at it, as soon as there are so many; TimeoutError after 20 s."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                rows = await self._connection.fetch(statement("fault_waiting"), _LOCK, self._number)
+                if len(rows) >= count:
+                    return [Backend(*row) for row in rows]
+                await asyncio.sleep(_LOOK_S)
+
+    async def hits(self) -> int:
+        """How many rows have come by so far, struck or not."""
+        count: int = await self._connection.fetchval(
+            f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.hits"  # noqa: S608 - our name
+        )
+        return count
+
+    async def kill(self) -> None:
+        """End the backends that stand at it."""
+        for backend in await self.reached():
+            await self._connection.execute("SELECT pg_terminate_backend($1, 5000)", backend.pid)
+
+    async def release(self) -> None:
+        """Let them go on, and all who come later."""
+        if self._holds:
+            self._holds = False
+            await self._connection.execute("SELECT pg_advisory_unlock($1, $2)", _LOCK, self._number)
+
+    async def place(self, action: FaultAction, first: int, last: int, sqlstate: str) -> None:
+        """All or nothing; everything but the trigger is in a schema of its own, whose end is the end of all."""
+        if action is FaultAction.BLOCK:
+            await self._connection.execute("SELECT pg_advisory_lock($1, $2)", _LOCK, self._number)
+            self._holds = True
+        arguments = (f"{self._schema}.hits", first, last, action.value, _LOCK, self._number, sqlstate)
+        listed = ", ".join(f"'{argument}'" for argument in arguments)
+        point = self._point
+        deferred = point.moment is FaultMoment.COMMIT
+        async with self._connection.transaction():
+            await self._connection.execute(f"CREATE SCHEMA {self._schema}")
+            await self._connection.execute(f"CREATE SEQUENCE {self._schema}.hits")
+            await self._connection.execute(
+                "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), true)", self._schema
+            )
+            await self._connection.execute(statement("fault_strike"))
+            await self._connection.execute(
+                f"CREATE {'CONSTRAINT' if deferred else ''} TRIGGER {self._schema}"
+                f" {'BEFORE' if point.moment is FaultMoment.BEFORE else 'AFTER'} {point.event} ON {point.table}"
+                f" {'DEFERRABLE INITIALLY DEFERRED' if deferred else ''} FOR EACH ROW WHEN ({point.when})"
+                f" EXECUTE FUNCTION {self._schema}.strike({listed})"
+            )
+
+    async def remove(self) -> None:
+        await self.release()
+        async with self._connection.transaction():
+            # First the table's lock: whoever writes to it holds that one when he asks for our sequence.
+            await self._connection.execute(f"DROP TRIGGER IF EXISTS {self._schema} ON {self._point.table}")
+            await self._connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
+
+
+@asynccontextmanager
+async def fault(
+    connection: asyncpg.Connection,
+    point: FaultPoint,
+    action: FaultAction,
+    *,
+    nth: int = 1,
+    times: int = 1,
+    sqlstate: str = _BROKEN_DISK,
+) -> AsyncIterator[Fault]:
+    """Strike the `nth` row that comes to `point`, and as many as `times` says; all others pass.
+
+    `connection` is an asyncpg connection of the test's own; while a BLOCK is in place it must not write to what the
+    blocked statement has locked. `sqlstate` is the error of a FAIL: "53100" is a full disk, "40P01" a deadlock.
+    """
+    placed = Fault(connection, point, random.getrandbits(30))
+    try:
+        await placed.place(action, nth, nth + times - 1, sqlstate)
+        yield placed
+    finally:
+        await placed.remove()

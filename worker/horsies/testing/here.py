@@ -1,0 +1,120 @@
+"""One task executed in this process, between the same stored texts as on a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import load_args, load_kwargs
+from horsies.domain.result import Err
+from horsies.domain.retry import RetryAt, RetryRule, decide
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.run.outcomes import outcome_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from random import Random
+
+    from horsies.registry import AnyTask
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What would be stored of an execution; `exception` is what user code raised, if it did."""
+
+    ok: bool
+    stored: str
+    error_code: str | None
+    error_message: str | None
+    exception: BaseException | None
+
+    def raise_exception(self) -> None:
+        if self.exception is not None:
+            raise self.exception
+
+    def raise_if_meant_for_the_test(self) -> None:
+        """ctrl+c, and what test frameworks raise to fail or skip a test, are not failures of a task."""
+        if self.exception is not None and not isinstance(
+            self.exception, Exception | SystemExit | asyncio.CancelledError
+        ):
+            raise self.exception
+
+
+def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
+    """In this thread, unless a loop runs in it: a plain task finds none on a worker, and may start one of its own."""
+    values = _values(args, kwargs)
+    if isinstance(values, TaskResult):
+        return _ended(values)
+    if not task.is_async and not _loop_runs_here():
+        return _ended(task.run(*values))
+    with ThreadPoolExecutor(1, thread_name_prefix="horsies inline") as thread:
+        in_our_context = partial(contextvars.copy_context().run, _run, task, *values)
+        return _ended(thread.submit(in_our_context).result())
+
+
+async def run_here_async(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
+    """An `async def` task in the running loop, where the loop's fixtures are; a plain one beside it."""
+    values = _values(args, kwargs)
+    if isinstance(values, TaskResult):
+        return _ended(values)
+    if task.is_async:
+        return _ended(await task.run_async(*values))
+    return _ended(await asyncio.to_thread(task.run, *values))
+
+
+def retry_delay_s(
+    ended: Ended,
+    task_options: str | None,
+    *,
+    retry_count: int,
+    max_retries: int,
+    now: datetime,
+    good_until: datetime | None,
+    rng: Random,
+) -> float | None:
+    """When the task is tried again; None where this was the last time."""
+    if ended.ok:
+        return None
+    decision = decide(
+        RetryRule.from_text(task_options),
+        error_code=ended.error_code,
+        retry_count=retry_count,
+        max_retries=max_retries,
+        now=now,
+        good_until=good_until,
+        rng=rng,
+    )
+    return decision.delay_s if isinstance(decision, RetryAt) else None
+
+
+def _values(args: str | None, kwargs: str | None) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
+    positional, named = load_args(args), load_kwargs(kwargs)
+    if isinstance(positional, Err):
+        return TaskResult(err=positional.err_value)
+    if isinstance(named, Err):
+        return TaskResult(err=named.err_value)
+    return positional.ok_value, named.ok_value
+
+
+def _run(task: AnyTask, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:
+    return asyncio.run(task.run_async(args, kwargs)) if task.is_async else task.run(args, kwargs)
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _ended(result: TaskResult[Any, Any]) -> Ended:
+    error = result.err
+    raised = error.exception if isinstance(error, TaskError) else None
+    ended = Ended(*outcome_of(result), raised if isinstance(raised, BaseException) else None)
+    ended.raise_if_meant_for_the_test()
+    return ended

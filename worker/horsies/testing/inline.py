@@ -1,0 +1,224 @@
+"""Inline mode: what is sent is run in this process, without a database."""
+
+from __future__ import annotations
+
+import random
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import TaskStatus
+from horsies.store.enqueue import Enqueued, EnqueueOutcome
+from horsies.testing.here import retry_delay_s, run_here, run_here_async
+from horsies.testing.inline_broker import InlineBroker
+from horsies.testing.inline_task import InlineTask
+from horsies.testing.ran import Ran
+from horsies.testing.seam import broker_replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from horsies.app import Horsies
+    from horsies.registry import AnyTask
+    from horsies.store.enqueue import EnqueueRequest
+    from horsies.testing.here import Ended
+
+    Steps: TypeAlias = Generator[InlineTask, Ended, Ran]
+
+_in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
+
+
+@contextmanager
+def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Iterator[Inline]:
+    """Inside this block `app` needs no database: a send runs the task in this process before it returns.
+
+    Arguments, results and errors go through the same JSON as on a worker, retries follow the task's policy. Delays take
+    no time: `handle.get()` lets as much of it pass as the task needs, `Inline.run(seconds)` as much as it says. Tasks
+    sent by a task run after that one has ended. Timeouts are not enforced, and `connection=` is not waited for.
+
+    With `at_once=False` nothing runs until `Inline.run()`, for tests of what is sent. With `raises=True` an exception
+    of a task that is not tried again comes out of the send, with its traceback, instead of ending in the result.
+    """
+    queue = Inline(app.tasks, at_once=at_once, raises=raises)
+    with broker_replaced(app, InlineBroker(app, queue)):
+        yield queue
+
+
+class Inline:
+    """The tasks sent inside one `inline()` block, and a clock that runs ahead of the real one by what was waited."""
+
+    def __init__(self, tasks: Mapping[str, AnyTask], *, at_once: bool, raises: bool) -> None:
+        self._tasks = tasks
+        self._at_once = at_once
+        self._raises = raises
+        self._sent: dict[str, InlineTask] = {}
+        self._ahead = timedelta()
+        self._lock = threading.Lock()
+        self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
+
+    def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
+        """What was sent so far, in that order: all of it, or what was sent of one task."""
+        return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
+
+    def run(self, seconds: float = 0) -> Ran:
+        """Run everything that is due, and what falls due in the next `seconds`, as if these had passed."""
+        return self._run(self._steps(self._now() + timedelta(seconds=seconds)))
+
+    async def run_async(self, seconds: float = 0) -> Ran:
+        """`run` for a running event loop: `async def` tasks run in that loop."""
+        return await self._run_async(self._steps(self._now() + timedelta(seconds=seconds)))
+
+    # From here on: what the broker of the block calls.
+
+    def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        enqueued = self._add(requests)
+        if self._runs_now():
+            self.run()
+        return enqueued
+
+    async def send_async(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        enqueued = self._add(requests)
+        if self._runs_now():
+            await self.run_async()
+        return enqueued
+
+    def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
+        """The task after waiting for it; not final where the time, or what can be run here, did not suffice."""
+        if (task := self._sent.get(task_id)) is not None:
+            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final))
+        return task
+
+    async def wait_async(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
+        if (task := self._sent.get(task_id)) is not None:
+            await self._run_async(self._steps(self._until(timeout_ms), lambda: task.is_final))
+        return task
+
+    def look(self, task_id: str) -> InlineTask | None:
+        return self._sent.get(task_id)
+
+    def _runs_now(self) -> bool:
+        """Not inside of a task: on a worker, too, what it sends begins when it likes, not in the middle of it."""
+        return self._at_once and not _in_a_task.get()
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+    def _until(self, timeout_ms: int | None) -> datetime | None:
+        return None if timeout_ms is None else self._now() + timedelta(milliseconds=max(timeout_ms, 0))
+
+    def _add(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        with self._lock:
+            return [self._add_one(request) for request in requests]
+
+    def _add_one(self, request: EnqueueRequest) -> Enqueued:
+        if (known := self._sent.get(request.task_id)) is not None:
+            same = known.request.enqueue_sha == request.enqueue_sha
+            return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
+        if request.unique_key is not None:
+            for other in self._sent.values():
+                if other.request.unique_key == request.unique_key and not other.is_final:
+                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE)
+        due = request.enqueued_at or self._now() + timedelta(seconds=request.delay_seconds or 0)
+        *_, max_retries = request.columns()
+        self._sent[request.task_id] = InlineTask(request, due, max_retries)
+        return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+
+    def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
+        """Gives a task to run, takes how it ended, and so on until `done` or nothing is due by `until` (None: ever)."""
+        ran = Ran()
+        while not done():
+            ran += self._expire()
+            if (task := self._take()) is not None:
+                ran += self._end(task, (yield task))
+            elif not self._pass_time(until):
+                return ran + self._expire()
+        return ran
+
+    def _waiting(self) -> list[InlineTask]:
+        """A name that this application does not know waits for ever, as on its workers."""
+        return [
+            each for each in self._sent.values() if each.status is TaskStatus.PENDING and each.task_name in self._tasks
+        ]
+
+    def _expire(self) -> Ran:
+        with self._lock:
+            now = self._now()
+            late = [each for each in self._waiting() if (limit := each.request.good_until) is not None and limit <= now]
+            for task in late:
+                task.expire(now)
+            return Ran(expired=len(late))
+
+    def _take(self) -> InlineTask | None:
+        """The first of those that are due, started."""
+        with self._lock:
+            now = self._now()
+            due = [each for each in self._waiting() if each.due <= now]
+            if not due:
+                return None
+            task = min(due, key=lambda each: (each.request.priority, each.due))
+            task.start(now)
+            return task
+
+    def _pass_time(self, until: datetime | None) -> bool:
+        """Jump to when the next task falls due, at most to `until`; False when there is none by then."""
+        with self._lock:
+            due = min((each.due for each in self._waiting()), default=None)
+            within = due is not None and (until is None or due <= until)
+            if (moment := due if within else until) is not None:
+                self._ahead += max(moment - self._now(), timedelta())
+            return within
+
+    def _end(self, task: InlineTask, ended: Ended) -> Ran:
+        now, request = self._now(), task.request
+        delay_s = retry_delay_s(
+            ended,
+            request.task_options,
+            retry_count=task.retry_count,
+            max_retries=task.max_retries,
+            now=now,
+            good_until=request.good_until,
+            rng=self._rng,
+        )
+        if delay_s is not None:
+            task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
+            return Ran(retried=1)
+        task.end(ended, now)
+        if self._raises:
+            ended.raise_exception()
+        return Ran(completed=1) if ended.ok else Ran(failed=1)
+
+    def _run(self, steps: Steps) -> Ran:
+        try:
+            task = next(steps)
+            while True:
+                with _inside(task):
+                    ended = run_here(self._tasks[task.task_name], task.request.args_json, task.request.kwargs_json)
+                task = steps.send(ended)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def _run_async(self, steps: Steps) -> Ran:
+        try:
+            task = next(steps)
+            while True:
+                with _inside(task):
+                    request = task.request
+                    ended = await run_here_async(self._tasks[task.task_name], request.args_json, request.kwargs_json)
+                task = steps.send(ended)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _inside(task: InlineTask) -> Iterator[None]:
+    before = _in_a_task.set(True)
+    try:
+        yield
+    except BaseException:
+        task.unstart()
+        raise
+    finally:
+        _in_a_task.reset(before)

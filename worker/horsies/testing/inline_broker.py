@@ -1,0 +1,107 @@
+"""The broker of `inline()`: what an application asks of its database, answered from memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from horsies.broker import PostgresBroker
+from horsies.domain.codes import RetrievalCode
+from horsies.domain.result import Err, Ok
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.handle import BrokerErrorCode, BrokerOperationError
+from horsies.store.connect import DatabaseUnavailable
+from horsies.store.enqueue import EnqueueOutcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.app import Horsies
+    from horsies.domain.infos import TaskInfo
+    from horsies.handle import BrokerResult
+    from horsies.store.enqueue import Enqueued, EnqueueRequest
+    from horsies.store.link import Link
+    from horsies.testing.inline import Inline
+    from horsies.testing.inline_task import InlineTask
+
+
+class InlineBroker(PostgresBroker):
+    """Sends and reads go to the queue in memory; everything else is an error that says so."""
+
+    def __init__(self, app: Horsies, queue: Inline) -> None:
+        super().__init__(app.config.broker)
+        self.app = app
+        self._queue = queue
+
+    async def ensure_schema_initialized(self) -> BrokerResult[None]:
+        return Ok(None)
+
+    def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        return _stored(self._queue.send([request])[0])
+
+    async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        return _stored((await self._queue.send_async([request]))[0])
+
+    def send_many(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        return Ok(self._queue.send(requests))
+
+    async def send_many_async(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        return Ok(await self._queue.send_async(requests))
+
+    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, self._queue.wait(task_id, timeout_ms), timeout_ms)
+
+    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, await self._queue.wait_async(task_id, timeout_ms), timeout_ms)
+
+    def get_task_info(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        task = self._queue.look(task_id)
+        info = None if task is None else task.info(include_result=include_result, include_attempts=include_attempts)
+        return Ok(info)
+
+    async def get_task_info_async(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        return self.get_task_info(task_id, include_result=include_result, include_attempts=include_attempts)
+
+    async def _connected(self) -> Link:
+        raise DatabaseUnavailable(
+            "inside inline() there is no database",
+            help_text="sends, results and info work here; for the rest use embedded_database() of horsies.testing",
+            transient=False,
+        )
+
+
+def _stored(enqueued: Enqueued) -> BrokerResult[Enqueued]:
+    if enqueued.outcome is not EnqueueOutcome.MISMATCH:
+        return Ok(enqueued)
+    message = f"the id {enqueued.task_id} belongs to a task with other contents; send under a new id"
+    return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
+
+
+def _answer(task_id: str, task: InlineTask | None, timeout_ms: int | None) -> TaskResult[Any, TaskError]:
+    if task is None:
+        return _failure(RetrievalCode.TASK_NOT_FOUND, "there is no such task in this inline()", task_id)
+    if task.result is not None:
+        return task.result
+    why = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
+    return _failure(RetrievalCode.WAIT_TIMEOUT, f"the task is still {task.status.value}, {why}", task_id)
+
+
+def _failure(code: RetrievalCode, message: str, task_id: str) -> TaskResult[Any, TaskError]:
+    return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": task_id}))

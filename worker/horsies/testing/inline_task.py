@@ -1,0 +1,131 @@
+"""One task that was sent inside `inline()`: what its row would hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import load_args, load_kwargs
+from horsies.domain.codes import OutcomeCode
+from horsies.domain.infos import TaskAttemptInfo, TaskInfo
+from horsies.domain.states import TASK_TERMINAL_STATES, TaskAttemptOutcome, TaskStatus
+from horsies.store.reading import Outcome
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.domain.task_result import TaskError, TaskResult
+    from horsies.store.enqueue import EnqueueRequest
+    from horsies.testing.here import Ended
+
+
+@dataclass(slots=True, eq=False)
+class InlineTask:
+    """Its call, its options and what has become of it. For reading; `status` changes as the task runs."""
+
+    request: EnqueueRequest
+    due: datetime
+    max_retries: int
+    status: TaskStatus = TaskStatus.PENDING
+    retry_count: int = 0
+    next_retry_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error_code: str | None = None
+    attempts: list[TaskAttemptInfo] = field(default_factory=list)
+    """Oldest first."""
+    _stored: str | None = None
+
+    @property
+    def task_id(self) -> str:
+        return self.request.task_id
+
+    @property
+    def task_name(self) -> str:
+        return self.request.task_name
+
+    @property
+    def queue_name(self) -> str:
+        return self.request.queue_name
+
+    @property
+    def args(self) -> list[Any]:
+        """As the task gets them: through JSON and back."""
+        return load_args(self.request.args_json).unwrap()
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return load_kwargs(self.request.kwargs_json).unwrap()
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in TASK_TERMINAL_STATES
+
+    @property
+    def result(self) -> TaskResult[Any, TaskError] | None:
+        """None while there is none."""
+        return self._outcome().result() if self.is_final else None
+
+    def start(self, now: datetime) -> None:
+        self.status, self.started_at = TaskStatus.RUNNING, now
+
+    def unstart(self) -> None:
+        """The test was cancelled in the middle of it."""
+        self.status, self.started_at = TaskStatus.PENDING, None
+
+    def expire(self, now: datetime) -> None:
+        self.status, self.ended_at, self.error_code = TaskStatus.EXPIRED, now, OutcomeCode.TASK_EXPIRED.value
+
+    def end(self, ended: Ended, now: datetime) -> None:
+        self._add_attempt(ended, now, will_retry=False)
+        self.status = TaskStatus.COMPLETED if ended.ok else TaskStatus.FAILED
+        self.ended_at, self.error_code, self._stored = now, ended.error_code, ended.stored
+
+    def wait_for_retry(self, ended: Ended, now: datetime, due: datetime) -> None:
+        self._add_attempt(ended, now, will_retry=True)
+        self.status, self.retry_count = TaskStatus.PENDING, self.retry_count + 1
+        self.due = self.next_retry_at = due
+        self.started_at = None
+
+    def info(self, *, include_result: bool, include_attempts: bool) -> TaskInfo:
+        request, completed = self.request, self.status is TaskStatus.COMPLETED
+        return TaskInfo(
+            task_id=self.task_id,
+            task_name=self.task_name,
+            status=self.status,
+            queue_name=self.queue_name,
+            priority=request.priority,
+            retry_count=self.retry_count,
+            max_retries=self.max_retries,
+            next_retry_at=self.next_retry_at,
+            sent_at=request.sent_at,
+            enqueued_at=self.due,
+            claimed_at=self.started_at,
+            started_at=self.started_at,
+            completed_at=self.ended_at if completed else None,
+            failed_at=None if completed else self.ended_at,
+            worker_hostname=None,
+            worker_pid=None,
+            worker_process_name=None,
+            error_code=self.error_code,
+            result=self.result if include_result else None,
+            attempts=self.attempts[::-1] if include_attempts else None,
+        )
+
+    def _outcome(self) -> Outcome:
+        return Outcome(self.task_id, self.status.value, self._stored, self.error_code, None)
+
+    def _add_attempt(self, ended: Ended, now: datetime, *, will_retry: bool) -> None:
+        assert self.started_at is not None
+        self.attempts.append(
+            TaskAttemptInfo(
+                task_id=self.task_id,
+                attempt=self.retry_count + 1,
+                outcome=TaskAttemptOutcome.COMPLETED if ended.ok else TaskAttemptOutcome.FAILED,
+                will_retry=will_retry,
+                started_at=self.started_at,
+                finished_at=now,
+                error_code=ended.error_code,
+                error_message=ended.error_message,
+            )
+        )

@@ -1,0 +1,60 @@
+"""The cluster at a glance, for `horsies status` and the console's first screen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.statements import statement
+from horsies.views.counts import Count
+from horsies.views.queues import queue_rows
+from horsies.views.tables import tables
+from horsies.views.workers import worker_rows
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.views.queues import QueueRow
+    from horsies.views.workers import WorkerRow
+
+_WINDOW: Final = timedelta(minutes=5)
+_MOST_ENDED: Final = 20_000
+_MOST_INTERRUPTED: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """`completed`, `failed` and `other` (cancelled, expired) are what ended within the window before now."""
+
+    now: datetime
+    workers: tuple[WorkerRow, ...]
+    queues: tuple[QueueRow, ...]
+    window: timedelta
+    completed: Count
+    failed: Count
+    other: Count
+    interrupted: Count
+    """All tasks that were stopped at a shutdown and wait for a decision."""
+    in_table: int | None
+    """About how many tasks there are; None where the table was never vacuumed or analyzed."""
+
+
+async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
+    ended = dict(await conn.fetch(statement("view_ended_lately"), _WINDOW, _MOST_ENDED))
+    partly = sum(ended.values()) == _MOST_ENDED
+    interrupted = await conn.fetchval(statement("view_interrupted_count"), _MOST_INTERRUPTED)
+    size = await conn.fetchval(statement("view_table_size"))
+    return ClusterStatus(
+        now=(await tables(conn)).now,
+        workers=await worker_rows(conn),
+        queues=await queue_rows(conn),
+        window=_WINDOW,
+        completed=Count(ended.get("COMPLETED", 0), partly),
+        failed=Count(ended.get("FAILED", 0), partly),
+        other=Count(ended.get("CANCELLED", 0) + ended.get("EXPIRED", 0), partly),
+        interrupted=Count(interrupted, interrupted == _MOST_INTERRUPTED),
+        in_table=size if size >= 0 else None,
+    )

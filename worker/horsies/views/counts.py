@@ -1,0 +1,157 @@
+"""How many tasks match a filter, by state or in groups: exact for what is alive, bounded for what has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from horsies.domain.states import TaskStatus
+from horsies.query import TaskParameters
+from horsies.store.statements import statement
+from horsies.views.pages import Sort
+from horsies.views.search import (
+    UNSUCCESSFUL,
+    Source,
+    Stretch,
+    bound,
+    narrowed,
+    over_tasks,
+    rows_at_once,
+    source_for,
+    stretch_of,
+)
+from horsies.views.times import aware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
+GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
+
+MOST_WAITING: Final = 100_000
+"""Waiting tasks are counted up to here in an index, without a filter: 10 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    number: int
+    at_least: bool = False
+    """Counting stopped at its bound: there may be more."""
+
+    def __str__(self) -> str:
+        return f"{self.number}+" if self.at_least else str(self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounts:
+    """By state (RETRY and INTERRUPTED apart from PENDING and FAILED); states without a match are left out."""
+
+    states: Mapping[str, Count]
+    reached: datetime | None
+    """What ended longer ago was not counted in all states; None: everything was."""
+    in_table: int | None
+    """About how many tasks there are, matching or not; None where the table was never vacuumed or analyzed."""
+
+    @property
+    def total(self) -> Count:
+        counts = self.states.values()
+        partly = self.reached is not None or any(count.at_least for count in counts)
+        return Count(sum(count.number for count in counts), partly)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroup:
+    """`key` is None for tasks without such a value; the times are those of creation."""
+
+    key: str | None
+    number: int
+    oldest: datetime
+    newest: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskGroups:
+    """Largest first. With `reached`, only tasks created since then were counted."""
+
+    now: datetime
+    groups: tuple[TaskGroup, ...]
+    reached: datetime | None
+
+
+async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters) -> TaskCounts:
+    """How many match, in each state. Live ones are counted all, as far as they are as many as a refresh may read."""
+    parameters = narrowed(parameters)
+    states: dict[str, Count] = {}
+    reached: datetime | None = None
+    for statuses in _apart(parameters):
+        part = replace(parameters, statuses=statuses)
+        if part == TaskParameters(statuses=_WAITING):
+            states |= await _waiting(conn)
+            continue
+        stretch = await _stretch(conn, part)
+        states |= await _by_state(conn, part, stretch)
+        if stretch.edge is not None:
+            reached = max(stretch.edge.time, reached or stretch.edge.time)
+    size = await conn.fetchval(statement("view_table_size"))
+    return TaskCounts(
+        {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None
+    )
+
+
+async def task_groups(
+    conn: asyncpg.Connection, parameters: TaskParameters, *, by: GroupBy, limit: int = 100
+) -> TaskGroups:
+    """Matching tasks by one of their columns. By error code, only those that ended badly are looked at."""
+    if by == "error_code" and parameters.statuses is None:
+        parameters = replace(parameters, statuses=tuple(sorted(UNSUCCESSFUL)))
+    parameters = narrowed(parameters)
+    source = await source_for(conn, parameters, Sort.NEWEST)
+    stretch = await stretch_of(conn, parameters, source, ascending=False, most=rows_at_once(parameters, source))
+    rows = await conn.fetch(over_tasks("view_task_groups"), *bound(stretch, parameters), by, limit)
+    return TaskGroups(
+        now=rows[0]["now"],
+        groups=tuple(TaskGroup(*map(aware, row[1:])) for row in rows if row["number"] is not None),
+        reached=stretch.edge.time if stretch.edge else None,
+    )
+
+
+_WAITING: Final = ("PENDING",)
+_COMPLETED: Final = ("COMPLETED",)
+
+
+def _apart(parameters: TaskParameters) -> list[tuple[str, ...]]:
+    """The statuses in groups, each of which lies in an index of its own."""
+    wanted = parameters.statuses or tuple(status.value for status in TaskStatus)
+    groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL))]
+    return [found for group in groups if (found := tuple(status for status in group if status in wanted))]
+
+
+async def _stretch(conn: asyncpg.Connection, part: TaskParameters) -> Stretch:
+    by_id = part.id.exact is not None or part.workflow.exact is not None
+    if part.statuses == _WAITING and not by_id:
+        return Stretch(Source.LIVE, ascending=False, after=None, edge=None, most=Source.LIVE.rows_at_once)
+    # Among the newest rows there may be none that is completed yet; among those that ended last there are.
+    by_time = part.since_ago is not None or part.since_at is not None
+    sort = Sort.FINISHED if part.statuses == _COMPLETED and not by_id and not by_time else Sort.NEWEST
+    source = await source_for(conn, part, sort)
+    # Half of what a page may read, for there are up to three such parts.
+    return await stretch_of(conn, part, source, ascending=False, most=rows_at_once(part, source) // 2)
+
+
+async def _by_state(conn: asyncpg.Connection, part: TaskParameters, stretch: Stretch) -> dict[str, Count]:
+    rows = await conn.fetch(over_tasks("view_task_counts"), *bound(stretch, part))
+    all_read = stretch.edge is None
+    if stretch.source is Source.LIVE and part.statuses == _WAITING:
+        all_read = await conn.fetchval(statement("view_few_wait"), stretch.most)
+    return {row["state"]: Count(row["number"], not all_read) for row in rows if row["state"] is not None}
+
+
+async def _waiting(conn: asyncpg.Connection) -> dict[str, Count]:
+    pending, retrying = await conn.fetchrow(statement("view_waiting_count"), MOST_WAITING)
+    return {
+        "PENDING": Count(max(pending - retrying, 0), pending == MOST_WAITING),
+        "RETRY": Count(retrying, retrying == MOST_WAITING),
+    }

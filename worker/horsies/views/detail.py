@@ -1,0 +1,221 @@
+"""One task's whole story."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.query import TaskParameters, Texts
+from horsies.store.statements import statement
+from horsies.views.audit import audit_page
+from horsies.views.tasks import task_page
+from horsies.views.times import aware
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.views.audit import AuditRow
+    from horsies.views.pages import TaskRow
+
+_MOST_IDS: Final = 10
+_MOST_SEARCHED: Final = 1_000_000
+"""An end of an id is looked for among so many of the newest tasks: 0.15 s, once."""
+_MOST_ATTEMPTS: Final = 50
+_MOST_BEATS: Final = 120
+_MOST_ACTIONS: Final = 50
+_MOST_RERUNS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous:
+    """Several ids begin or end so; `ids` are the newest of them, `more` says that there are others."""
+
+    text: str
+    ids: tuple[str, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A text column as it is stored, perhaps cut."""
+
+    text: str
+    size: int
+    """Its whole length in bytes."""
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One row of the history; in the order of the statement."""
+
+    attempt: int
+    outcome: str
+    will_retry: bool
+    started_at: datetime
+    finished_at: datetime
+    error_code: str | None
+    error_message: str | None
+    failed_reason: str | None
+    worker_id: str | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    worker_process_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The beats of one execution, oldest first: while it was claimed, and while it ran."""
+
+    attempt: int
+    claimer: tuple[datetime, ...]
+    runner: tuple[datetime, ...]
+    runner_sender: str | None
+    """Who sent those of the runner."""
+    cut: bool
+    """Older ones are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLink:
+    """The node of a workflow whose task this is; in the order of the statement."""
+
+    workflow_id: str
+    workflow_name: str
+    workflow_status: str
+    task_index: int
+    node_id: str | None
+    node_status: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDetail:
+    """What is stored about a task. `attempts` and `executions` are oldest first, the present execution last."""
+
+    now: datetime
+    row: TaskRow
+    args: Stored | None
+    kwargs: Stored | None
+    options: Stored | None
+    result: Stored | None
+    failed_reason: Stored | None
+    attempts: tuple[Attempt, ...]
+    earlier_attempts: int
+    """How many older ones are left out."""
+    executions: tuple[Execution, ...]
+    audit: tuple[AuditRow, ...]
+    """What was done to it by hand, newest first, the last few."""
+    reruns: tuple[str, ...]
+    """Tasks that an operator made of this one, newest first, the last few."""
+    node: NodeLink | None
+
+
+async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
+    """The id that is `text`, or the only one that begins or ends so; None where there is none.
+
+    Ends are looked for among the newest million tasks, for no index serves them.
+    """
+    text = text.strip("…. \n")
+    for exact in dict.fromkeys((text, text.lower())):
+        if await conn.fetchval(statement("view_task_exists"), exact):
+            return exact
+    if not text:
+        return None
+    rows = await conn.fetch(statement("view_find_task"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    ids = tuple(row["id"] for row in rows)
+    if len(ids) > 1:
+        return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
+    return ids[0] if ids else None
+
+
+async def task_detail(
+    conn: asyncpg.Connection, text: str, *, most_characters: int = 200_000
+) -> TaskDetail | Ambiguous | None:
+    """`text` is an id, or its beginning or end. Each stored text is cut after `most_characters`."""
+    found = await find_task(conn, text)
+    if not isinstance(found, str):
+        return found
+    page = await task_page(conn, TaskParameters(id=Texts(exact=(found,))), limit=1)
+    story = await conn.fetchrow(statement("view_task_story"), found, most_characters, _MOST_RERUNS)
+    if not page.rows or story is None:
+        return None  # deleted a moment ago
+    row = page.rows[0]
+    attempts, all_attempts = await _attempts(conn, found)
+    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("task", found))
+    return TaskDetail(
+        now=page.now,
+        row=row,
+        args=_stored(story, "args"),
+        kwargs=_stored(story, "kwargs"),
+        options=_stored(story, "options"),
+        result=_stored(story, "result"),
+        failed_reason=_stored(story, "reason"),
+        attempts=attempts,
+        earlier_attempts=all_attempts - len(attempts),
+        executions=await _executions(conn, row, attempts),
+        audit=audit.rows,
+        reruns=tuple(story["reruns"]),
+        node=NodeLink(*tuple(story)[-6:]) if story["workflow_id"] is not None else None,
+    )
+
+
+def _stored(story: Any, name: str) -> Stored | None:
+    text = story[name]
+    return None if text is None else Stored(text, story[f"{name}_size"], story[f"{name}_cut"])
+
+
+async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attempt, ...], int]:
+    rows = await conn.fetch(statement("view_task_attempts"), task_id, _MOST_ATTEMPTS)
+    newest_first = [Attempt(*map(aware, tuple(row)[:-1])) for row in rows]
+    return tuple(reversed(newest_first)), rows[0]["all_of_them"] if rows else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A time in which somebody beat for a task."""
+
+    attempt: int
+    role: str
+    since: datetime
+    until: datetime | None
+
+
+async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[Attempt, ...]) -> tuple[Execution, ...]:
+    spans = _spans(row, attempts)
+    columns = zip(*((number, span.role, span.since, span.until) for number, span in enumerate(spans)), strict=True)
+    beats = await conn.fetch(statement("view_task_beats"), row.id, *map(list, columns), _MOST_BEATS) if spans else []
+    heard = {number: list(group) for number, group in groupby(beats, key=itemgetter("number"))}
+    found: dict[int, Execution] = {}
+    for number, span in enumerate(spans):
+        newest_first = heard.get(number, [])
+        times = tuple(aware(beat["sent_at"]) for beat in reversed(newest_first))
+        before = found.get(span.attempt, Execution(span.attempt, (), (), None, cut=False))
+        runs = span.role == "runner"
+        found[span.attempt] = Execution(
+            span.attempt,
+            before.claimer if runs else times,
+            times if runs else before.runner,
+            newest_first[0]["sender_id"] if runs and newest_first else before.runner_sender,
+            before.cut or len(times) == _MOST_BEATS,
+        )
+    return tuple(found.values())
+
+
+def _spans(row: TaskRow, attempts: tuple[Attempt, ...]) -> list[_Span]:
+    """For each execution the time before its start, in which its claimer beats, and the time in which it ran."""
+    spans: list[_Span] = []
+    before = row.created_at
+    for attempt in attempts:
+        spans.append(_Span(attempt.attempt, "claimer", before, attempt.started_at))
+        spans.append(_Span(attempt.attempt, "runner", attempt.started_at, attempt.finished_at))
+        before = attempt.finished_at
+    present = max(row.attempt, attempts[-1].attempt + 1 if attempts else 1)
+    if row.status in ("CLAIMED", "RUNNING"):
+        spans.append(_Span(present, "claimer", row.claimed_at or before, row.started_at))
+    if row.status == "RUNNING" and row.started_at is not None:
+        spans.append(_Span(present, "runner", row.started_at, None))
+    return spans

@@ -1,0 +1,120 @@
+"""Pages of tasks: in which orders, what a row says, and where the next page begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+
+class Sort(StrEnum):
+    """Some show only the tasks that have what they sort by: WAITING the PENDING ones, RUNNING the RUNNING ones.
+
+    FINISHED shows those with a time of their end; a task cancelled by upstream has none.
+    """
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place between two rows of one order. `Cursor(time)` stands at a time, for all orders but WAITING."""
+
+    time: datetime
+    id: str = ""
+    priority: int = 0
+    """Only WAITING sorts by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task as lists show it. Times are the database's; compare them with the `now` of their page."""
+
+    id: str
+    name: str
+    queue: str
+    priority: int
+    status: str
+    state: str
+    """The status, or RETRY (PENDING until its backoff is over), or INTERRUPTED (FAILED with TASK_INTERRUPTED)."""
+    created_at: datetime
+    sent_at: datetime | None
+    enqueued_at: datetime
+    next_retry_at: datetime | None
+    good_until: datetime | None
+    claimed_at: datetime | None
+    claim_expires_at: datetime | None
+    started_at: datetime | None
+    finalizing_at: datetime | None
+    finished_at: datetime | None
+    retry_count: int
+    max_retries: int
+    worker_id: str | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    worker_process_name: str | None
+    error_code: str | None
+    """For a task that waits to be tried again: the code of its last attempt."""
+    is_workflow_task: bool
+    unique_key: str | None
+    rerun_of: str | None
+    beat_at: datetime | None
+    """The newest beat of this execution: by the runner while RUNNING, by the claimer while CLAIMED, else None."""
+
+    @property
+    def attempt(self) -> int:
+        """The number of the present, the last, or for a waiting task the next attempt."""
+        return self.retry_count + 1
+
+    @property
+    def attempts_allowed(self) -> int:
+        return self.max_retries + 1
+
+    @property
+    def due_at(self) -> datetime:
+        """When it may be, or might have been, claimed."""
+        return max(self.enqueued_at, self.next_retry_at or self.enqueued_at)
+
+    def age(self, now: datetime) -> timedelta:
+        return now - (self.sent_at or self.created_at)
+
+    def wait(self, now: datetime) -> timedelta | None:
+        """From claimable to started; None while it is not yet due, and where it ended without a start."""
+        until = self.started_at or (None if self.finished_at else now)
+        return None if until is None or until < self.enqueued_at else until - self.enqueued_at
+
+    def run(self, now: datetime) -> timedelta | None:
+        """From its start to its end or now; None where it does not run and has not run."""
+        return None if self.started_at is None else (self.finished_at or now) - self.started_at
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Rows in their order. A cursor that is None: there is nothing further in that direction."""
+
+    rows: tuple[TaskRow, ...]
+    now: datetime
+    next: Cursor | None
+    previous: Cursor | None
+    reached: Cursor | None
+    """Set where the search stopped before the page was full, as far as one refresh may read; `next` goes on there."""
+
+
+def cursor_of(row: TaskRow, sort: Sort) -> Cursor:
+    """The place of this row in an order that shows it."""
+    match sort:
+        case Sort.NEWEST | Sort.OLDEST:
+            return Cursor(row.created_at, row.id)
+        case Sort.WAITING:
+            return Cursor(row.enqueued_at, row.id, row.priority)
+        case Sort.RUNNING:
+            return Cursor(row.started_at or row.claimed_at or row.created_at, row.id)
+        case Sort.FINISHED:
+            return Cursor(row.finished_at or row.created_at, row.id)

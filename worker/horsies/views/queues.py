@@ -1,0 +1,95 @@
+"""The queues: what waits, what runs, under which cap, and who paused them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.store.statements import statement
+from horsies.views.counts import Count
+from horsies.views.tables import tables
+from horsies.views.times import aware
+from horsies.views.workers import GONE_AFTER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+MOST_WAITING: Final = 50_000
+"""Waiting tasks of all queues together that one refresh counts, an equal share for each queue: 5 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A queue that has live tasks, a living worker, or a pause. `due` and `later` are what is PENDING."""
+
+    name: str
+    due: Count
+    later: Count
+    oldest_due_at: datetime | None
+    claimed: int
+    running: int
+    cap: int | None
+    """Its max_concurrency, by the newest snapshot of a worker that serves it."""
+    priority: int | None
+    workers: int
+    """How many that live serve it."""
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """Who serves a queue."""
+
+    workers: int
+    cap: int | None
+    priority: int | None
+
+
+_UNSERVED = _Service(0, None, None)
+
+
+async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:
+    """By name."""
+    pauses: dict[str, tuple[Any, ...]] = {}
+    if (await tables(conn)).queue_state:
+        pauses = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement("view_pauses"))}
+    services = _services(await conn.fetch(statement("view_consumers"), GONE_AFTER_S))
+    loads = {row["queue_name"]: row for row in await conn.fetch(statement("view_queues"), MOST_WAITING)}
+    names = sorted({*pauses, *services, *loads})
+    return tuple(_row(name, loads.get(name), services.get(name, _UNSERVED), pauses.get(name)) for name in names)
+
+
+def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None) -> QueueRow:
+    partly = load is not None and load["at_least"]
+    return QueueRow(
+        name=name,
+        due=Count(load["due"] if load else 0, partly),
+        later=Count(load["later"] if load else 0, partly),
+        oldest_due_at=aware(load["oldest_due_at"]) if load else None,
+        claimed=load["claimed"] if load else 0,
+        running=load["running"] if load else 0,
+        cap=service.cap,
+        priority=service.priority,
+        workers=service.workers,
+        **dict(zip(("paused_at", "paused_by", "paused_reason"), pause or (None,) * 3, strict=True)),
+    )
+
+
+def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
+    """By queue. Workers of an old and a new deployment may differ: whoever told last is believed."""
+    services: dict[str, _Service] = {}
+    for row in sorted(consumers, key=lambda row: aware(row["snapshot_at"])):
+        caps, priorities = (
+            json.loads(row[name]) if row[name] is not None else {}
+            for name in ("queue_max_concurrency", "queue_priorities")
+        )
+        for name in set(row["queues"]):
+            workers = services.get(name, _UNSERVED).workers + 1
+            services[name] = _Service(workers, caps.get(name), priorities.get(name))
+    return services

@@ -1,0 +1,28 @@
+"""Which of our own tables a database has: one made by upstream has none of them and is shown all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import asyncpg
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """In the order of the statement."""
+
+    actions: bool
+    queue_state: bool
+    worker_orders: bool
+    now: datetime
+
+
+async def tables(conn: asyncpg.Connection) -> Tables:
+    """Asked anew each time: `horsies db upgrade` may run while somebody looks."""
+    return Tables(*await conn.fetchrow(statement("view_tables")))

@@ -1,0 +1,78 @@
+"""Pages of tasks under a filter, and what an operation freezes of all that match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.lifecycle.by_hand import Seen
+from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
+from horsies.views.search import (
+    Stretch,
+    bound,
+    matches_all,
+    narrowed,
+    over_tasks,
+    rows_at_once,
+    source_for,
+    stretch_of,
+)
+from horsies.views.times import aware
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.query import TaskParameters
+
+_FROZEN_AT_ONCE: Final = 50_000
+_ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
+
+
+async def task_page(
+    conn: asyncpg.Connection,
+    parameters: TaskParameters,
+    *,
+    sort: Sort = Sort.NEWEST,
+    limit: int = 100,
+    after: Cursor | None = None,
+    backwards: bool = False,
+) -> TaskPage:
+    """Up to `limit` rows after a cursor, or before it with `backwards`.
+
+    What matches rarely is searched for a stretch at a time: a page may hold fewer rows, even none, and say by `reached`
+    that the search goes on with the next.
+    """
+    parameters = narrowed(parameters)
+    source = await source_for(conn, parameters, sort)
+    ascending = (sort in _ASCENDING) is not backwards
+    if matches_all(parameters, source):
+        stretch = Stretch(source, ascending, after, None, limit + 1 + (after is not None))
+    else:
+        most = rows_at_once(parameters, source)
+        stretch = await stretch_of(conn, parameters, source, ascending=ascending, after=after, most=most)
+    found = await conn.fetch(over_tasks("view_task_page"), *bound(stretch, parameters), limit + 1)
+    now, rows = found[0]["now"], [TaskRow(*map(aware, row[1:])) for row in found if row["id"] is not None]
+    further = cursor_of(rows[limit - 1], sort) if len(rows) > limit else stretch.edge
+    back = cursor_of(rows[0], sort) if rows and after else after
+    shown = rows[:limit]
+    return TaskPage(
+        rows=tuple(reversed(shown) if backwards else shown),
+        now=now,
+        next=back if backwards else further,
+        previous=further if backwards else back,
+        reached=stretch.edge if len(rows) <= limit else None,
+    )
+
+
+async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: int) -> list[Seen]:
+    """The newest `limit` that match, however far back they are: many short statements, each bounded."""
+    parameters = narrowed(parameters)
+    source = await source_for(conn, parameters, Sort.NEWEST)
+    found: list[Seen] = []
+    after: Cursor | None = None
+    while True:
+        stretch = await stretch_of(conn, parameters, source, ascending=False, after=after, most=_FROZEN_AT_ONCE)
+        rows = await conn.fetch(over_tasks("view_task_matching"), *bound(stretch, parameters), limit - len(found))
+        found += [Seen(*map(aware, row)) for row in rows]
+        after = stretch.edge
+        if after is None or len(found) >= limit:
+            return found
