@@ -31,7 +31,7 @@ from horsies.store.listener import Listener
 from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from horsies.app import Horsies
     from horsies.lifecycle.claiming import ClaimedTask
@@ -111,9 +111,14 @@ class Worker:
         await self._resources.aclose()
 
     def _wire(self) -> None:
-        config, events = self.app.config, self.events
         self.claim_rules = self._rules()
         lanes = {role: self._lane(role) for role in _LANES}
+        self._wire_path(lanes)
+        self._wire_upkeep(lanes["beat"], lanes["upkeep"])
+
+    def _wire_path(self, lanes: Mapping[str, Lane]) -> None:
+        """What a task passes through, from its claim to its outcome."""
+        config, events = self.app.config, self.events
         self.slots = Slots(
             self.settings,
             config.prefetch_buffer,
@@ -151,14 +156,16 @@ class Worker:
             on_retry=self._retry_due,
             on_stored=self._quiet.set,
         )
-        self.beats = Beats(
-            config, self.identity, lanes["beat"], self.holdings, self.finisher, events, on_lost=self._lost_claim
-        )
+
+    def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
+        """What goes on beside it."""
+        config, events = self.app.config, self.events
+        self.beats = Beats(config, self.identity, beat, self.holdings, self.finisher, events, on_lost=self._lost_claim)
         self.snapshots = Snapshots(
             config,
             self.settings,
             self.identity,
-            lanes["upkeep"],
+            upkeep,
             self.slots,
             self.claimer,
             self.holdings,
@@ -168,7 +175,7 @@ class Worker:
         self.strangers = Strangers(
             self.claim_rules,
             self.identity,
-            lanes["upkeep"],
+            upkeep,
             self.claimer,
             self.finisher,
             self.holdings,
@@ -177,9 +184,9 @@ class Worker:
             fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
             on_room=self._room,
         )
-        self.orders = Orders(self.identity, lanes["upkeep"], self.claimer, self.starter, self.holdings, events)
+        self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.holdings, events)
         chores = Recovery(config.recovery, events), Retention(config.recovery, events)
-        self.duties = [Duty(chore, self.identity, lanes["upkeep"], self._lane(chore.name)) for chore in chores]
+        self.duties = [Duty(chore, self.identity, upkeep, self._lane(chore.name)) for chore in chores]
 
     def _lane(self, role: str) -> Lane:
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
