@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from peers import procrastinate
 
 from horsies.domain.ids import new_task_id
 
@@ -76,18 +76,8 @@ async def drain(
     return {"drain": count / seconds, "cpu_s": cpu * 1000 / count}
 
 
-def peer(url: str, count: int, concurrency: int) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, HERE / "peer_procrastinate.py", url, str(count), str(concurrency)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
-
-
 async def test_drain_against_procrastinate(connection: asyncpg.Connection, database: str, empty_database: str) -> None:
-    theirs = peer(empty_database, 3_000, 10)
+    theirs = procrastinate(empty_database, 3_000, 10)
     print(f"\nprocrastinate c10: {theirs['drain']:.0f}/s, CPU {theirs['cpu_s']:.3f} s/1k")
     cases = {
         "2 children": ({"task": "nothing", "count": 5_000, "processes": 2, "prefetch": 0}, 1.5),
