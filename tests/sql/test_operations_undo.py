@@ -18,7 +18,7 @@ from horsies.operations.actor import Actor
 from horsies.operations.preview import OperationError
 from horsies.operations.queues import QueueVerb
 from horsies.operations.tasks import TaskVerb, apply
-from horsies.operations.undo import undo
+from horsies.operations.undo import preview as preview_undo, undo
 
 V = TaskVerb
 
@@ -90,6 +90,36 @@ async def test_a_task_that_waits_again_wakes_its_workers(connection: asyncpg.Con
     await undo(connection, outcome.operation_id, OPS, None)
     await asyncio.wait_for(woken.wait(), 10)
     await ears.close()
+
+
+async def test_a_preview_of_an_undo_says_what_the_undo_then_does(connection: asyncpg.Connection) -> None:
+    await failed(connection, "back", "claimed", "gone")
+    outcome = await done(connection, V.REQUEUE, "back", "claimed", "gone")
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h' WHERE id <> 'claimed'")
+    await claim_tokens(connection)
+    await connection.execute("DELETE FROM horsies_tasks WHERE id = 'gone'")
+    before = await everything(connection)
+    seen = await preview_undo(connection, outcome.operation_id)
+    assert await everything(connection) == before
+    assert seen.command == f"horsies audit undo {outcome.operation_id}"
+    undone = await undo(connection, outcome.operation_id, OPS, None)
+    assert [target.id for target in seen.eligible] == [row.target.id for row in undone.applied] == ["back"]
+    assert {refusal.target.id: refusal.reason.split(" now")[0] for refusal in seen.refused} == {
+        "claimed": "it is CLAIMED",
+        "gone": "it is gone: its row was deleted",
+    }
+
+
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [(V.FAIL, "RUNNING"), (V.REQUEUE, "CLAIMED"), (V.RELEASE, "CLAIMED"), (V.RERUN, "FAILED"), (V.CANCEL, "PENDING")],
+)
+async def test_what_has_no_way_back_says_so_before(connection: asyncpg.Connection, verb: TaskVerb, status: str) -> None:
+    await in_state(connection, status, "t")
+    outcome = await done(connection, verb, "t")
+    seen = await preview_undo(connection, outcome.operation_id)
+    undone = await undo(connection, outcome.operation_id, OPS, None)
+    assert len(seen.eligible) == len(undone.applied) == (verb is V.CANCEL)
 
 
 async def test_a_requeue_that_was_claimed_and_given_back_has_not_started(connection: asyncpg.Connection) -> None:

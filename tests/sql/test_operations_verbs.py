@@ -12,12 +12,15 @@ import pytest
 from lifecycle_steps import ME, attempts, claim_some, claim_tokens, ended, enqueue, running, task
 from operation_steps import OPS, POLICY, act, audit, completed, done, failed, in_state, look
 
+from horsies.domain.codec import dump_task_result
 from horsies.domain.states import TaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb, preview
+from horsies.operations.tasks import TaskVerb, apply, preview
+from horsies.operations.undo import undo
 from horsies.store.reading import read_outcomes
 
 V = TaskVerb
@@ -208,6 +211,49 @@ async def test_fail_and_cancel_end_pending_claimed_and_running_tasks(
     got = await heard.all()
     assert got.count(("horsies_operator", ME)) == 1
     assert {("task_queue_mail", "capacity:r"), ("task_queue_default", "capacity:c"), ("task_done", "p")} <= set(got)
+
+
+async def interrupted(conn: asyncpg.Connection, *ids: str) -> None:
+    """Tasks that were cut short at a shutdown and wait for a decision."""
+    await failed(conn, *ids)
+    stored = dump_task_result(TaskResult(err=TaskError(error_code="TASK_INTERRUPTED", message="stopped")))
+    await conn.execute(
+        "UPDATE horsies_tasks SET error_code = 'TASK_INTERRUPTED', result = $1 WHERE id = ANY ($2)", stored, list(ids)
+    )
+
+
+async def test_what_was_interrupted_can_be_accepted_as_failed_and_that_taken_back(
+    connection: asyncpg.Connection,
+) -> None:
+    await interrupted(connection, "t")
+    before, history = await task(connection, "t"), await attempts(connection, "t")
+    seen = await look(connection, V.FAIL, "t")
+    assert seen.consequences[0] == "1 interrupted: accepted as failed, nothing of them runs again"
+    outcome = await done(connection, V.FAIL, "t", reason="not needed any more")
+    row = await task(connection, "t")
+    words = "failed by hand by ops@bastion: not needed any more"
+    assert picked(row, "status error_code failed_reason") == ("FAILED", "OPERATOR_FAILED", words)
+    changed = {name for name, value in row.items() if value != before[name]}
+    assert changed == {"result", "error_code", "failed_reason", "updated_at"}
+    (read,) = (await read_outcomes(connection, ["t"])).values()
+    assert str(read.result().err_value.error_code) == "OPERATOR_FAILED"
+    assert await attempts(connection, "t") == history
+    (trace,) = await audit(connection)
+    assert picked(trace["before_state"], "status error_code") == ("FAILED", "TASK_INTERRUPTED")
+
+    undone = await undo(connection, outcome.operation_id, OPS, None)
+    assert [one.target.id for one in undone.applied] == ["t"]
+    assert {**await task(connection, "t"), "updated_at": None} == {**before, "updated_at": None}
+
+
+async def test_an_interrupted_task_is_accepted_as_failed_once(connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "t")
+    seen = await look(connection, V.FAIL, "t")
+    await done(connection, V.FAIL, "t")
+    (second,) = (await apply(connection, seen, OPS, None)).refused
+    assert second.detail == "it is FAILED now, try 1"
+    assert [refusal.reason for refusal in (await look(connection, V.FAIL, "t")).refused] == ["it is FAILED already"]
+    assert "result" not in (await audit(connection))[-1]["before_state"]
 
 
 async def test_words_that_the_database_would_refuse_do_not_stop_a_verb(connection: asyncpg.Connection) -> None:

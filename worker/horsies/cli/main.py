@@ -15,7 +15,7 @@ from setproctitle import setproctitle
 from typer.core import TyperGroup
 
 import horsies
-from horsies.cli import check, db, worker
+from horsies.cli import audit, check, db, demo, queues, recovery, status, tasks, tui, worker, workers
 from horsies.cli.options import DebugOption, debugging
 from horsies.config.url import mask, mask_word
 from horsies.domain.errors import HorsiesError, render
@@ -56,7 +56,11 @@ app = typer.Typer(
 )
 app.command()(worker.worker)
 app.command()(check.check)
-app.add_typer(db.app)
+app.command()(tui.tui)
+app.command()(demo.demo)
+app.command()(status.status)
+for group in (tasks, workers, queues, recovery, audit, db):
+    app.add_typer(group.app)
 
 
 def _show_version(value: bool) -> None:

@@ -1,6 +1,8 @@
-"""Named databases in the user's config file, and which database a command works on.
+"""The user's config file: named databases, how the console looks, and which database a command works on.
 
 default_context = "staging"
+theme = "horsies-light"
+mask_arguments = ["password", "card_*"]  # shown as *** wherever arguments are drawn
 
 [contexts.staging]
 url = "postgresql://ops@db-staging/app"
@@ -11,6 +13,16 @@ url = "postgresql://ops@db01/app"
 colour = "red"
 production = true    # looks different and asks harder
 read_only = true     # nothing is ever written through it
+
+[filters]            # offered by name on the console's filter line
+mine = "queue:mail status:failed since:1h"
+
+[filters]            # offered by the filter line and the palette of the console
+stuck = "status:running run:>10m"
+
+[keys]               # by the ids that `?` in the console shows
+tasks.follow = "F5"
+table.down = "j,down"
 """
 
 from __future__ import annotations
@@ -18,7 +30,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +38,10 @@ from horsies.config.url import DatabaseUrl, mask, mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
+_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "theme")
 _USUAL_PATH = Path("~/.config/horsies/config.toml")
 
 
@@ -55,6 +68,10 @@ class ConfigFile:
     path: Path
     contexts: Mapping[str, Context]
     default_context: str | None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    mask_arguments: tuple[str, ...] = ()
+    theme: str | None = None
+    filters: Mapping[str, str] = field(default_factory=dict)
 
     def context(self, name: str) -> Context:
         """The context called `name`; an error that lists the others where there is none."""
@@ -134,25 +151,68 @@ def read_config_file(path: Path | None) -> ConfigFile:
 
 
 def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
-    _refuse_unknown(path, "", content, ("contexts", "default_context"))
+    _refuse_unknown(path, "", content, _TOP_LEVEL)
     tables = content.get("contexts", {})
     if not isinstance(tables, dict):
         raise _config_error(f"{path}: contexts is not a table", "write [contexts.NAME] and url = … below it")
     contexts = {name: _context(path, name, table) for name, table in tables.items()}
-    default = content.get("default_context")
-    if default is not None and not isinstance(default, str):
-        raise _config_error(f"{path}: default_context is not a string", 'write default_context = "NAME"')
-    file = ConfigFile(path, contexts, default)
+    default = _word(path, content, "default_context")
+    masked = content.get("mask_arguments", [])
+    if not (isinstance(masked, list) and all(isinstance(name, str) and name for name in masked)):
+        raise _config_error(
+            f"{path}: mask_arguments is not a list of argument names", 'write mask_arguments = ["password", "card_*"]'
+        )
+    keys = dict(_keys(path, content.get("keys", {}), "keys"))
+    filters = content.get("filters", {})
+    if not (isinstance(filters, dict) and all(isinstance(text, str) for text in filters.values())):
+        raise _config_error(
+            f"{path}: filters is not a table of names and texts", 'write [filters] and mine = "status:failed" below it'
+        )
+    theme = _word(path, content, "theme")
+    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters)
     if default is not None:
         file.context(default)
     return file
+
+
+def _word(path: Path, content: dict[str, Any], key: str) -> str | None:
+    word = content.get(key)
+    if word is not None and not isinstance(word, str):
+        raise _config_error(f"{path}: {key} is not a string", f'write {key} = "NAME"')
+    return word
+
+
+def _filters(path: Path, table: object) -> Iterator[tuple[str, str]]:
+    """Whether one can be read is told where it is used, with the place that is wrong."""
+    if not isinstance(table, dict):
+        raise _config_error(f"{path}: filters is not a table", 'write [filters] and stuck = "run:>10m" below it')
+    for name, text in table.items():
+        if not isinstance(text, str) or not text.strip():
+            raise _config_error(f"{path}: filters.{name} is no filter", f'write {name} = "status:failed since:1h"')
+        yield name, text
+
+
+def _keys(path: Path, table: object, where: str) -> Iterator[tuple[str, str]]:
+    """Ids have a dot in them, which TOML without quotes reads as tables within tables."""
+    if not isinstance(table, dict):
+        raise _config_error(f"{path}: {where} is not a table", 'write [keys] and tasks.follow = "f" below it')
+    for name, value in table.items():
+        place = f"{where}.{name}"
+        if isinstance(value, dict):
+            yield from _keys(path, value, place)
+        elif not isinstance(value, str) or not all(key.strip() for key in value.split(",")):
+            raise _config_error(
+                f"{path}: {place} names no key", f'write {place.removeprefix("keys.")} = "f", or "f,ctrl+f" for two'
+            )
+        else:
+            yield place.removeprefix("keys."), value
 
 
 def _context(path: Path, name: str, table: object) -> Context:
     where = f"contexts.{name}"
     if not isinstance(table, dict):
         raise _config_error(f"{path}: {where} is not a table", f'write [{where}] and url = "postgresql://…" below it')
-    _refuse_unknown(path, f"{where}.", table, [field.name for field in fields(Context) if field.name != "name"])
+    _refuse_unknown(path, f"{where}.", table, [known.name for known in fields(Context) if known.name != "name"])
     if not isinstance(table.get("url"), str):
         raise _config_error(
             f"{path}: {where} has no url", f'write url = "postgresql://user@host/database" below [{where}]'

@@ -121,7 +121,10 @@ _COLUMNS = attrgetter(
 
 
 async def fail(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> list[Became]:
-    """PENDING, CLAIMED and RUNNING to FAILED; who waits for the result gets OPERATOR_FAILED."""
+    """PENDING, CLAIMED and RUNNING to FAILED; who waits for the result gets OPERATOR_FAILED.
+
+    What was interrupted stays as it is but for its error: it no longer waits for a decision.
+    """
     words = deed.words("failed")
     return await _end(conn, deed, seen, "FAILED", OPERATOR_FAILED, OPERATOR_FAILED, words)
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.operations.preview import TargetKind
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
@@ -31,7 +33,7 @@ class Action:
 
     id: int
     verb: str
-    target_kind: str
+    target_kind: TargetKind
     target_id: str
     status: str | None
 

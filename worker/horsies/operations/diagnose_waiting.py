@@ -44,7 +44,7 @@ def _interrupted(row: Mapping[str, Any], *, capped: bool) -> Finding:
         evidence=f"stopped past its grace{where}",
         system_will="nothing: waits for you",
         in_seconds=None,
-        may=_task_verbs(row["ids"], TaskVerb.REQUEUE, TaskVerb.RERUN),
+        may=_task_verbs(row["ids"], TaskVerb.REQUEUE, TaskVerb.FAIL, TaskVerb.RERUN),
         why=(
             "A worker was shut down while it ran, and it does not say requeue_on_interrupt.",
             "Requeueing runs user code again from the start: it may repeat what the first run already did.",

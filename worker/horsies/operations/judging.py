@@ -52,6 +52,7 @@ _SOURCES = {
 }
 _TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 _STATUSES = frozenset(status.value for status in TaskStatus)
+_INTERRUPTED = "TASK_INTERRUPTED"
 _LIVES_AGAIN = frozenset({TaskVerb.REQUEUE, TaskVerb.RERUN})
 
 
@@ -70,13 +71,18 @@ def _wrong_state(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
     status = TaskStatus(seen.status)
     if verb is TaskVerb.RERUN:
         return None if status.is_terminal else f"it is {seen.status}: only what has ended is run again as a new task"
-    if status not in _SOURCES[verb]:
+    if status not in _SOURCES[verb] or (verb is TaskVerb.FAIL and status.is_terminal and not _is_interrupted(seen)):
         return _WRONG_STATE[verb](seen)
     if verb is TaskVerb.RETRY_NOW and seen.due <= facts.now:
         return "it is due already and waits for a worker"
     if verb is TaskVerb.EXPIRE and (seen.good_until is None or seen.good_until > facts.now):
         return "its good_until has not passed" if seen.good_until else "it has no good_until"
     return None
+
+
+def _is_interrupted(seen: Seen) -> bool:
+    """Stopped at a shutdown: it waits for a person to say whether it runs again or has failed for good."""
+    return seen.status == "FAILED" and seen.error_code == _INTERRUPTED
 
 
 def _not_releasable(seen: Seen) -> str:
@@ -128,6 +134,8 @@ def _about_states(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Ite
         yield f"{finalizing} of them ended and wait for the outcome to be stored, which will be thrown away"
     if claimed:
         yield f"{claimed} CLAIMED: taken back from the worker before user code began"
+    if verb is TaskVerb.FAIL and (accepted := sum(map(_is_interrupted, eligible))):
+        yield f"{accepted} interrupted: accepted as failed, nothing of them runs again"
     if verb is TaskVerb.REQUEUE:
         yield from _about_requeues(eligible, states, facts)
     if verb is TaskVerb.RERUN and (keeps := sum(seen.is_workflow_task for seen in eligible)):

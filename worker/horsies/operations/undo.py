@@ -8,20 +8,62 @@ from uuid import UUID
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle import by_hand
-from horsies.lifecycle.by_hand import Deed
-from horsies.operations.audit import actions_of, require_writable
+from horsies.lifecycle.by_hand import Deed, Seen
+from horsies.operations.audit import actions_of, require_writable, standing
 from horsies.operations.batches import in_batches
-from horsies.operations.preview import OperationError, RowOutcome, Target
+from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.operations.undo_orders import undo_orders
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import asyncpg
 
     from horsies.operations.actor import Actor
     from horsies.operations.audit import Action
     from horsies.operations.preview import Outcome
+
+
+_LEFT_AS: Mapping[str, str] = {"requeue": "PENDING", "fail": "FAILED", "cancel": "CANCELLED", "retry-now": "PENDING"}
+_NO_WAY_BACK: Mapping[str, str] = {
+    "rerun": "the copy is a task of its own: cancel it instead",
+    "release": "a claim cannot be given back to a worker",
+    "expire": "its good_until has passed: requeue it to run it all the same",
+}
+
+
+async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
+    """What would be taken back as things stand; the statements judge again, and more closely. Reads only."""
+    now = (await standing(conn)).now
+    actions = await _changed_by(conn, operation_id)
+    ids = [action.target_id for action in actions if action.target_kind == "task"]
+    rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
+    judged = [(_target(action), _why_not(action, rows.get(action.target_id))) for action in actions]
+    return Preview(
+        verb="undo",
+        options={},
+        eligible=tuple(target for target, reason in judged if reason is None),
+        refused=tuple(Refusal(target, reason) for target, reason in judged if reason is not None),
+        consequences=("each is again as it was before, unless somebody or something has moved it since",),
+        filter=None,
+        command=f"horsies audit undo {operation_id}",
+        taken_at=now,
+    )
+
+
+def _why_not(action: Action, seen: Seen | None) -> str | None:
+    if action.target_kind != "task":
+        return None
+    if action.verb not in _LEFT_AS:
+        return _NO_WAY_BACK.get(action.verb, f"there is no way back from {action.verb}")
+    if action.status == "RUNNING":
+        return "its run was taken away, and that attempt is history"
+    if action.verb == "requeue" and action.status == "CLAIMED":
+        return _NO_WAY_BACK["release"]
+    if seen is None:
+        return "it is gone: its row was deleted"
+    return None if seen.status == _LEFT_AS[action.verb] else f"it is {seen.status} now, try {seen.retry_count + 1}"
 
 
 async def undo(
@@ -35,12 +77,7 @@ async def undo(
 ) -> Outcome:
     """The inverse for each row that the operation changed; a row without one is refused with the reason."""
     await require_writable(conn)
-    actions = await actions_of(conn, operation_id)
-    if not actions:
-        raise OperationError(
-            f"no operation {operation_id} has changed anything",
-            help_text="`horsies audit ls` lists what was done by hand",
-        )
+    actions = await _changed_by(conn, operation_id)
     undoing = UUID(new_task_id())
     deed = Deed(undoing, "undo", actor.os_user, actor.os_host, reason, None)
     tasks = [_target(action) for action in actions if action.target_kind == "task"]
@@ -54,8 +91,16 @@ async def undo(
     return replace(outcome, rows=(*outcome.rows, *orders))
 
 
+async def _changed_by(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
+    if actions := await actions_of(conn, operation_id):
+        return actions
+    raise OperationError(
+        f"no operation {operation_id} has changed anything", help_text="`horsies audit ls` lists what was done by hand"
+    )
+
+
 def _target(action: Action) -> Target:
-    return Target("task", action.target_id, action.verb, action.status or "?", action)
+    return Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
 
 
 def _row_outcome(target: Target, became: by_hand.Became) -> RowOutcome:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import logging
 import os
 import signal
@@ -28,6 +27,7 @@ from horsies.run.async_runner import AsyncRunner, current_key
 from horsies.run.execute import TaskStopped
 from horsies.run.forks import ForkGuard
 from horsies.run.frames import CHUNK, FrameReader, pack
+from horsies.run.leash import die_with
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from horsies.run.execute import Tasks
 
-_PR_SET_PDEATHSIG: Final = 1
 _REASON_LIMIT: Final = 32_000
 _LOG_FORMAT: Final = "%(levelname)s %(name)s: %(message)s"
 
@@ -66,7 +65,7 @@ class Parent:
 
 def main() -> None:
     parent_pid, *descriptors = map(int, sys.argv[1:])
-    _die_with(parent_pid)
+    die_with(parent_pid)
     # Ctrl+c in a terminal reaches the whole process group; what becomes of the tasks then is for the parent to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -157,14 +156,6 @@ def _discovery_logs() -> Iterator[None]:
         LOGGER.removeHandler(handler)
         LOGGER.setLevel(level)
         LOGGER.propagate = propagate
-
-
-def _die_with(parent_pid: int) -> None:
-    """The kernel kills us when the parent dies, also in the middle of C code that never lets go of the GIL."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(1)  # it died before the kernel knew
 
 
 def _take_sigterm(runner: SyncRunner) -> None:

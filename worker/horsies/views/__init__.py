@@ -2,7 +2,17 @@
 
 from horsies.views.audit import AuditCursor, AuditPage, AuditRow, audit_page
 from horsies.views.cluster import ClusterStatus, cluster_status
-from horsies.views.counts import GROUPINGS, Count, GroupBy, TaskCounts, TaskGroup, TaskGroups, task_counts, task_groups
+from horsies.views.counts import (
+    GROUPINGS,
+    Count,
+    GroupBy,
+    TaskCounts,
+    TaskGroup,
+    TaskGroups,
+    count_parts,
+    task_counts,
+    task_groups,
+)
 from horsies.views.detail import (
     Ambiguous,
     Attempt,
@@ -49,6 +59,7 @@ __all__ = [
     "WorkerRow",
     "audit_page",
     "cluster_status",
+    "count_parts",
     "cursor_of",
     "find_task",
     "matching",

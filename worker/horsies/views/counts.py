@@ -83,11 +83,9 @@ class TaskGroups:
 
 async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters) -> TaskCounts:
     """How many match, in each state. Live ones are counted all, as far as they are as many as a refresh may read."""
-    parameters = narrowed(parameters)
     states: dict[str, Count] = {}
     reached: datetime | None = None
-    for statuses in _apart(parameters):
-        part = replace(parameters, statuses=statuses)
+    for part in count_parts(parameters):
         if part == TaskParameters(statuses=_WAITING):
             states |= await _waiting(conn)
             continue
@@ -99,6 +97,12 @@ async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters) -> T
     return TaskCounts(
         {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None
     )
+
+
+def count_parts(parameters: TaskParameters) -> list[TaskParameters]:
+    """Filters that may be counted one by one, each in a third of the time; no task matches two of them."""
+    parameters = narrowed(parameters)
+    return [replace(parameters, statuses=statuses) for statuses in _apart(parameters)]
 
 
 async def task_groups(

@@ -1,10 +1,14 @@
--- by_hand.fail, cancel, expire; the row as the person saw it, not final; expire: PENDING and past good_until
+-- by_hand.fail, cancel, expire; the row as the person saw it, not final; fail: or interrupted; expire: PENDING and past
+-- good_until
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
 --  $9 OS host, $10 reason, $11 filter; $12 new status, $13 result, $14 its error code, $15 that of the attempt, $16 words)
 WITH held AS MATERIALIZED (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
            retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
-           worker_hostname, worker_pid, worker_process_name, finalizing_at
+           worker_hostname, worker_pid, worker_process_name, finalizing_at,
+           -- Only what was interrupted has one. A larger one is let go, and undo says so.
+           CASE WHEN status = 'FAILED' AND octet_length(result) <= 65536 THEN result END AS result,
+           CASE WHEN status = 'FAILED' AND octet_length(result) > 65536 THEN true END AS result_left_out
       FROM horsies_tasks
      WHERE id = ANY ($1)
      -- Everybody locks in this order, so that no two wait for each other. Who waits here reads what the other has made of
@@ -17,6 +21,9 @@ WITH held AS MATERIALIZED (
                 WHEN (held.status, held.claimed_by_worker_id, held.claimed_at, held.retry_count)
                      IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count)
                      OR held.status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
+                        -- It waits for a person to say whether it runs again or has failed for good.
+                        AND NOT COALESCE($12::text = 'FAILED' AND held.status = 'FAILED'
+                                         AND held.error_code = 'TASK_INTERRUPTED', false)
                 THEN 'it is ' || held.status
                      || CASE WHEN held.status IN ('CLAIMED', 'RUNNING')
                              THEN ' on ' || COALESCE(held.claimed_by_worker_id, 'an unknown worker') ELSE '' END
@@ -30,7 +37,8 @@ WITH held AS MATERIALIZED (
       LEFT JOIN held ON held.id = seen.id
 ), ended AS (
     UPDATE horsies_tasks task
-       SET status = $12::text, claimed = false, claim_expires_at = NULL, failed_at = statement_timestamp(),
+       SET status = $12::text, claimed = false, claim_expires_at = NULL,
+           failed_at = CASE judged.status WHEN 'FAILED' THEN task.failed_at ELSE statement_timestamp() END,
            result = $13::text, error_code = $14::text, failed_reason = $16::text,
            finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
       FROM judged
@@ -55,7 +63,7 @@ WITH held AS MATERIALIZED (
     INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
                                           after_state, os_user, os_host, reason, filter)
     SELECT $6::uuid, $7::text, 'task', judged.id, CASE WHEN ended.id IS NULL THEN 'refused' ELSE 'applied' END, judged.refusal,
-           judged.before,
+           CASE WHEN ended.id IS NULL THEN judged.before - 'result' ELSE judged.before END,
            CASE WHEN ended.id IS NOT NULL
                 THEN jsonb_strip_nulls(jsonb_build_object(
                          'status', ended.status, 'retry_count', ended.retry_count, 'claimed_at', ended.claimed_at,

@@ -48,7 +48,7 @@ WITH deed AS MATERIALIZED (
                              THEN ' on ' || COALESCE(held.claimed_by_worker_id, 'an unknown worker') ELSE '' END
                      || ' now, try ' || held.retry_count + 1
                 WHEN deed.result_left_out THEN 'its result had more than 64 kB and was not kept'
-                WHEN held.is_workflow_task AND deed.verb IN ('fail', 'cancel')
+                WHEN held.is_workflow_task AND deed.verb IN ('fail', 'cancel') AND deed.old_status <> 'FAILED'
                      AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = held.id
                                     AND status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
                 THEN 'its workflow has gone on without it'

@@ -1,0 +1,209 @@
+"""Every key of the console, once: bindings, footer, `?` help, palette and the user's keys come from this list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from textual.binding import Binding
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+    from textual.screen import Screen
+
+
+class Scope(StrEnum):
+    """Where a key means something. One key has one meaning among the scopes that can be met together."""
+
+    APP = "app"
+    TABLE = "table"
+    TASKS = "tasks"
+    DETAIL = "detail"
+    STORY = "story"
+    RECOVERY = "recovery"
+    VERBS = "verbs"
+    SHEET = "sheet"
+    PREVIEW = "preview"
+    ARGUMENTS = "arguments"
+    OUTCOME = "outcome"
+    PICKER = "picker"
+    FILTER = "filter"
+    MENU = "menu"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing an operator can do. `id` is `scope.name`: the key of `[keys]`, and `action_name` is the method.
+
+    Capital letters write (and open a preview first), except `G` and `N`, which every pager has, and `Y`.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    label: str
+    help: str
+    writes: bool = False
+    palette: bool = True
+    footer: bool = False
+    run: str = ""
+    """What textual calls, where it is not the method named like the id."""
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.id.partition(".")[0])
+
+    @property
+    def binding(self) -> Binding:
+        return Binding(
+            ",".join(self.keys),
+            self.run or self.id.partition(".")[2],
+            self.label,
+            id=self.id,
+            show=self.footer,
+            tooltip=self.help,
+            priority=self.id in FIXED,
+        )
+
+
+FIXED: Final = frozenset({"app.quit_now"})
+"""Nobody can lock himself in: these keys are not remapped, and no widget takes them."""
+
+TOGETHER: Final = (
+    (Scope.APP, Scope.TABLE, Scope.TASKS, Scope.VERBS),
+    (Scope.APP, Scope.DETAIL, Scope.STORY, Scope.VERBS),
+    (Scope.APP, Scope.TABLE, Scope.RECOVERY, Scope.VERBS),
+    (Scope.SHEET, Scope.PREVIEW),
+    (Scope.SHEET, Scope.ARGUMENTS),
+    (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
+    (Scope.SHEET, Scope.MENU),
+    (Scope.PICKER,),
+    (Scope.FILTER,),
+)
+"""The scopes that are live at the same time on some screen."""
+
+
+def _verb(name: str, key: str, help_text: str, *, label: str = "", footer: bool = False) -> Action:
+    return Action(
+        f"verbs.{name}",
+        (key,),
+        label or name.replace("_", " "),
+        help_text,
+        writes=True,
+        footer=footer,
+        run=f"verb('{name}')",
+    )
+
+
+ACTIONS: Final[tuple[Action, ...]] = (
+    # The footer and the help keep this order: the row, what to do with it, the screen, the frame.
+    Action("table.open", ("enter",), "open", "Open the row under the cursor.", footer=True, palette=False),
+    Action("table.mark", ("space",), "mark", "Mark the row; verbs act on the marked rows.", footer=True, palette=False),
+    Action("table.mark_range", ("v",), "range", "Mark from the last marked row to the cursor."),
+    Action("table.mark_shown", ("a",), "mark all", "Mark every row that is loaded and shown."),
+    Action("table.clear_marks", ("ctrl+backslash",), "unmark", "Take all marks away."),
+    Action("table.up", ("up", "k"), "up", "One row up.", palette=False),
+    Action("table.down", ("down", "j"), "down", "One row down.", palette=False),
+    Action("table.page_up", ("pageup", "ctrl+u"), "page up", "One page up.", palette=False),
+    Action("table.page_down", ("pagedown", "ctrl+d"), "page down", "One page down.", palette=False),
+    Action("table.first", ("home", "g"), "first", "To the first row.", palette=False),
+    Action("table.last", ("end", "G"), "last", "To the last row.", palette=False),
+    _verb("requeue", "R", "Run it again: one more run each.", footer=True),
+    _verb("fail", "F", "Give it up as failed.", footer=True),
+    _verb("cancel", "C", "Take it out of its queue.", footer=True),
+    _verb("retry_now", "T", "Skip the wait before the next try."),
+    _verb("release", "L", "Give a claimed task back to its queue."),
+    _verb("rerun", "E", "Send a copy; its arguments are edited first.", label="edit & rerun"),
+    _verb("undo", "z", "Take back the last operation, where that can be."),
+    Action("verbs.outcome", ("o",), "outcome", "What the last operation did, row by row.", run="verb('outcome')"),
+    Action(
+        "recovery.recover",
+        ("W",),
+        "recover worker",
+        "Put right all that a dead worker held.",
+        True,
+        run="verb('recover')",
+    ),
+    Action("recovery.expire", ("X",), "expire", "Expire what is past its good_until.", True, run="verb('expire')"),
+    Action("recovery.resume", ("P",), "resume", "Let a paused queue go on.", True, run="verb('resume')"),
+    Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
+    Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
+    Action("tasks.sort", ("s",), "sort", "Change the order.", footer=True),
+    Action("tasks.group", ("e",), "group", "Group by error code or task name, with counts.", footer=True),
+    Action("tasks.states", ("t",), "states", "Switch states on and off."),
+    Action("tasks.columns", ("c",), "columns", "Choose the columns."),
+    Action("tasks.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
+    Action("tasks.jump", ("ctrl+g",), "go to time", "Jump to a moment: 14:05, 2h ago."),
+    Action("tasks.mark_matching", ("asterisk",), "all that match", "All that matches the filter, shown or not."),
+    Action("tasks.copy", ("y",), "copy", "Copy the row's id."),
+    Action("filter.apply", ("enter",), "apply", "Show what matches.", palette=False, footer=True),
+    Action("filter.complete", ("tab",), "complete", "Take the first offer, or the chosen.", palette=False, footer=True),
+    Action("filter.below", ("down",), "next offer", "To the next offer.", palette=False, footer=True),
+    Action("filter.above", ("up",), "earlier", "Back through the offers, then the earlier filters.", palette=False),
+    Action("filter.leave", ("escape",), "leave", "Back to the list, as it was.", palette=False, footer=True),
+    Action("story.open", ("enter",), "fold/follow", "Fold or unfold; follow a link.", palette=False, footer=True),
+    Action("story.up", ("up", "k"), "up", "One line up.", palette=False),
+    Action("story.down", ("down", "j"), "down", "One line down.", palette=False),
+    Action("story.page_up", ("pageup", "ctrl+u"), "page up", "One page up.", palette=False),
+    Action("story.page_down", ("pagedown", "ctrl+d"), "page down", "One page down.", palette=False),
+    Action("story.first", ("home", "g"), "first", "To the first line.", palette=False),
+    Action("story.last", ("end", "G"), "last", "To the last line.", palette=False),
+    Action("story.fold", ("left", "h"), "fold", "Fold, or go to what it is a part of, or left.", palette=False),
+    Action("story.unfold", ("right", "l"), "unfold", "Unfold, or go right.", palette=False),
+    Action("story.next_part", ("tab",), "next part", "To the next part of the story.", palette=False),
+    Action("story.previous_part", ("shift+tab",), "part before", "To the part before.", palette=False),
+    Action("detail.find", ("slash",), "search", "Search in arguments, result and traceback.", footer=True),
+    Action("detail.next_match", ("n",), "next match", "To the next place found."),
+    Action("detail.previous_match", ("N",), "previous match", "To the place found before."),
+    Action("detail.previous_row", ("left_square_bracket",), "previous", "The task above in the list.", footer=True),
+    Action("detail.next_row", ("right_square_bracket",), "next", "The task below in the list.", footer=True),
+    Action("detail.copy", ("y",), "copy json", "Copy the whole task as JSON.", footer=True),
+    Action("detail.copy_line", ("Y",), "copy value", "Copy what the cursor is on."),
+    Action("sheet.close", ("escape", "q"), "close", "Close without doing anything.", palette=False, footer=True),
+    Action("menu.take", ("enter",), "take", "Take what is chosen.", palette=False),
+    Action("menu.switch", ("space",), "switch", "Switch the line on or off.", palette=False),
+    Action("menu.down", ("down", "j"), "down", "The next line.", palette=False),
+    Action("menu.up", ("up", "k"), "up", "The line before.", palette=False),
+    Action("preview.confirm", ("y",), "yes", "Do it; or go where its confirmation is typed.", palette=False),
+    Action("preview.fresh", ("b",), "fresh budget", "Requeue with the retries of the policy anew.", palette=False),
+    Action("preview.rows", ("l",), "rows", "Every row: what would happen to it, and why not.", palette=False),
+    Action("arguments.send", ("ctrl+s",), "check", "Check the arguments, and see what would be sent.", palette=False),
+    Action("outcome.undo", ("z",), "undo", "Take this operation back, as far as it can be.", True, palette=False),
+    Action("picker.close", ("escape",), "close", "Back to the database that is open.", palette=False),
+    Action("picker.down", ("j",), "down", "The next database.", palette=False),
+    Action("picker.up", ("k",), "up", "The database before.", palette=False),
+    Action("picker.retry", ("ctrl+r", "r"), "retry", "Try to connect now.", run="app.refresh"),
+    Action("picker.quit", ("q",), "quit", "Leave the console.", palette=False, run="app.quit_now"),
+    Action("app.tasks", ("2",), "tasks", "The task list, live.", run="show('tasks')"),
+    Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
+    Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
+    Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
+    Action("app.contexts", ("at",), "context", "Go to another database of the config file."),
+    Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
+    Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),
+    Action("app.theme", ("ctrl+t",), "theme", "Next theme: dark, light, the terminal's colours."),
+    Action("app.suspend", ("ctrl+z",), "suspend", "Back to the shell; `fg` returns.", run="suspend_process"),
+    Action("app.back", ("escape",), "back", "One level back; never quits.", palette=False),
+    Action("app.leave", ("q",), "quit", "Back, or quit from a tab."),
+    Action("app.quit_now", ("ctrl+c",), "quit now", "Quit at once.", palette=False),
+    Action("app.help", ("question_mark",), "help", "Every key of this screen.", footer=True),
+)
+
+_BY_ID: Final = {action.id: action for action in ACTIONS}
+
+
+def bindings(*scopes: Scope) -> list[BindingType]:
+    """The BINDINGS of a widget that answers for these scopes."""
+    return [action.binding for action in ACTIONS if action.scope in scopes]
+
+
+def action_of(binding_id: str | None) -> Action | None:
+    return _BY_ID.get(binding_id or "")
+
+
+def live_actions(screen: Screen[object]) -> list[tuple[Action, list[str]]]:
+    """What the keys of this screen do now, in the order of the registry, each with its keys as the user has them."""
+    keys: dict[str, list[str]] = {}
+    for key, active in screen.active_bindings.items():
+        keys.setdefault(active.binding.id or "", []).append(key)
+    return [(action, keys[action.id]) for action in ACTIONS if action.id in keys]

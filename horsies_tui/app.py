@@ -1,0 +1,332 @@
+"""The application: the frame around the views, the one link, and what views may ask for.
+
+For whoever writes a screen (the whole surface is `view.Console`; the base class is `view.ConsoleView`):
+- `self.console.link` is the Link, `.options` the ConsoleOptions, `.utc` how to show absolute times.
+- `create_feed(link, publish)` makes the view's feed; the base starts it when the view is shown, stops it when hidden.
+- Each snapshot that the feed publishes arrives in `draw(snapshot)`, on the loop, newest only.
+- Keys: declare them in actions.py, put `BINDINGS = bindings(Scope.TASKS, …)` on the view, write `action_<name>`.
+- `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
+  `console.push_sheet(sheet, done)`, `console.why_no_writes()`, `console.act(verb, view)`.
+- VIEWS below names the classes: `screens.tasks.TasksView`, `screens.detail.DetailView` (it has `open(task_id)`),
+  `screens.recovery.RecoveryView`; `verbs.Verbs(console).begin(verb, view)` is what `act` calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+
+from textual import on
+from textual.app import App
+from textual.command import CommandPalette
+
+from horsies.config.contexts import Context, DatabaseChoice
+from horsies.operations.actor import Actor
+from horsies_tui.actions import Scope, bindings, live_actions
+from horsies_tui.feed import DatabaseClock, DeskFeed, Link
+from horsies_tui.look import themes
+from horsies_tui.look.clock import time_of_day, zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.named_filters import NamedFilters
+from horsies_tui.palette import ActionCommands
+from horsies_tui.screens.detail import DetailView
+from horsies_tui.screens.picker import Picker
+from horsies_tui.screens.recovery import RecoveryView
+from horsies_tui.screens.tasks import TasksView
+from horsies_tui.verbs import Verbs
+from horsies_tui.widgets.errors import ErrorLine, ErrorSheet
+from horsies_tui.widgets.exact_screen import ExactScreen
+from horsies_tui.widgets.footer import Footer
+from horsies_tui.widgets.header import Header, HeaderFacts
+from horsies_tui.widgets.help import HelpSheet, KeyList
+from horsies_tui.widgets.stage import Stage
+from horsies_tui.widgets.tabs import Tab, Tabs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from textual.app import ComposeResult
+    from textual.command import Provider
+    from textual.screen import ModalScreen
+
+    from horsies_tui.feed import Clock, DeskSnapshot, LinkStatus
+    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.view import ConsoleView
+
+ResultT = TypeVar("ResultT")
+
+TABS: Final = (Tab("2", "tasks", "Tasks"), Tab("5", "recovery", "Recovery"))
+VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
+    "tasks": TasksView,
+    "detail": DetailView,
+    "recovery": RecoveryView,
+}
+WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
+"""The class of every screen from so many columns on; style sheets and views ask for it."""
+MOST_ERRORS: Final = 50
+_SECOND: Final = 1.0
+
+
+class ConsoleApp(App[int], inherit_bindings=False):
+    """Everything on the terminal. `keys` is what `keymap.keymap` made of the config file."""
+
+    TITLE = "horsies"
+    CSS_PATH = "console.tcss"
+    BINDINGS = bindings(Scope.APP)
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
+
+    def __init__(
+        self, options: ConsoleOptions, *, keys: Mapping[str, str] | None = None, clock: Clock | None = None
+    ) -> None:
+        theme = themes.THEMES[options.theme or themes.DEFAULT]
+        # Textual decides in here what NO_COLOR means: greys in 24 bit, unless the colours are the terminal's own.
+        super().__init__(ansi_color=theme.ansi or None)
+        self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
+        self.options = options
+        self.utc = True
+        self.crash: BaseException | None = None
+        self._clock = clock
+        self._keys = dict(keys or {})
+        self._glyphs = glyphs(ascii_only=options.ascii)
+        self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
+        self._told: tuple[str, ...] = ()
+        self._link_task: asyncio.Task[None] | None = None
+        self._unhook: Callable[[], None] | None = None
+        self._prepare_link(options.choice)
+        self._verbs = Verbs(self)
+        self.header = Header(self._glyphs)
+        self.tabs = Tabs(TABS, self._glyphs)
+        self.stage = Stage(VIEWS, self.link)
+        self.footer = Footer(self._glyphs)
+        for known in themes.THEMES.values():
+            self.register_theme(known)
+        self.theme = theme.name
+        self.ansi_color = None
+        self.set_class(options.ascii, "-ascii")
+
+    def get_default_screen(self) -> ExactScreen:
+        return ExactScreen(id="_default")
+
+    def compose(self) -> ComposeResult:
+        yield from (self.header, self.tabs, self.stage, self.footer)
+
+    async def on_mount(self) -> None:
+        self.set_keymap(self._keys)
+        # After ctrl+z and fg the terminal is empty, and textual draws only what changes.
+        self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
+        self._start_link()
+        await self.stage.go(self.options.screen)
+        if self.options.task_id is not None:
+            await self._open_task(self.options.task_id)
+        self.set_interval(_SECOND, self._draw_frame)
+
+    async def on_unmount(self) -> None:
+        await self._stop_link()
+
+    # What views ask for, see view.Console.
+
+    def say(self, text: str) -> None:
+        self.footer.say(text, error=False)
+
+    def say_error(self, text: str) -> None:
+        at = time_of_day(self.link.clock.now(), zone_of(utc=self.utc))
+        last = self._errors[-1] if self._errors else None
+        if last is not None and last.text == text:
+            self._errors[-1] = replace(last, at=at, times=last.times + 1)
+        else:
+            self._errors.append(ErrorLine(at, text))
+        self.footer.say(text, error=True)
+
+    def note(self, text: str) -> None:
+        self.footer.note(text)
+
+    def open_task(self, task_id: str) -> None:
+        self.call_later(self._open_task, task_id)
+
+    def show_tasks(self, filter_text: str) -> None:
+        self.call_later(self._show_tasks, filter_text)
+
+    def neighbour(self, step: int) -> str | None:
+        below = self.stage.below
+        return None if below is None else below.neighbour(step)
+
+    def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
+        view = self.stage.top
+
+        def closed(result: ResultT | None) -> None:
+            if view is not None:
+                view.busy(False)
+            done(result)
+
+        if view is not None:
+            view.busy(True)
+        self.push_screen(sheet, closed)
+
+    def why_no_writes(self) -> str | None:
+        status = self.link.status
+        if status.read_only:
+            return "read-only: this session changes nothing"
+        return None if status.is_up else f"not connected: {status.words(self.link.clock.now())}"
+
+    def act(self, verb: str, view: ConsoleView[Any]) -> None:
+        self._verbs.begin(verb, view)
+
+    async def _open_task(self, task_id: str) -> None:
+        cast("DetailView", await self.stage.lay("detail")).open(task_id)
+
+    async def _show_tasks(self, filter_text: str) -> None:
+        cast("TasksView", await self.stage.go("tasks")).filter_by(filter_text)
+
+    # The link.
+
+    def _prepare_link(self, choice: DatabaseChoice) -> None:
+        self.choice = choice
+        self.link = Link(
+            choice,
+            read_only=self.options.read_only,
+            actor=Actor.current(),
+            clock=self._clock or DatabaseClock(),
+            poll_s=self.options.refresh_s,
+        )
+        self.desk = DeskFeed(self.link, self._desk_arrived)
+
+    def _start_link(self) -> None:
+        self._unhook = self.link.on_status(self._status_changed)
+        self._link_task = asyncio.create_task(self.link.run(), name="link")
+        self.desk.start()
+
+    async def _stop_link(self) -> None:
+        self._listen_no_more()
+        self.desk.stop()
+        if self._link_task is not None:
+            self._link_task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._link_task
+
+    def _listen_no_more(self) -> None:
+        """What the link has to say from now on is about a database that was left."""
+        if self._unhook is not None:
+            self._unhook()
+            self._unhook = None
+
+    def _status_changed(self, status: LinkStatus) -> None:
+        if status.lacks != self._told:
+            self._told = status.lacks
+            if status.lacks:
+                self.say_error(" ".join(status.lacks))
+        picker = self._picker
+        if picker is None and not status.is_up and status.last_data_at is None and status.detail:
+            self.push_screen(Picker(self.options.config, self.choice.reason, self._glyphs, forced=True), self._picked)
+        elif picker is not None and picker.forced and status.is_up:
+            picker.dismiss(None)
+        self._draw_frame()
+
+    def _desk_arrived(self, snapshot: DeskSnapshot) -> None:
+        self._draw_frame()
+        if self.stage.name_shown == "recovery" and self.stage.top is not None:
+            self.stage.top.publish(snapshot)
+
+    async def _use(self, context: Context) -> None:
+        """Another database from now on."""
+        await self._stop_link()
+        self._told = ()
+        self._prepare_link(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
+        self._start_link()
+        await self.stage.use(self.link)
+
+    # The frame.
+
+    @property
+    def _picker(self) -> Picker | None:
+        return next((screen for screen in self.screen_stack if isinstance(screen, Picker)), None)
+
+    def _draw_frame(self) -> None:
+        status, now = self.link.status, self.link.clock.now()
+        clock = time_of_day(now, zone_of(utc=self.utc))
+        need_you = self.desk.snapshot.need_you
+        self.header.show(HeaderFacts(status, now, clock, need_you))
+        self.tabs.show(self.stage.name_shown, {"recovery": need_you or 0})
+        self.footer.draw_again()
+        self.stage.set_class(not status.is_up and status.last_data_at is not None, "-stale")
+        if self._picker is not None:
+            self._picker.show(status, now)
+
+    @on(Stage.Shown)
+    def _frame_the_view(self, message: Stage.Shown) -> None:
+        self.note("")
+        self.footer.message_over()
+        self.desk.watch(message.name == "recovery")
+        if message.name == "recovery":
+            self._desk_arrived(self.desk.snapshot)
+        self._draw_frame()
+
+    @on(Tabs.Chosen)
+    async def _go_where_clicked(self, message: Tabs.Chosen) -> None:
+        await self.stage.go(message.name)
+
+    def _picked(self, context: Context | None) -> None:
+        if context is not None:
+            self._listen_no_more()
+            self.call_later(self._use, context)
+
+    # Actions, see actions.py.
+
+    async def action_show(self, tab: str) -> None:
+        await self.stage.go(tab)
+
+    def action_refresh(self) -> None:
+        self.link.retry_now()
+        self.desk.refresh()
+        if self.stage.top is not None:
+            self.stage.top.refresh_now()
+
+    def action_contexts(self) -> None:
+        self.push_screen(Picker(self.options.config, self.choice.reason, self._glyphs, forced=False), self._picked)
+
+    def action_errors(self) -> None:
+        self.push_screen(ErrorSheet(self._errors, self._glyphs))
+
+    def action_help(self) -> None:
+        keys = KeyList(live_actions(self.screen), self._glyphs, no_writes=self.why_no_writes())
+        self.push_screen(HelpSheet(keys))
+
+    def action_command_palette(self) -> None:
+        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            self.push_screen(CommandPalette(placeholder="the name of an action"))
+
+    def action_utc(self) -> None:
+        self.utc = not self.utc
+        self.say("times in UTC" if self.utc else "times in this machine's zone")
+        if self.stage.top is not None:
+            self.stage.top.times_changed()
+        self._draw_frame()
+
+    def action_theme(self) -> None:
+        names = list(themes.THEMES)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self.say(f'theme = "{self.theme}" in the config file keeps it')
+
+    async def action_back(self) -> None:
+        view = self.stage.top
+        if view is None or not view.leave():
+            await self.stage.back()
+
+    async def action_leave(self) -> None:
+        if not await self.stage.back():
+            self.exit(0)
+
+    def action_quit_now(self) -> None:
+        self.exit(0)
+
+    # A bug of ours ends in one sentence, which launch prints: nobody reads a traceback on a restored terminal.
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash = error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        if self.options.debug:
+            super()._print_error_renderables()

@@ -1,0 +1,67 @@
+"""What the terminal can do, read from the environment before textual reads it: textual decides at import."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DARK: Final = "horsies-dark"
+LIGHT: Final = "horsies-light"
+ANSI: Final = "ansi"
+THEMES: Final = (DARK, LIGHT, ANSI)
+"""The names in look/themes.py, which is not to be imported yet."""
+
+
+def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
+    """Why no console can be drawn here, or None."""
+    if not is_terminal:
+        return "horsies tui needs a terminal, and its input or output is none"
+    if environ.get("TERM", "dumb") in ("dumb", ""):
+        return "horsies tui needs a terminal that can move its cursor, and TERM is dumb"
+    return None
+
+
+def wants_ascii(environ: Mapping[str, str]) -> bool:
+    """Whether the locale says that the terminal does not speak UTF-8. No locale at all says nothing."""
+    ctype = environ.get("LC_CTYPE", "")
+    if ctype == "C.UTF-8" and environ.get("LANG", "") in ("C", "POSIX"):
+        ctype = ""  # Python sets this one itself when it finds LANG=C
+    locale = environ.get("LC_ALL") or ctype or environ.get("LANG", "")
+    return bool(locale) and "utf8" not in locale.lower().replace("-", "")
+
+
+def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
+    """What the config file wishes, else what suits the terminal; no theme of ours where no colour is wanted."""
+    if environ.get("NO_COLOR"):
+        return ANSI
+    if wished is not None:
+        return wished
+    if environ.get("COLORTERM") not in ("truecolor", "24bit") and "256" not in environ.get("TERM", ""):
+        return ANSI
+    ground = environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT if ground in ("7", "15") else DARK
+
+
+def unknown_theme(name: str) -> ConfigurationError | None:
+    """The error for a theme that there is not."""
+    if name in THEMES:
+        return None
+    return ConfigurationError(
+        f"there is no theme {name!r}", code=ErrorCode.CLI_INVALID_ARGS, help_text=f"choose one of {', '.join(THEMES)}"
+    )
+
+
+def for_textual(environ: Mapping[str, str], *, fps: int) -> dict[str, str | None]:
+    """Variables to set, None to remove, before textual is imported."""
+    return {
+        "TEXTUAL_FPS": str(fps),
+        # One animated page costs as much as 25 plain ones: 324 kB instead of 12.8 kB.
+        "TEXTUAL_ANIMATIONS": "none",
+        "TEXTUAL_SMOOTH_SCROLL": "0",
+        # Empty means no wish, says no-color.org; textual takes it for one.
+        "NO_COLOR": environ.get("NO_COLOR") or None,
+    }

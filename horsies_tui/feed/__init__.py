@@ -1,0 +1,35 @@
+"""What the visible screen needs and when: frozen snapshots of the database, without textual, rich or SQL."""
+
+from __future__ import annotations
+
+from horsies_tui.feed.clock import Clock, DatabaseClock, FrozenClock
+from horsies_tui.feed.desk import DeskFeed
+from horsies_tui.feed.detail import DetailFeed
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Patience, Rhythm
+from horsies_tui.feed.snapshots import DeskSnapshot, DetailSnapshot, Edge, TaskNeed, TaskSnapshot
+from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
+from horsies_tui.feed.tasks import TaskFeed
+
+__all__ = [
+    "Clock",
+    "DatabaseClock",
+    "DeskFeed",
+    "DeskSnapshot",
+    "DetailFeed",
+    "DetailSnapshot",
+    "Edge",
+    "FrozenClock",
+    "Link",
+    "LinkDown",
+    "LinkError",
+    "LinkState",
+    "LinkStatus",
+    "Patience",
+    "Refused",
+    "Rhythm",
+    "SlowRead",
+    "TaskFeed",
+    "TaskNeed",
+    "TaskSnapshot",
+]

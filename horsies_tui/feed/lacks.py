@@ -1,0 +1,33 @@
+"""What a database cannot do because upstream, or an older release, made it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.schema.state import SchemaKind, SchemaState
+
+if TYPE_CHECKING:
+    from horsies.views.tables import Tables
+
+_FINE: Final = (SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.NEWER)
+_TO_UPGRADE: Final = (SchemaKind.UPSTREAM, SchemaKind.OLDER)
+_PAGING_SINCE: Final = 6
+"""The migration with the indexes by which pages are read."""
+
+
+def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
+    """Sentences for a person, the last one with the way out; none where nothing is missing."""
+    if state.kind in _FINE:
+        return ()
+    if state.kind not in _TO_UPGRADE:
+        return (state.detail,)
+    missing = []
+    if not here.actions:
+        missing.append("no record of what is done by hand, and no undo")
+    if not here.queue_state:
+        missing.append("queues cannot be paused")
+    if not here.worker_orders:
+        missing.append("workers cannot be drained")
+    if state.version < _PAGING_SINCE:
+        missing.append("no indexes to page by: large tables are slow")
+    return (*missing, state.detail)

@@ -1,0 +1,314 @@
+"""The console's connections: one that listens, one that reads, and on demand one that acts."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from horsies.store.connect import open_database, was_cancelled
+from horsies.store.listener import Listener
+from horsies.store.pool import LOST_CONNECTION, TROUBLE
+from horsies.store.schema.look import inspect_schema
+from horsies.store.schema.state import SchemaError
+from horsies.views import READER_SETTINGS
+from horsies.views.tables import tables
+from horsies_tui.feed.lacks import lacks
+from horsies_tui.feed.pace import PATIENT, USUAL, Patience
+from horsies_tui.feed.status import (
+    LinkDown,
+    LinkError,
+    LinkState,
+    LinkStatus,
+    Refused,
+    SlowRead,
+    sentence,
+)
+from horsies_tui.feed.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.actor import Actor
+    from horsies.store.connect import Connection, Database
+    from horsies_tui.feed.clock import Clock
+
+T = TypeVar("T")
+
+CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_worker_state")
+
+_FIRST_PAUSE_S: Final = 0.25
+_LONGEST_PAUSE_S: Final = 30.0
+_ACT_STATEMENT_TIMEOUT_S: Final = 30.0
+_ACT_LIMIT_S: Final = 120.0
+_LOOK_AGAIN_S: Final = 60.0
+"""`horsies db upgrade` may run while somebody looks."""
+
+_READ_ONLY: Final = ("default_transaction_read_only", "on")
+
+
+class Link:
+    """Never gives up and never raises out of `run`; `status` says how it stands."""
+
+    def __init__(
+        self,
+        choice: DatabaseChoice,
+        *,
+        read_only: bool,
+        actor: Actor,
+        clock: Clock,
+        poll_s: float = USUAL.poll_s,
+        patience: Patience = PATIENT,
+    ) -> None:
+        self.actor = actor
+        self.clock = clock
+        self.patience = patience
+        self._choice = choice
+        self._database: Database | None = None
+        self._reader: Connection | None = None
+        self._operator: Connection | None = None
+        self._listener: Listener | None = None
+        self._reading, self._acting = asyncio.Lock(), asyncio.Lock()
+        self._held = False
+        self._slow = False
+        self._tried = False
+        self._hurry = asyncio.Event()
+        self._status_callbacks: list[Callable[[LinkStatus], None]] = []
+        self._dirty_callbacks: list[Callable[[str, str], None]] = []
+        context = choice.context
+        self._status = LinkStatus(
+            state=LinkState.CONNECTING,
+            detail="",
+            since=clock.now(),
+            last_data_at=None,
+            next_try_at=None,
+            poll_s=poll_s,
+            latency_s=None,
+            clock_offset_s=0.0,
+            database_label="the embedded PostgreSQL" if choice.url is None else choice.url.label,
+            context_name=None if context is None else context.shown_name,
+            context_colour=None if context is None else context.colour,
+            production=context is not None and context.production,
+            read_only=read_only or choice.read_only,
+            actor=str(actor),
+            server_version=None,
+            lacks=(),
+        )
+
+    @property
+    def status(self) -> LinkStatus:
+        return self._status
+
+    @property
+    def held(self) -> bool:
+        return self._held
+
+    @property
+    def listens(self) -> bool:
+        """Whether the server tells of changes."""
+        return self._listener is not None and self._listener.healthy
+
+    def hold(self, on: bool) -> None:
+        """The operator holds the screen: feeds read nothing by themselves."""
+        self._held = on
+        self._change()
+
+    def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
+        """Call back, on the loop, when anything but the data's age changes; returns what ends that."""
+        self._status_callbacks.append(callback)
+        return lambda: self._status_callbacks.remove(callback)
+
+    def on_dirty(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
+        """(channel, payload) of each notification; two empty texts: some may have been missed. Feeds fold them."""
+        self._dirty_callbacks.append(callback)
+        return lambda: self._dirty_callbacks.remove(callback)
+
+    def retry_now(self) -> None:
+        """Do not wait for the next attempt to connect."""
+        self._hurry.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        pause = _FIRST_PAUSE_S
+        while True:
+            heard = self._status.last_data_at
+            try:
+                # Opened anew when a connection is refused: an embedded server that has stopped is started again.
+                async with open_database(self._choice) as database:
+                    await self._use(database)
+            except TROUBLE as error:
+                if self._status.last_data_at != heard:
+                    pause = _FIRST_PAUSE_S
+                await self._wait(pause * random.uniform(0.75, 1.25), sentence(error))  # noqa: S311 - spreads load
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
+        """`ask(connection)` on the reader's connection; a LinkError where that does not work."""
+        async with self._reading:
+            reader = self._reader
+            if reader is None:
+                raise LinkDown(self._status)
+            with Watch(reader, self.patience.read_s, slow_after_s=self.patience.slow_s, on_slow=self._is_slow) as watch:
+                try:
+                    answer = await ask(reader)
+                except TROUBLE as error:
+                    if was_cancelled(error) or watch.gave_up:
+                        self._is_slow(watch.passed_s)
+                        raise SlowRead(watch.passed_s) from error
+                    if reader.is_closed() or isinstance(error, LOST_CONNECTION):
+                        reader.terminate()
+                        raise LinkDown(self._status) from error
+                    raise Refused(await self._refusal(reader, error)) from error
+            self._answered(watch.passed_s)
+            return answer
+
+    async def act(self, do: Callable[[Connection], Awaitable[T]]) -> T:
+        """`do(connection)` on the operator's connection. An error of the operation itself passes through."""
+        async with self._acting:
+            operator = await self._operators_connection()
+            with Watch(operator, _ACT_LIMIT_S) as watch:
+                try:
+                    return await do(operator)
+                except TROUBLE as error:
+                    if watch.gave_up or was_cancelled(error):
+                        raise SlowRead(watch.passed_s) from error
+                    if operator.is_closed() or isinstance(error, LOST_CONNECTION):
+                        operator.terminate()
+                        raise LinkDown(self._status) from error
+                    if hasattr(error, "sqlstate"):
+                        raise Refused(sentence(error)) from error
+                    raise
+
+    async def _operators_connection(self) -> Connection:
+        if self._database is None or self._reader is None:
+            raise LinkDown(self._status)
+        if self._operator is None or self._operator.is_closed():
+            settings = [*READER_SETTINGS, _timeout(_ACT_STATEMENT_TIMEOUT_S)]
+            if self._status.read_only:
+                settings.append(_READ_ONLY)
+            try:
+                self._operator = await self._database.connect("console operator", settings=settings)
+            except TROUBLE as error:
+                raise Refused(sentence(error)) from error
+        return self._operator
+
+    async def _use(self, database: Database) -> None:
+        """Until there is no connection to be had; a lost one is replaced first."""
+        self._database = database
+        self._listener = Listener(lambda: database.connect("console listener"), on_gap=self._listener_changed)
+        for channel in CHANNELS:
+            self._listener.add(channel, partial(self._dirty, channel))
+        starting: asyncio.Task[None] | None = None
+        try:
+            while True:
+                async with self._connected(database) as lost:
+                    starting = starting or asyncio.create_task(self._listener.start())
+                    while not lost.is_set():
+                        with suppress(TimeoutError):
+                            async with asyncio.timeout(_LOOK_AGAIN_S):
+                                await lost.wait()
+                                continue
+                        with suppress(LinkError):
+                            await self.read(self._look)
+                await self._wait(_FIRST_PAUSE_S, "the connection was lost")
+        finally:
+            if starting is not None:
+                starting.cancel()
+            await self._listener.close()
+            if self._operator is not None:
+                self._operator.terminate()
+            self._database = self._listener = self._operator = None
+
+    @asynccontextmanager
+    async def _connected(self, database: Database) -> AsyncIterator[asyncio.Event]:
+        """A reader's connection; the event says that it is lost."""
+        self._change(next_try_at=None)
+        reader = await database.connect(
+            "console", settings=[*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
+        )
+        lost = asyncio.Event()
+        reader.add_termination_listener(lambda _connection: lost.set())
+        try:
+            with Watch(reader, self.patience.read_s):
+                await self._look(reader)
+            version = reader.get_server_version()
+            self._reader, self._tried, self._slow = reader, True, False
+            self._change(detail="", database_label=database.label, server_version=f"{version.major}.{version.minor}")
+            self._dirty("", "")
+            yield lost
+        finally:
+            self._reader = None
+            reader.terminate()
+            self._change()
+
+    async def _look(self, reader: Connection) -> None:
+        """What this database has, and what time it is there."""
+        asked = self.clock.monotonic()
+        here = await tables(reader)
+        self.clock.learn(here.now, asked, self.clock.monotonic())
+        try:
+            missing = lacks(await inspect_schema(reader), here)
+        except SchemaError as error:
+            missing = (sentence(error),)
+        self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
+
+    async def _refusal(self, reader: Connection, error: BaseException) -> str:
+        with suppress(*TROUBLE):
+            await self._look(reader)
+        return "; ".join((sentence(error), *self._status.lacks[-1:]))
+
+    async def _wait(self, seconds: float, detail: str) -> None:
+        self._tried = True
+        self._hurry.clear()
+        self._change(detail=detail, next_try_at=self.clock.now() + timedelta(seconds=seconds))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    def _answered(self, took_s: float) -> None:
+        # Not told to anybody: the age of the data is looked up whenever the status is drawn.
+        self._status = replace(self._status, last_data_at=self.clock.now(), latency_s=took_s)
+        self._slow = took_s > self.patience.slow_s
+        self._change()
+
+    def _is_slow(self, waited_s: float) -> None:
+        self._slow = True
+        self._change(latency_s=waited_s)
+
+    def _listener_changed(self) -> None:
+        self._change()
+        self._dirty("", "")
+
+    def _dirty(self, channel: str, payload: str) -> None:
+        for callback in tuple(self._dirty_callbacks):
+            callback(channel, payload)
+
+    def _state(self) -> LinkState:
+        if self._reader is None:
+            if self._status.last_data_at is not None:
+                return LinkState.STALE
+            return LinkState.DOWN if self._tried else LinkState.CONNECTING
+        if self._held:
+            return LinkState.HELD
+        if self._slow:
+            return LinkState.SLOW
+        return LinkState.LIVE if self.listens else LinkState.POLL
+
+    def _change(self, **changes: Any) -> None:
+        changed = replace(self._status, **changes)
+        state = self._state()
+        if state is not changed.state:
+            changed = replace(changed, state=state, since=self.clock.now())
+        if changed != self._status:
+            self._status = changed
+            for callback in tuple(self._status_callbacks):
+                callback(changed)
+
+
+def _timeout(seconds: float) -> tuple[str, str]:
+    return "statement_timeout", str(round(seconds * 1000))

@@ -1,0 +1,134 @@
+"""How the console stands with its database, in words that never claim more than is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from horsies.domain.errors import HorsiesError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+class LinkState(StrEnum):
+    CONNECTING = "CONNECTING"
+    """Nothing has been heard yet, and nothing has failed yet."""
+    LIVE = "LIVE"
+    """Changes are told by the server."""
+    POLL = "POLL"
+    """Nothing is told, as behind some poolers: it is asked every few seconds."""
+    HELD = "HELD"
+    """The operator holds the screen."""
+    SLOW = "SLOW"
+    """The last answer took too long or did not come in time."""
+    STALE = "STALE"
+    """The connection is lost; what is shown is as old as it says."""
+    DOWN = "DOWN"
+    """There has been no connection yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """A moment of the link. Times are the database's, as `Clock.now()`."""
+
+    state: LinkState
+    detail: str
+    """For a person: what is wrong and the way out; empty where all is well."""
+    since: datetime
+    """When this state began."""
+    last_data_at: datetime | None
+    next_try_at: datetime | None
+    """None while nothing is to be retried, or while it is being tried."""
+    poll_s: float
+    latency_s: float | None
+    """How long the last answer took; of a read that was given up, how long it was waited for."""
+    clock_offset_s: float
+    """How far the database's clock is ahead of ours."""
+    database_label: str
+    context_name: str | None
+    context_colour: str | None
+    production: bool
+    read_only: bool
+    actor: str
+    server_version: str | None
+    lacks: tuple[str, ...]
+    """What this database cannot do, each a sentence; the last one names the command that adds it."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the database can be asked now."""
+        return self.state in (LinkState.LIVE, LinkState.POLL, LinkState.HELD, LinkState.SLOW)
+
+    def next_try_in_s(self, now: datetime) -> float | None:
+        return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
+
+    def words(self, now: datetime) -> str:
+        """The status cell: `LIVE 0.4s`, `POLL 2s`, `STALE 38s, retry in 4s`; READ-ONLY stands behind it."""
+        words = self._state_words(now)
+        return f"{words} READ-ONLY" if self.read_only else words
+
+    def _state_words(self, now: datetime) -> str:
+        match self.state:
+            case LinkState.LIVE:
+                return f"LIVE {_span(self._age(now))}"
+            case LinkState.POLL:
+                return f"POLL {_span(self.poll_s)}"
+            case LinkState.SLOW:
+                return f"SLOW {_span(self.latency_s or 0.0)}"
+            case LinkState.STALE:
+                return f"STALE {_span(self._age(now))}, {self._retry_words(now)}"
+            case LinkState.DOWN:
+                return f"DOWN, {self._retry_words(now)}"
+            case _:
+                return self.state.value
+
+    def _age(self, now: datetime) -> float:
+        return max((now - (self.last_data_at or self.since)).total_seconds(), 0.0)
+
+    def _retry_words(self, now: datetime) -> str:
+        left = self.next_try_in_s(now)
+        return "connecting" if left is None else f"retry in {left:.0f}s"
+
+
+class LinkError(HorsiesError):
+    """A read or an action that did not come through; str() is for a person."""
+
+
+class LinkDown(LinkError):  # noqa: N818 - a state of the world, not a mistake in code
+    """There is no connection now."""
+
+    def __init__(self, status: LinkStatus) -> None:
+        super().__init__(status.detail or "there is no connection to the database")
+        self.status = status
+
+
+class SlowRead(LinkError):  # noqa: N818
+    """No answer in time; the read was given up."""
+
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(f"no answer within {_span(waited_s)}")
+        self.waited_s = waited_s
+
+
+class Refused(LinkError):  # noqa: N818
+    """The database answered that it will not."""
+
+
+def sentence(error: BaseException) -> str:
+    """One line: the cause, and the way out where it is known."""
+    if isinstance(error, HorsiesError):
+        return f"{error.message}; {error.help_text}" if error.help_text else error.message
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def _span(seconds: float) -> str:
+    """One decimal below ten seconds, where it is not zero or tells something; then whole seconds and minutes."""
+    if seconds < 10:
+        text = f"{seconds:.1f}"
+        return f"{text.removesuffix('.0')}s" if seconds >= 1 else f"{text}s"
+    if seconds < 60:
+        return f"{seconds:.0f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"

@@ -1,0 +1,280 @@
+"""The feed of the tasks screen: a window of rows that follows the database and does not run away from the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from horsies.query import parameters
+from horsies.views import Cursor, task_counts, task_groups, task_page
+from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
+from horsies_tui.feed.reading import read_fresh
+from horsies_tui.feed.snapshots import TaskNeed, TaskSnapshot
+from horsies_tui.feed.tally import Tally
+from horsies_tui.feed.window import ASCENDING, RowWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from horsies.views import TaskPage
+    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.snapshots import Edge
+
+PAGE: Final = 200
+_MOST_STRETCHES: Final = 100
+"""What matches rarely is searched for through two million rows; then the operator must ask for more."""
+_SELDOM_TICKS: Final = 4
+"""Numbers need not be as fresh as rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Rows to be fetched beyond an edge, or instead of those that are there, until there are enough."""
+
+    edge: Edge
+    start: Cursor | None = None
+    resets: bool = False
+    rows: int = PAGE
+    stretches: int = _MOST_STRETCHES
+
+
+class TaskFeed(Feed):
+    """Publishes a snapshot whenever something has changed. All methods return at once."""
+
+    def __init__(self, link: Link, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+        super().__init__(link)
+        self.snapshot = TaskSnapshot()
+        self._publish_to = publish
+        self._rhythm = rhythm
+        self._need = TaskNeed()
+        self._parameters = parameters(self._need.filter)
+        self._window = RowWindow(self._need.sort)
+        self._load: _Load | None = _Load("end", resets=True)
+        self._load_at = 0.0
+        self._background_at = 0.0
+        self._around: str | None = None
+        self._rest = Rest(rhythm.settle_s)
+        seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._counts = Tally(seldom, self._parameters)
+        self._paces = (self._rows, self._above, self._groups, self._counts)
+        self._reached: Cursor | None = None
+
+    def ask(self, need: TaskNeed) -> None:
+        """From now on this; the newest need wins."""
+        before, self._need = self._need, need
+        changes: dict[str, Any] = {"filter_text": need.filter.text, "sort": need.sort, "follow": need.follow}
+        if (need.filter, need.sort) != (before.filter, before.sort):
+            self._parameters = parameters(need.filter)
+            self._fetch(_Load("end", resets=True))
+            changes |= {"counts": None, "groups": None}
+            self._counts.ask(self._parameters)
+            self._groups.renew()
+        elif need.follow and not before.follow:
+            self._fetch(_Load("end", resets=True))
+        if need.group_by != before.group_by:
+            changes["groups"] = None
+            self._groups.renew()
+        self._wake.set()
+        self._publish(**changes)
+
+    def touch(self, row_id: str | None = None) -> None:
+        """The operator moved (to this row): for two seconds nothing changes its place."""
+        self._around = row_id or self._around
+        self._rest.touch(self._now())
+
+    def busy(self, on: bool) -> None:
+        """There are marks, or a sheet is open."""
+        self._rest.busy = on
+        self._wake.set()
+
+    def hold(self, on: bool) -> None:
+        """The operator holds the screen, or lets it go."""
+        self._link.hold(on)
+        self._renew()
+
+    def refresh(self) -> None:
+        """Read everything again at once."""
+        self._renew()
+
+    def near(self, edge: Edge) -> None:
+        """The cursor comes near an edge of the window."""
+        if self._load is None and self._window.beyond(edge) is not None:
+            self._fetch(_Load(edge))
+            self._publish()
+
+    def jump(self, to: Literal["newest", "oldest"] | datetime) -> None:
+        """To an end of the order, or to a time in it: the rows from there on."""
+        self._around = None
+        if not isinstance(to, str):
+            self._fetch(_Load("end", Cursor(to), resets=True))
+        elif (to == "oldest") is (self._need.sort in ASCENDING):
+            self._fetch(_Load("end", resets=True))
+        else:
+            self._fetch(_Load("start", resets=True))
+        self._publish()
+
+    def _fetch(self, load: _Load) -> None:
+        self._load, self._load_at = load, 0.0
+        self._supersede()
+        self._wake.set()
+
+    def _on_dirty(self, channel: str, _payload: str) -> None:
+        if not channel:
+            self._renew()
+        elif channel != "horsies_worker_state":
+            if not self._rows.dirty:
+                self._wake.set()
+            for pace in self._paces:
+                pace.mark()
+
+    def _renew(self) -> None:
+        for pace in self._paces:
+            pace.renew()
+        self._load_at = self._background_at = 0.0
+        self._wake.set()
+
+    def _due_at(self) -> float | None:
+        if self._load is not None:
+            return self._load_at
+        if self._link.held:
+            return None
+        return max(self._background_at, self._most_due()[0])
+
+    def _most_due(self) -> tuple[float, Pace, Callable[[], Awaitable[bool]]]:
+        """What is read next without being asked for, and when."""
+        told = self._link.listens
+        reads = [(self._rows_due_at(), self._rows, self._read_rows)]
+        reads.append((self._counts.due_at(told=told), self._counts, self._read_counts))
+        if self._window.before is None and not self._lets_in:
+            reads.append((self._above.due_at(told=told), self._above, self._read_above))
+        if self._need.group_by is not None:
+            reads.append((self._groups.due_at(told=told), self._groups, self._read_groups))
+        return min(reads, key=itemgetter(0))
+
+    @property
+    def _follows(self) -> bool:
+        return self._need.follow and self._window.before is None
+
+    @property
+    def _lets_in(self) -> bool:
+        return self._follows and self._rest.at(self._now())
+
+    def _rows_due_at(self) -> float:
+        due = self._rows.due_at(told=self._link.listens)
+        window, begins = self._window, self._rest.begins_at()
+        if begins is not None and (window.unsettled or (self._follows and window.held)):
+            due = min(due, max(begins, self._rows.earliest_at))
+        return due
+
+    async def _step(self) -> None:
+        if self._load is not None:
+            await self._read_load(self._load)
+            return
+        _, pace, read = self._most_due()
+        began = self._now()
+        pace.begin(began)
+        done = await read()
+        pace.end(self._now(), done=done)
+        if self._counts.is_complete or not done:
+            took_s = self._now() - began
+            self._background_at = began + max(self._rhythm.tick_s, took_s * self._rhythm.slow_factor)
+
+    async def _read_load(self, load: _Load) -> None:
+        window, sort, wanted = self._window, self._need.sort, self._parameters
+        start = load.start if load.resets else window.beyond(load.edge)
+        if start is None and not load.resets:
+            self._load = None  # the window has come to the end by itself
+            return
+        began = self._now()
+        page = await self._read(
+            lambda conn: task_page(
+                conn, wanted, sort=sort, limit=load.rows, after=start, backwards=load.edge == "start"
+            )
+        )
+        if self._load is not load:
+            return  # something newer is wanted
+        if page is None:
+            took_s = (self._now() - began) * self._rhythm.slow_factor
+            self._load_at = began + max(self._rhythm.poll_s if self._error else self._rhythm.tick_s, took_s)
+        elif load.resets:
+            self._window = window = window if window.sort is sort else RowWindow(sort)
+            window.reset(page)
+            self._rows.begin(began)
+            self._rows.end(self._now(), done=True)
+        else:
+            window.extend(load.edge, page)
+        if page is not None:
+            self._load, self._reached = self._rest_of(load, page), page.reached
+        self._publish()
+
+    def _rest_of(self, load: _Load, page: TaskPage) -> _Load | None:
+        missing = load.rows - len(page.rows)
+        if (page.previous if load.edge == "start" else page.next) is None or missing <= 0 or load.stretches <= 1:
+            return None
+        return _Load(load.edge, rows=missing, stretches=load.stretches - 1)
+
+    async def _read_rows(self) -> bool:
+        window, wanted = self._window, self._parameters
+        part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
+        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        if fresh is not None and (self._load is None or not self._load.resets):
+            fresh.put_into(window, part, at_rest=self._rest.at(self._now()))
+        self._publish()
+        return fresh is not None
+
+    async def _read_above(self) -> bool:
+        window, sort, wanted = self._window, self._need.sort, self._parameters
+        top = window.top
+        if top is None:
+            return True
+        page = await self._read(lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=top, backwards=True))
+        if page is not None and window is self._window and top == window.top:
+            window.hold((row.id for row in page.rows), more=page.previous is not None)
+            self._publish()
+        return page is not None
+
+    async def _read_counts(self) -> bool:
+        wanted, part = self._parameters, self._counts.part
+        counts = await self._read(lambda conn: task_counts(conn, part))
+        if counts is not None and wanted is self._parameters:
+            self._counts.tell(counts)
+            self._publish(counts=self._counts.counts)
+        return counts is not None
+
+    async def _read_groups(self) -> bool:
+        wanted, by = self._parameters, self._need.group_by
+        assert by is not None
+        groups = await self._read(lambda conn: task_groups(conn, wanted, by=by))
+        if groups is not None and wanted is self._parameters and by == self._need.group_by:
+            self._publish(groups=groups)
+        return groups is not None
+
+    def _publish(self, **changes: Any) -> None:
+        window = self._window
+        snapshot = replace(
+            self.snapshot,
+            rows=window.rows,
+            struck=window.struck,
+            held=len(window.held),
+            held_more=window.held_more,
+            at_start=window.before is None,
+            at_end=window.after is None,
+            searched=self._searched(),
+            loading=self._load is not None,
+            slow_s=self._slow_s,
+            error=self._error,
+            **changes,
+        )
+        if snapshot != self.snapshot:
+            self.snapshot = replace(snapshot, now=self._link.clock.now())
+            self._publish_to(self.snapshot)
+
+    def _searched(self) -> str:
+        if self._reached is None:
+            return ""
+        way = "up" if self._need.sort in ASCENDING else "back"
+        return f"searched {way} to {self._reached.time:%Y-%m-%d %H:%MZ}"

@@ -1,0 +1,66 @@
+"""The names, queues, error codes and workers that there are, for whoever types a filter."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from horsies.query import parameters, parse
+from horsies.views import queue_rows, task_groups, worker_rows
+from horsies_tui.feed.status import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from horsies.store.connect import Connection
+    from horsies.views import GroupBy
+    from horsies_tui.feed.link import Link
+
+_FRESH_S: Final = 30.0
+"""A new task name may be typed before it is offered; five reads for each opening of the line may not be asked."""
+_MOST: Final = 200
+
+
+class KnownValues:
+    """Reads when it is asked to, at most every half minute; what is known stays where the database does not answer."""
+
+    def __init__(self, link: Link, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
+        self._link = link
+        self._publish = publish
+        self._known: dict[str, Sequence[str]] = {}
+        self._read_at: float | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def refresh(self) -> None:
+        now = asyncio.get_running_loop().time()
+        fresh = self._read_at is not None and now - self._read_at < _FRESH_S
+        if not fresh and (self._task is None or self._task.done()):
+            self._read_at = now
+            self._task = asyncio.create_task(self._read())
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _read(self) -> None:
+        """One short read after the other, so that the rows of the screen come between them."""
+        try:
+            await self._add("name", "task_name")
+            await self._add("error", "error_code")
+            queues = await self._link.read(queue_rows)
+            await self._add("queue", "queue_name", *(row.name for row in queues))
+            workers = await self._link.read(worker_rows)
+            await self._add("worker", "worker", *(row.id for row in workers))
+        except LinkError:
+            self._read_at = None
+
+    async def _add(self, key: str, by: GroupBy, *first: str) -> None:
+        """What the newest tasks have, the most frequent first, after what is known for certain."""
+
+        async def ask(conn: Connection) -> list[str]:
+            found = await task_groups(conn, parameters(parse("")), by=by, limit=_MOST)
+            return [group.key for group in found.groups if group.key]
+
+        values = tuple(dict.fromkeys([*first, *await self._link.read(ask)]))
+        self._known = {**self._known, key: values}
+        self._publish(self._known)

@@ -1,0 +1,1 @@
+"""How things look, without a widget: signs, units, moments, cells, tones and themes."""

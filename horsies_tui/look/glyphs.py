@@ -1,0 +1,151 @@
+"""The signs of the console, each with its ASCII twin, and how a state is written: always glyph and word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATE_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
+    "PENDING": ("·", "."),
+    "CLAIMED": ("◔", "o"),
+    "RUNNING": ("▶", ">"),
+    "COMPLETED": ("✓", "+"),
+    "FAILED": ("✗", "x"),
+    "CANCELLED": ("⊘", "-"),
+    "EXPIRED": ("⌛", "!"),
+    "RETRY": ("↻", "~"),
+    "INTERRUPTED": ("⏸", "="),
+}
+"""Of every status, and of the two states that a status hides. First the usual sign, then its ASCII twin."""
+
+_UNKNOWN_STATE: Final = ("?", "?")
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One of the two sets, UNICODE or ASCII. Each sign is one place wide in both, `ellipsis` included."""
+
+    ascii: bool
+    ellipsis: str
+    cursor: str
+    mark: str
+    heart: str
+    missed: str
+    """A heartbeat that did not come."""
+    up: str
+    down: str
+    enter: str
+    alarm: str
+    """▲ before what needs a person."""
+    warning: str
+    crumb: str
+    """Between a context and its database."""
+    dot: str
+    """Between two facts on one line."""
+    dash: str
+    """Where there is no value, and the reader should know it."""
+    times: str
+    folded: str
+    unfolded: str
+    rule: str
+    bar: str
+    """The left edge of what is being typed."""
+    waiting: str
+    claimed: str
+    running: str
+    backoff: str
+    ended: str
+
+    def state(self, state: str) -> str:
+        """The sign of a status or state."""
+        return STATE_GLYPHS.get(state, _UNKNOWN_STATE)[self.ascii]
+
+    def state_text(self, state: str, more: str = "") -> str:
+        """`▶ running`, `↻ retry 41s`."""
+        words = f"{self.state(state)} {state.lower()}"
+        return f"{words} {more}" if more else words
+
+    def text(self, words: str) -> str:
+        """The same words in what this set may write: signs become their twins, other letters a question mark."""
+        if not self.ascii or words.isascii():
+            return words
+        return words.translate(_TWINS).encode("ascii", "replace").decode("ascii")
+
+
+UNICODE: Final = Glyphs(
+    ascii=False,
+    ellipsis="…",
+    cursor="▌",
+    mark="●",
+    heart="♥",
+    missed="·",
+    up="↑",
+    down="↓",
+    enter="↵",
+    alarm="▲",
+    warning="⚠",
+    crumb="▸",
+    dot="·",
+    dash="–",
+    times="×",
+    folded="▸",
+    unfolded="▾",
+    rule="─",
+    bar="▏",
+    waiting="░",
+    claimed="▒",
+    running="█",
+    backoff="┄",
+    ended="│",
+)
+
+ASCII: Final = Glyphs(
+    ascii=True,
+    ellipsis="~",
+    cursor="|",
+    mark="*",
+    heart="B",
+    missed=".",
+    up="^",
+    down="v",
+    enter="<",
+    alarm="!",
+    warning="!",
+    crumb=">",
+    dot="-",
+    dash="-",
+    times="x",
+    folded="+",
+    unfolded="-",
+    rule="-",
+    bar="|",
+    waiting=".",
+    claimed=":",
+    running="#",
+    backoff="-",
+    ended="|",
+)
+
+
+def glyphs(*, ascii_only: bool) -> Glyphs:
+    """The set for `--ascii`, or the usual one."""
+    return ASCII if ascii_only else UNICODE
+
+
+def _twins() -> dict[int, str]:
+    """Every sign and its twin; box corners and superscripts too, which texts hold though no field names them."""
+    signs = dict(STATE_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
+    signs |= dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)) | {"→": ">", "←": "<", "≈": "~", "‖": "|", "◌": "o"}
+    for field in fields(Glyphs):
+        if field.name != "ascii":
+            signs.setdefault(getattr(UNICODE, field.name), getattr(ASCII, field.name))
+    # A wide sign keeps its two places: what is beside it must not move.
+    return {ord(sign): twin.ljust(cell_len(sign)) for sign, twin in signs.items()}
+
+
+_TWINS: Final = _twins()

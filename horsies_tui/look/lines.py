@@ -1,0 +1,100 @@
+"""The lines of a list as pieces that can be compared: what did not change is not sent again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from rich.cells import cell_len
+
+from horsies_tui.look.cells import GAP, GUTTER
+from horsies_tui.look.text import clean, fit
+from horsies_tui.look.tones import Tone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from horsies_tui.look.cells import Cell, Look, Placed, RowT
+    from horsies_tui.look.glyphs import Glyphs
+
+TITLE: Final = "row-table--title"
+CURSOR: Final = "row-table--cursor"
+STRUCK: Final = "row-table--struck"
+
+
+class Piece(NamedTuple):
+    """Text of a known width, and the component classes that it is drawn with, the last one above the others."""
+
+    text: str
+    width: int
+    classes: tuple[str, ...] = ()
+
+
+Line: TypeAlias = tuple[Piece, ...]
+
+
+def row_line(
+    row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int, *, cursor: bool, marked: bool, struck: bool
+) -> Line:
+    """A row, `width` places wide."""
+    over = ((STRUCK,) if struck else ()) + ((CURSOR,) if cursor else ())
+    signs = (look.glyphs.cursor if cursor else " ") + (look.glyphs.mark if marked else " ")
+    pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *over))]
+    for placed in columns:
+        cell = placed.column.cell(row, look)
+        text = _cell_text(cell, placed.width, look.glyphs, right=placed.column.right)
+        pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
+    return _filled(pieces, width, over)
+
+
+def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> Line:
+    """What stands above the rows."""
+    pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
+    for placed in columns:
+        column = placed.column
+        title = column.brief if column.brief and cell_len(column.title) > placed.width else column.title
+        text = fit(glyphs.text(title), placed.width, glyphs, right=column.right)
+        pieces.append(_piece(placed, text, width, (TITLE,)))
+    return _filled(pieces, width, (TITLE,))
+
+
+def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
+    """What stands where no row is."""
+    return (Piece(fit(" " * GUTTER + clean(glyphs.text(words)), width, glyphs), width, (Tone.MUTED,)),)
+
+
+def blank_line(width: int) -> Line:
+    return (Piece(" " * width, width),)
+
+
+def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
+    """Where, as x and width, two lines of the same width differ; neighbours are joined."""
+    if [piece.width for piece in before] != [piece.width for piece in after]:
+        yield 0, sum(piece.width for piece in after)
+        return
+    x = start = 0
+    for old, new in zip(before, after, strict=True):
+        if old == new:
+            if start < x:
+                yield start, x - start
+            start = x + new.width
+        x += new.width
+    if start < x:
+        yield start, x - start
+
+
+def _cell_text(cell: Cell, width: int, glyphs: Glyphs, *, right: bool) -> str:
+    text = clean(glyphs.text(cell.text))
+    if cell.brief is not None and cell_len(text) > width:
+        text = clean(glyphs.text(cell.brief))
+    return fit(text, width, glyphs, right=right)
+
+
+def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
+    """With the gap behind it: two pieces of one style are sent as one."""
+    gap = min(GAP, width - placed.x - placed.width)
+    return Piece(text + " " * gap, placed.width + gap, classes)
+
+
+def _filled(pieces: list[Piece], width: int, classes: tuple[str, ...]) -> Line:
+    room = width - sum(piece.width for piece in pieces)
+    return (*pieces, Piece(" " * room, room, classes)) if room > 0 else tuple(pieces)

@@ -1,0 +1,44 @@
+"""Text from anywhere on one line of a terminal: harmless, and exactly as wide as it may be."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len, set_cell_size
+
+if TYPE_CHECKING:
+    from horsies_tui.look.glyphs import Glyphs
+
+
+def clean(text: str) -> str:
+    """What a terminal would obey becomes a space; what joins or turns letters, each terminal in its way, goes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_harmless(char) for char in text)
+
+
+def _harmless(char: str) -> str:
+    if "\ufe00" <= char <= "\ufe0f" or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return ""
+    match unicodedata.category(char):
+        case "Cf" | "Me":
+            return ""
+        case "Cc" | "Zl" | "Zp" | "Zs" | "Cs" | "Co" | "Cn":
+            return " "
+        case _:
+            return char
+
+
+def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:
+    """Exactly `width` places: padded, or cut with an ellipsis. `text` is clean."""
+    text = cut(text, width, glyphs)
+    padding = " " * (width - cell_len(text))
+    return padding + text if right else text + padding
+
+
+def cut(text: str, width: int, glyphs: Glyphs) -> str:
+    """At most so wide. Where something is left out an ellipsis says so, in the last place."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1) + glyphs.ellipsis if width > 0 else ""

@@ -1,0 +1,82 @@
+"""What a colour may say, as component classes: widgets name a tone, stylesheets and themes decide how it looks."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Tone(StrEnum):
+    """The value is the component class."""
+
+    PENDING = "tone--pending"
+    CLAIMED = "tone--claimed"
+    RUNNING = "tone--running"
+    COMPLETED = "tone--completed"
+    FAILED = "tone--failed"
+    CANCELLED = "tone--cancelled"
+    EXPIRED = "tone--expired"
+    RETRY = "tone--retry"
+    INTERRUPTED = "tone--interrupted"
+    MUTED = "tone--muted"
+    """Beside the point: ids, units, what is as it should be."""
+    STRONG = "tone--strong"
+    ACCENT = "tone--accent"
+    GOOD = "tone--good"
+    WARNING = "tone--warning"
+    BAD = "tone--bad"
+
+
+TONES: Final[frozenset[str]] = frozenset(Tone)
+"""For COMPONENT_CLASSES of a widget that uses tones."""
+
+
+def state_tone(state: str) -> Tone | None:
+    """Of a status or state; None for one that is not known."""
+    return _BY_STATE.get(state)
+
+
+_BY_STATE: Final = {
+    name: Tone[name]
+    for name in (
+        "PENDING",
+        "CLAIMED",
+        "RUNNING",
+        "COMPLETED",
+        "FAILED",
+        "CANCELLED",
+        "EXPIRED",
+        "RETRY",
+        "INTERRUPTED",
+    )
+}
+
+_COLOURS: Final = {
+    Tone.PENDING: "$text",
+    Tone.CLAIMED: "$secondary",
+    Tone.RUNNING: "$primary",
+    Tone.COMPLETED: "$success",
+    Tone.FAILED: "$error",
+    Tone.CANCELLED: "$text-muted",
+    Tone.EXPIRED: "$warning",
+    Tone.RETRY: "$warning",
+    Tone.INTERRUPTED: "$accent",
+    Tone.MUTED: "$text-muted",
+    Tone.STRONG: "$text",
+    Tone.ACCENT: "$accent",
+    Tone.GOOD: "$success",
+    Tone.WARNING: "$warning",
+    Tone.BAD: "$error",
+}
+
+
+def tone_css(widget: str) -> str:
+    """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of TONES: `tone_css("RowTable")`.
+
+    Only tokens that every theme has: a widget must draw itself in any application.
+    """
+    rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
+    rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")
+    # Sixteen colours have no grey that can be read on both black and white.
+    rules += [f"{widget}:ansi > .{tone} {{ text-style: dim; }}" for tone in (Tone.MUTED, Tone.CANCELLED)]
+    return "\n".join(rules)

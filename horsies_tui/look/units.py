@@ -1,0 +1,89 @@
+"""Lengths of time, counts and sizes in the few places that a column has: short, and never changing width twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+LENGTH_WIDTH: Final = 5
+"""No length of time, exact or ticking, is wider; from 10 000 days on it would be."""
+AGE_WIDTH: Final = 4
+
+_MINUTE: Final = 60
+_HOUR: Final = 3_600
+_DAY: Final = 86_400
+_SCALES: Final = ((1_000, "k"), (1_000_000, "M"), (1_000_000_000, "G"), (1_000_000_000_000, "T"))
+_TICK_S: Final = 10
+"""Above a minute a running length moves every ten seconds: each second on 40 rows is 4 kB/s over SSH."""
+
+
+def length(span: timedelta | None) -> str:
+    """What will not change any more: 8ms, 0.4s, 58.9s, 6m12s, 14m, 3h05m, 14h, 2d4h, 12d; None is empty."""
+    if span is None:
+        return ""
+    seconds = max(span.total_seconds(), 0.0)
+    if seconds < 0.1:
+        return f"{int(seconds * 1000)}ms"
+    if seconds < _MINUTE:
+        return f"{int(seconds * 10) / 10:.1f}s"
+    return _minutes(int(seconds))
+
+
+def ticking(span: timedelta | None) -> str:
+    """What still grows or shrinks: whole seconds below a minute, then steps of ten; None is empty."""
+    if span is None:
+        return ""
+    seconds = max(int(span.total_seconds()), 0)
+    return f"{seconds}s" if seconds < _MINUTE else _minutes(seconds // _TICK_S * _TICK_S)
+
+
+def age(span: timedelta | None) -> str:
+    """One number for what people only compare: 4s, 12m, 3h, 20d; None is empty."""
+    if span is None:
+        return ""
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _minutes(seconds: int) -> str:
+    """A second unit only where the first has one digit: five places, always."""
+    for size, unit, below, below_unit in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
+        whole, rest = divmod(seconds, size)
+        if whole >= 10:
+            return f"{whole}{unit}"
+        if whole:
+            return f"{whole}{unit}{rest // below:{'' if unit == 'd' else '02'}}{below_unit}"
+    return f"{seconds}s"
+
+
+def number(count: int) -> str:
+    """Every digit, in groups: 1 204."""
+    return f"{count:,}".replace(",", " ")
+
+
+def count(count: int, *, at_least: bool = False) -> str:
+    """About: 218, 9 999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
+    return _scaled(count) + ("+" if at_least else "")
+
+
+def size(count: int | None) -> str:
+    """Bytes: 512 B, 1.5 kB, 412 MB; None is empty."""
+    if count is None:
+        return ""
+    if count < 1000:
+        return f"{count} B"
+    return _scaled(count, exact_below=1000) + "B"
+
+
+def _scaled(count: int, *, exact_below: int = 10_000) -> str:
+    """Rounded down: nothing is shown as more than there is."""
+    if count < exact_below:
+        return number(count)
+    scale, unit = next((known for known in _SCALES if count < 1000 * known[0]), _SCALES[-1])
+    tenths = count * 10 // scale
+    return f"{tenths / 10:.1f} {unit}" if tenths < 100 else f"{number(tenths // 10)} {unit}"

@@ -1,0 +1,87 @@
+"""Filters made by keys instead of by typing: states switched on and off, one group of many, all that a list shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.query import TaskFilter, Term
+from horsies.query.keys import EVERY_STATE, INTERRUPTED, RETRY, STATES
+from horsies.query.sense import states
+from horsies.query.values import Choice, Glob
+from horsies.views import Sort
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from horsies.query.values import Value
+    from horsies.views import GroupBy
+
+GROUP_KEYS: Final[Mapping[GroupBy, str]] = {
+    "error_code": "error",
+    "task_name": "name",
+    "queue_name": "queue",
+    "worker": "worker",
+}
+"""Which key of the language a grouping narrows."""
+
+_PARTS: Final = {"PENDING": RETRY, "FAILED": INTERRUPTED}
+_ENDED_BADLY: Final = frozenset({"FAILED", INTERRUPTED, "CANCELLED", "EXPIRED"})
+_SHORT: Final = {STATES[word]: word for word in ("live", "done")}
+_SHOWN_BY: Final = {
+    Sort.WAITING: STATES["pending"],
+    Sort.RUNNING: STATES["running"],
+    Sort.FINISHED: STATES["done"],
+}
+"""The orders that leave out every task but those in these states."""
+
+
+class NoSuchFilter(HorsiesError):  # noqa: N818 - it is not a mistake, only not expressible
+    """What was meant cannot be said as a filter; the message says why."""
+
+    default_code = ErrorCode.CLI_INVALID_ARGS
+
+
+def of_states(current: TaskFilter, wanted: frozenset[str]) -> TaskFilter:
+    """The filter with exactly these states; none or all of them means any."""
+    others = tuple(term for term in current.terms if term.key != "status")
+    if wanted in (frozenset(), EVERY_STATE):
+        return TaskFilter(others)
+    if wanted in _SHORT:
+        return TaskFilter((_status(_SHORT[wanted]), *others))
+    without = [part.lower() for whole, part in _PARTS.items() if whole in wanted and part not in wanted]
+    # A whole state's word covers its part as well.
+    covered = {part for whole, part in _PARTS.items() if whole in wanted}
+    words = [word for word in STATES if word.upper() in wanted - covered]
+    return TaskFilter((_status(*words), *([_status(*without, negated=True)] if without else []), *others))
+
+
+def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> TaskFilter:
+    """What of the filter's tasks is in any of these of its groups."""
+    name = GROUP_KEYS[by]
+    named = [key for key in keys if key]
+    if len(named) == len(keys):
+        others = tuple(term for term in current.terms if term.key != name or term.negated)
+        return TaskFilter((*others, Term(name, tuple(map(Glob.literal, named)))))
+    if named:
+        raise NoSuchFilter(f"one filter cannot mean tasks with and tasks without a {name}; choose them one by one")
+    if by != "error_code":
+        raise NoSuchFilter(f"there is no filter for tasks without a {name}")
+    # Groups of error codes are counted among the tasks that ended badly, unless the filter names states.
+    counted = current if any(term.key == "status" for term in current.terms) else of_states(current, _ENDED_BADLY)
+    return TaskFilter((*counted.terms, Term("has", (Choice("error"),), negated=True)))
+
+
+def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
+    """What matches the filter, as far as this order shows it."""
+    if not current.terms:
+        raise NoSuchFilter("there is no filter, and every task in the table is never meant: / makes one")
+    shown = states(current) & _SHOWN_BY.get(sort, EVERY_STATE)
+    if not shown:
+        raise NoSuchFilter("this order shows none of the tasks that the filter asks for; s chooses another")
+    return current if shown == states(current) else of_states(current, shown)
+
+
+def _status(*words: str, negated: bool = False) -> Term:
+    values: tuple[Value, ...] = tuple(map(Choice, words))
+    return Term("status", values, negated)

@@ -1,0 +1,31 @@
+"""What one run of the console was asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import ConfigFile, DatabaseChoice
+
+USUAL_FPS: Final = 20
+"""textual's 60 sends three times the bytes of a busy tail, and nobody reads faster."""
+USUAL_REFRESH_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """`task_id` opens that task first (a prefix is enough); `theme` None: the config file's, else what fits."""
+
+    choice: DatabaseChoice
+    config: ConfigFile
+    read_only: bool = False
+    screen: str = "tasks"
+    filter: str = ""
+    task_id: str | None = None
+    ascii: bool = False
+    mouse: bool = True
+    theme: str | None = None
+    refresh_s: float = USUAL_REFRESH_S
+    fps: int = USUAL_FPS
+    debug: bool = False

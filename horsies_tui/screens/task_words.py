@@ -1,0 +1,89 @@
+"""What the task list says about itself: its order, what it counts, what is chosen, and why it is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.query.keys import EVERY_STATE
+from horsies.query.sense import states
+from horsies.views import Sort
+from horsies_tui.look.units import count, number
+from horsies_tui.widgets.counts_line import Tally
+from horsies_tui.widgets.group_list import GROUP_WORDS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.query import TaskFilter
+    from horsies.views import GroupBy
+    from horsies_tui.feed import LinkStatus, TaskNeed, TaskSnapshot
+    from horsies_tui.look.glyphs import Glyphs
+
+SORT_WORDS: Final = {
+    Sort.NEWEST: "newest first",
+    Sort.OLDEST: "oldest first",
+    Sort.WAITING: "next to be claimed",
+    Sort.RUNNING: "longest running",
+    Sort.FINISHED: "ended last",
+}
+
+
+def states_on(current: TaskFilter) -> frozenset[str]:
+    """What is switched on in the menu: nothing where the filter does not speak of states."""
+    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
+
+
+def toggled(current: TaskFilter, state: str) -> frozenset[str]:
+    """The states of the filter with this one switched; from any state to this one alone."""
+    return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
+
+
+def tally(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool) -> Tally:
+    words = []
+    if need.sort is not Sort.NEWEST:
+        words.append(SORT_WORDS[need.sort])
+    if need.group_by is not None:
+        words.append(f"by {GROUP_WORDS[need.group_by]}")
+    elif snapshot.searched:
+        words.append(snapshot.searched)
+    return Tally(snapshot.counts, bool(need.filter.terms), tuple(words), _loud(snapshot, need, glyphs, held=held))
+
+
+def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool) -> str:
+    if held:
+        return "HELD"
+    if need.group_by is not None:
+        return ""
+    if snapshot.held:
+        more = "more than " if snapshot.held_more else "+"
+        return f"{more}{number(snapshot.held)} newer {glyphs.up}"
+    return "FOLLOW" if need.follow and need.sort is Sort.NEWEST else ""
+
+
+def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> str:
+    """In place of rows: what was looked for, how far, and the next step."""
+    if snapshot.now is None or snapshot.loading:
+        if not status.is_up:
+            return "\n".join(filter(None, (f"Not connected: {status.words(now)}", status.detail)))
+        if snapshot.error is not None:
+            return "\n".join(("The database will not answer this:", snapshot.error, *status.lacks))
+        return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
+    if snapshot.filter_text:
+        return f"No task matches. {_searched(snapshot)} esc clears the filter."
+    if snapshot.sort in (Sort.NEWEST, Sort.OLDEST):
+        return "There are no tasks here yet.\nThey appear by themselves once they are sent; horsies demo shows some."
+    return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+
+
+def no_groups_words(snapshot: TaskSnapshot, by: GroupBy) -> str:
+    if snapshot.groups is None:
+        return "Counting…"
+    ended = " ended badly" if by == "error_code" and not snapshot.filter_text else " matches"
+    return f"No task{ended}. e chooses another grouping, esc goes back to the rows."
+
+
+def _searched(snapshot: TaskSnapshot) -> str:
+    in_table = None if snapshot.counts is None else snapshot.counts.in_table
+    if snapshot.searched:
+        return f"S{snapshot.searched[1:]}; end looks further."
+    return f"Searched all of about {count(in_table)} rows." if in_table else "Searched all rows."

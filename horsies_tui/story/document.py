@@ -1,0 +1,83 @@
+"""The whole story of a task in sections, side by side where there is room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.look.tones import Tone
+from horsies_tui.story.facts import by_hand, links, why
+from horsies_tui.story.heartbeats import heartbeats
+from horsies_tui.story.lines import Band, Line, OpenTask, Section, Span, words, wrapped
+from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
+from horsies_tui.story.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.views import Ambiguous
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.story.lines import Document
+    from horsies_tui.story.payload import Told
+    from horsies_tui.story.telling import Telling
+
+SIDE_BY_SIDE: Final = 110
+"""With less, half of the width is too little for a traceback or a path."""
+BETWEEN: Final = 2
+
+
+def widths(width: int) -> tuple[int, ...]:
+    """Of the columns of a band with two sections."""
+    if width < SIDE_BY_SIDE:
+        return (width,)
+    left = (width - BETWEEN) // 2
+    return (left, width - BETWEEN - left)
+
+
+def document(tell: Telling, width: int) -> Document:
+    """`width` is that of the text, without the gutter of each column."""
+    columns = widths(width)
+    left, right = columns[0], columns[-1]
+    wide = [timeline(tell, width), heartbeats(tell, width), why(tell, width)]
+    bands = [Band((section,)) for section in wide if section is not None]
+    payload = tell.payload
+    if payload is None:
+        bands.append(Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),)))
+    else:
+        arguments = _told(payload.arguments, ARGUMENTS, "arguments", left, tell)
+        outcome = _told(payload.outcome, OUTCOME, "result", right, tell)
+        # Where they stand below each other, what went wrong comes first.
+        pair = (arguments, outcome) if len(columns) > 1 else (outcome, arguments)
+        bands += _side_by_side(pair, columns)
+    bands += _side_by_side((by_hand(tell, left), links(tell, right)), columns)
+    if payload is not None and payload.options is not None:
+        bands.append(Band((_told(payload.options, OPTIONS, "options", width, tell),)))
+    return tuple(bands)
+
+
+def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
+    if len(columns) > 1:
+        yield Band(sections)
+    else:
+        yield from (Band((section,)) for section in sections)
+
+
+def _told(told: Told | None, key: str, title: str, width: int, tell: Telling) -> Section:
+    if told is None:
+        return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
+    return Section(key, told.title, told.tree.lines(width, tell.glyphs), told.note)
+
+
+def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
+    """What to open, where an id is the beginning or end of several."""
+    lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenTask(each)) for each in ambiguous.ids]
+    more = "  and others, older than these" if ambiguous.more else ""
+    if more:
+        lines.append(Line("more", (Span(more.strip(), Tone.MUTED),)))
+    title = words(f"several ids begin or end with {ambiguous.text}", None, glyphs).text
+    return (Band((Section("choices", title, tuple(lines)),)),)
+
+
+def message(text: str, width: int, glyphs: Glyphs) -> Document:
+    """Where there is no story to tell."""
+    lines = tuple(Line(number, spans) for number, spans in enumerate(wrapped(text, width, None, glyphs)))
+    return (Band((Section("message", "task", lines),)),)

@@ -1,0 +1,182 @@
+"""The heartbeat strip: when the newest execution was heard, when it was silent, and from when on that counts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, auto
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.words import span
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import length, ticking
+from horsies_tui.story.lines import Line, Section, Span, cut_spans, flow, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from horsies.views import Execution
+    from horsies_tui.story.lines import Spans
+    from horsies_tui.story.telling import Telling
+
+_LATE_BEATS: Final = 2
+"""The configuration demands that a threshold outlasts two beats: one that is late is nothing yet."""
+
+
+class Heard(Enum):
+    """What one place of the strip says."""
+
+    YES = auto()
+    NO = auto()
+    """Silent for longer than two beats."""
+    STALE = auto()
+    """Silent for longer than the threshold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beating:
+    """One execution's beats, and how it is judged."""
+
+    role: str
+    beats: tuple[datetime, ...]
+    begin: datetime
+    end: datetime
+    live: bool
+    every: timedelta
+    stale_after: timedelta
+
+    @property
+    def last(self) -> datetime:
+        """From when on silence counts."""
+        return max((*self.beats[-1:], self.begin))
+
+
+def strip(beating: Beating, width: int) -> tuple[Heard, ...]:
+    """At most `width` places of equal time from the beginning to the end, at least one beat apart."""
+    passed = max(beating.end - beating.begin, timedelta())
+    if width <= 0:
+        return ()
+    step = max(beating.every, passed / width, timedelta(milliseconds=1))
+    count = min(max(ceil(passed / step), 1), width)
+    ends = [min(beating.begin + step * (number + 1), beating.end) for number in range(count)]
+    return tuple(_heard(beating, end) for end in ends)
+
+
+def _heard(beating: Beating, at: datetime) -> Heard:
+    """By how long it had been silent then. A start counts as a beat."""
+    before = bisect_right(beating.beats, at)
+    silent = at - max(beating.begin, *beating.beats[max(before - 1, 0) : before], beating.begin)
+    if silent > beating.stale_after:
+        return Heard.STALE
+    return Heard.NO if silent > _LATE_BEATS * beating.every else Heard.YES
+
+
+def beating(tell: Telling) -> Beating | None:
+    """Of the newest execution; None for a task that nobody has had in hand, or that was never heard."""
+    if not tell.detail.executions:
+        return None
+    row, newest, settings = tell.detail.row, tell.detail.executions[-1], tell.recovery
+    claimed = row.status == "CLAIMED"
+    beats = newest.claimer if claimed else newest.runner
+    live = row.status in ("CLAIMED", "RUNNING")
+    begin, end = _bounds(tell, newest)
+    if begin is None or (not live and not beats):
+        return None
+    return Beating(
+        role="claimer" if claimed else "runner",
+        beats=beats,
+        begin=beats[0] if newest.cut and beats else begin,
+        end=max(tell.now if live else end or tell.now, begin),
+        live=live,
+        every=_ms(settings.claimer_heartbeat_interval_ms if claimed else settings.runner_heartbeat_interval_ms),
+        stale_after=_ms(_threshold_ms(tell)),
+    )
+
+
+def _bounds(tell: Telling, newest: Execution) -> tuple[datetime | None, datetime | None]:
+    row = tell.detail.row
+    if row.status in ("CLAIMED", "RUNNING"):
+        return (row.claimed_at if row.status == "CLAIMED" else row.started_at), None
+    for attempt in tell.detail.attempts:
+        if attempt.attempt == newest.attempt:
+            return attempt.started_at, attempt.finished_at
+    return None, None
+
+
+def _threshold_ms(tell: Telling) -> int:
+    row, settings = tell.detail.row, tell.recovery
+    if row.status == "CLAIMED":
+        return settings.claimed_stale_threshold_ms
+    return settings.running_stale_threshold_ms if row.finalizing_at is None else settings.finalizing_stale_threshold_ms
+
+
+def heartbeats(tell: Telling, width: int) -> Section | None:
+    known = beating(tell)
+    if known is None:
+        return None
+    newest = tell.detail.executions[-1]
+    who = newest.runner_sender if known.role == "runner" else tell.detail.row.worker_id
+    sent_by = words(f"{known.role} {who}" if who else known.role, None, tell.glyphs).text
+    said = list(_words(known, tell))
+    room = width - sum(len(item[0].text) + 3 for item in said)
+    drawn = _drawn(known, newest.cut, min(max(room, width // 3), width), tell)
+    rows = flow((drawn, *said), width, tell.glyphs)
+    lines = tuple(Line(number, cut_spans(row, width, tell.glyphs)) for number, row in enumerate(rows))
+    return Section("heartbeats", "heartbeats", lines, f"attempt {newest.attempt}, {sent_by}")
+
+
+def _drawn(known: Beating, cut: bool, width: int, tell: Telling) -> Spans:
+    """One sign for each place; the threshold stands where silence crossed it."""
+    places = strip(known, width - 2)
+    crossed = places.index(Heard.STALE) if Heard.STALE in places else len(places)
+    spans = [Span(tell.glyphs.ellipsis, Tone.MUTED)] if cut else []
+    spans += _runs(places[:crossed], tell)
+    if crossed < len(places):
+        spans += [Span(tell.glyphs.ended, Tone.BAD), *_runs(places[crossed:], tell)]
+    return tuple(spans)
+
+
+def _runs(places: Sequence[Heard], tell: Telling) -> Iterator[Span]:
+    signs = {
+        Heard.YES: (tell.glyphs.heart, Tone.GOOD),
+        Heard.NO: (tell.glyphs.missed, Tone.WARNING),
+        Heard.STALE: (tell.glyphs.missed, Tone.BAD),
+    }
+    start = 0
+    for at in range(1, len(places) + 1):
+        if at == len(places) or places[at] is not places[start]:
+            sign, tone = signs[places[start]]
+            yield Span(sign * (at - start), tone)
+            start = at
+
+
+def _words(known: Beating, tell: Telling) -> Iterator[Spans]:
+    silent = known.end - known.last
+    late, stale = silent > _LATE_BEATS * known.every, silent > known.stale_after
+    tone = Tone.BAD if stale else Tone.WARNING if late else None
+    yield (Span(f"every {span(known.every.total_seconds())}", Tone.MUTED),)
+    if known.beats:
+        ago = f"last {ticking(silent)} ago" if known.live else f"last {length(silent)} before the end"
+        yield (Span(ago, tone),)
+    else:
+        yield (Span(f"none for {ticking(silent)}", tone),)
+    yield (Span(f"stale after {span(known.stale_after.total_seconds())}", Tone.MUTED),)
+    if known.live and stale:
+        yield (Span(_fate(known, tell), Tone.BAD),)
+    elif known.live and late:
+        yield (Span(f"stale in {ticking(known.stale_after - silent)}", Tone.WARNING),)
+
+
+def _fate(known: Beating, tell: Telling) -> str:
+    """What the next sweep does about it, as the newest worker is configured."""
+    requeues, fails = tell.recovery.auto_requeue_stale_claimed, tell.recovery.auto_fail_stale_running
+    if known.role == "claimer":
+        return "stale: the next sweep requeues it" if requeues else "stale: nothing requeues it by itself"
+    return "stale: the next sweep ends it as WORKER_CRASHED" if fails else "stale: nothing ends it by itself"
+
+
+def _ms(number: int) -> timedelta:
+    return timedelta(milliseconds=number)

@@ -1,0 +1,180 @@
+"""A task's history as stretches of time: when it waited, was claimed, ran, waited for a retry, or lay ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import Enum, auto
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.retry import RetryRule, delay_s
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from horsies.views import Attempt, AuditRow, TaskDetail
+
+_SAME_MOMENT: Final = timedelta(seconds=2)
+"""An attempt that was ended by hand and the note of it are written by one statement, perhaps by two clocks."""
+
+
+class Phase(Enum):
+    LATER = auto()
+    """Not due yet."""
+    WAITING = auto()
+    CLAIMED = auto()
+    RUNNING = auto()
+    BACKOFF = auto()
+    ENDED = auto()
+    """It had ended, until somebody requeued it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    phase: Phase
+    begin: datetime
+    end: datetime
+
+    @property
+    def length(self) -> timedelta:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One line of the timeline: an attempt, what lies between two, or what the task is at now."""
+
+    stretches: tuple[Stretch, ...]
+    attempt: Attempt | None = None
+    action: AuditRow | None = None
+    """What a person did that this lane is about, or that ended the attempt."""
+    due: datetime | None = None
+    """When the retry is, or was, due."""
+    about: bool = False
+    """`due` follows from the retry policy, whose jitter is not written down."""
+
+    def phase(self, phase: Phase) -> Stretch | None:
+        return next((stretch for stretch in self.stretches if stretch.phase is phase), None)
+
+
+def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
+    """Oldest first; each begins where the one before ends. The last one reaches to the end, or to `now`."""
+    told: list[Lane] = []
+    previous: Attempt | None = None
+    for attempt in detail.attempts:
+        if previous is None and detail.earlier_attempts:
+            begin = attempt.started_at
+        else:
+            between, begin = _between(detail, previous, attempt.started_at)
+            told += between
+        claimed = _claimed_at(detail, attempt, begin)
+        told.append(
+            Lane(
+                (
+                    *_before_start(detail, previous, begin, claimed, attempt.started_at),
+                    *_stretch(Phase.RUNNING, attempt.started_at, attempt.finished_at),
+                ),
+                attempt,
+                _ended_by(detail, attempt),
+            )
+        )
+        previous = attempt
+    return (*told, *_present(detail, previous, now))
+
+
+def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Iterator[Lane]:
+    """What comes after the last attempt of the history; nothing where the task ended with it."""
+    row = detail.row
+    live = row.status in ("PENDING", "CLAIMED", "RUNNING")
+    if not live and (row.finished_at is None or (previous and row.finished_at <= previous.finished_at + _SAME_MOMENT)):
+        return
+    until = now if live else row.finished_at or now
+    started = row.started_at if row.status == "RUNNING" else None
+    claimed = row.claimed_at if row.status in ("CLAIMED", "RUNNING") else None
+    between, begin = _between(detail, previous, started or claimed or until)
+    yield from between
+    if row.status == "PENDING" and any(lane.due is not None and lane.due > until for lane in between):
+        return  # the backoff itself is what it is at
+    stretches = (
+        *_before_start(detail, previous, begin, claimed, started or until),
+        *(_stretch(Phase.RUNNING, started, until) if started else ()),
+    )
+    yield Lane(stretches, action=None if live else _action_at(detail, until))
+
+
+def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> tuple[list[Lane], datetime]:
+    """The lane before the next attempt, if there is one, and when the waiting begins."""
+    if previous is None:
+        return [], detail.row.sent_at or detail.row.created_at
+    if previous.will_retry:
+        due, about = _due_after(detail, previous)
+        if due <= previous.finished_at:
+            return [], previous.finished_at
+        hurried = _action_within(detail, previous.finished_at, until, ("retry-now",))
+        waited = _stretch(Phase.BACKOFF, previous.finished_at, min(due, until))
+        return [Lane(tuple(waited), action=hurried, due=due, about=about)], min(due, until)
+    requeued = _action_within(detail, previous.finished_at, until, ("requeue", "undo"))
+    if requeued is None or requeued.acted_at <= previous.finished_at + _SAME_MOMENT:
+        return [], previous.finished_at
+    again = min(requeued.acted_at, until)
+    return [Lane(tuple(_stretch(Phase.ENDED, previous.finished_at, again)), action=requeued)], again
+
+
+def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
+    """The row holds the time of the last retry only; that of the others follows from the policy."""
+    if attempt.error_code == "TASK_INTERRUPTED":
+        return attempt.finished_at, False
+    after = [other for other in detail.attempts if other.attempt > attempt.attempt and other.will_retry]
+    exact = detail.row.next_retry_at
+    if exact is not None and all(other.error_code == "TASK_INTERRUPTED" for other in after):
+        return exact, False
+    rule = RetryRule.from_text(detail.options.text if detail.options else None)
+    if rule is None:
+        return attempt.finished_at, False
+    delay = delay_s(replace(rule, jitter=False), attempt.attempt, Random(0))  # noqa: S311 - nothing is drawn
+    return attempt.finished_at + timedelta(seconds=delay), rule.jitter
+
+
+def _before_start(
+    detail: TaskDetail, previous: Attempt | None, begin: datetime, claimed: datetime | None, until: datetime
+) -> Iterator[Stretch]:
+    due = begin
+    if previous is None and detail.row.next_retry_at is None:
+        due = min(max(detail.row.enqueued_at, begin), until)
+        yield from _stretch(Phase.LATER, begin, due)
+    # Between the two whatever was written down: clocks of upstream's workers may differ.
+    claimed = until if claimed is None else min(max(claimed, due), until)
+    yield from _stretch(Phase.WAITING, due, claimed)
+    yield from _stretch(Phase.CLAIMED, claimed, until)
+
+
+def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> datetime | None:
+    """The row knows of its last execution; of others a claimer's heartbeat tells, if the claim lasted that long."""
+    beats = [beat for each in detail.executions if each.attempt == attempt.attempt for beat in each.claimer]
+    last = attempt is detail.attempts[-1] and detail.row.claimed_at is not None
+    known = [detail.row.claimed_at] if last and detail.row.claimed_at else []
+    return min((at for at in (*known, *beats) if begin <= at <= attempt.started_at), default=None)
+
+
+def _stretch(phase: Phase, begin: datetime, end: datetime) -> Iterator[Stretch]:
+    if end > begin:
+        yield Stretch(phase, begin, end)
+
+
+def _ended_by(detail: TaskDetail, attempt: Attempt) -> AuditRow | None:
+    by_hand = (attempt.error_code or "").startswith("OPERATOR_")
+    return _action_at(detail, attempt.finished_at) if by_hand else None
+
+
+def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:
+    return _action_within(detail, moment - _SAME_MOMENT, moment + _SAME_MOMENT, ("fail", "requeue", "cancel", "expire"))
+
+
+def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tuple[str, ...]) -> AuditRow | None:
+    """The newest one that changed the task."""
+    for row in detail.audit:
+        if row.outcome == "applied" and row.verb in verbs and begin <= row.acted_at <= end:
+            return row
+    return None

@@ -1,0 +1,129 @@
+"""A document laid out: which line of which section stands where, and where a cursor may go from there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from horsies_tui.story.document import BETWEEN, SIDE_BY_SIDE, widths
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from horsies_tui.story.lines import Document, Line, Section
+
+MARGIN = 1
+"""Before each column, for the cursor."""
+
+
+class Place(NamedTuple):
+    """Of a line, held on to whatever comes and goes around it."""
+
+    section: str
+    line: Hashable
+
+
+class Placed(NamedTuple):
+    """A line at its column; `line` None: the section's title."""
+
+    x: int
+    width: int
+    section: Section
+    line: Line | None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.section.key, None if self.line is None else self.line.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a place is on the page."""
+
+    y: int
+    placed: Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All rows of a document for a width. Built anew whenever something changes: lines are not copied."""
+
+    rows: tuple[tuple[Placed, ...], ...] = ()
+    spots: dict[Place, Spot] = field(default_factory=dict)
+
+    def spot(self, place: Place | None) -> Spot | None:
+        """Of the place; where it is gone, the first line of its section, else of the page."""
+        if place is not None and place in self.spots:
+            return self.spots[place]
+        return next(
+            (spot for known, spot in self.spots.items() if place and known.section == place.section), self.first
+        )
+
+    @property
+    def first(self) -> Spot | None:
+        return next(iter(self.spots.values()), None)
+
+    def near(self, y: int, x: int, step: int) -> Spot | None:
+        """The first line at `y` or further in the direction of `step`, in the column that has `x`."""
+        while 0 <= y < len(self.rows):
+            for placed in self.rows[y]:
+                if placed.line is not None and placed.x <= x < placed.x + placed.width:
+                    return Spot(y, placed)
+            y += step
+        return None
+
+    def beside(self, spot: Spot, step: int) -> Spot | None:
+        """In the column to the right (left: -1) of a line, at its height or above."""
+        columns = sorted({placed.x for placed in self.rows[spot.y]} | {spot.placed.x})
+        index = columns.index(spot.placed.x) + step
+        if not 0 <= index < len(columns):
+            return None
+        return self.near(spot.y, columns[index], -1)
+
+    def part(self, spot: Spot, step: int) -> Spot | None:
+        """The first line of the next (previous: -1) section."""
+        keys = list(dict.fromkeys(place.section for place in self.spots))
+        index = keys.index(spot.placed.section.key) + step
+        if not 0 <= index < len(keys):
+            return None
+        return next(known for place, known in self.spots.items() if place.section == keys[index])
+
+
+def lay_out(document: Document, width: int) -> Page:
+    """`width` is that of the whole page, margins included."""
+    rows: list[tuple[Placed, ...]] = []
+    for band in document:
+        columns = list(_columns(band.sections, width))
+        height = max(len(section.lines) for _, _, section in columns)
+        rows.append(tuple(Placed(x, room, section, None) for x, room, section in columns))
+        for at in range(height):
+            beside = [(x, room, section) for x, room, section in columns if at < len(section.lines)]
+            rows.append(tuple(Placed(x, room, section, section.lines[at]) for x, room, section in beside))
+    return Page(tuple(rows), _spots(rows))
+
+
+def text_width(width: int) -> int:
+    """What `document` is to be made for."""
+    return max(width - MARGIN, 1)
+
+
+def _columns(sections: tuple[Section, ...], width: int) -> Iterator[tuple[int, int, Section]]:
+    if len(sections) == 1:
+        yield 0, width, sections[0]
+        return
+    assert text_width(width) >= SIDE_BY_SIDE
+    x = 0
+    for room, section in zip(widths(text_width(width)), sections, strict=True):
+        yield x, room + MARGIN, section
+        x += room + BETWEEN
+
+
+def _spots(rows: Iterable[tuple[Placed, ...]]) -> dict[Place, Spot]:
+    """In reading order: a whole section before the one beside it."""
+    by_section: dict[str, dict[Place, Spot]] = {}
+    for y, row in enumerate(rows):
+        for placed in row:
+            found = by_section.setdefault(placed.section.key, {})
+            if placed.line is not None:
+                found[placed.place] = Spot(y, placed)
+    return {place: spot for spots in by_section.values() for place, spot in spots.items()}

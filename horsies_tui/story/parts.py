@@ -1,0 +1,197 @@
+"""A value as parts that are made when they are to be seen, and what stands on the line of one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from horsies.domain.codec.display import Labelled
+from horsies_tui.look.text import clean
+from horsies_tui.look.tones import Tone
+from horsies_tui.story.lines import Span, chopped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from horsies_tui.look.glyphs import Glyphs
+
+CHUNK: Final = 100
+"""So many items of a list stand under one line: a list of 100 000 unfolds to lines that can be drawn."""
+WIDEST_LABEL: Final = 24
+_PREVIEW: Final = 200
+_PADDING: Final = 4
+_TRACEBACK: Final = "traceback"
+"""Folded, with its last line in view, which says what happened."""
+
+
+class Part(NamedTuple):
+    """A value under its label; no label for a line of a text."""
+
+    label: str | None
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some of the parts of something long; made only when they are to be seen."""
+
+    start: int
+    values: Sequence[Any]
+    labels: Sequence[str] | None
+    """None: the values of a list, which are numbered."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        if self.labels is not None:
+            return list(map(Part, self.labels, self.values))
+        return [
+            Part(None if isinstance(value, Raw) else str(number), value)
+            for number, value in enumerate(self.values, self.start)
+        ]
+
+
+class Raw(str):
+    """A line of a text that is shown without quotes."""
+
+    __slots__ = ()
+
+
+def folds(value: Any, width: int) -> bool:
+    """Whether there is something under a value that does not stand on its line."""
+    match value:
+        case Labelled():
+            return folds(value.data, width)
+        case Raw():
+            return False
+        case str():
+            return "\n" in value.rstrip("\n") or len(value) > max(width - WIDEST_LABEL, 40)
+        case _:
+            return isinstance(value, Chunk | dict | list) and value not in ({}, [])
+
+
+def parts_of(value: Any, width: int) -> Sequence[Part]:
+    """What is under a value when it is unfolded."""
+    if not folds(value, width):
+        return ()
+    match value:
+        case Labelled():
+            return parts_of(value.data, width)
+        case Chunk():
+            return value.parts
+        case dict():
+            return _chunked(list(value.values()), list(map(str, value)))
+        case list():
+            return _chunked(value, None)
+        case _:
+            return _chunked([Raw(line) for line in _text_lines(value, width)], None)
+
+
+def _chunked(values: Sequence[Any], labels: Sequence[str] | None) -> Sequence[Part]:
+    whole = Chunk(0, values, labels)
+    if len(values) <= CHUNK:
+        return whole.parts
+    starts = range(0, len(values), CHUNK)
+    chunks = [Chunk(at, values[at : at + CHUNK], labels and labels[at : at + CHUNK]) for at in starts]
+    return [Part(f"{chunk.start}…{chunk.start + len(chunk.values) - 1}", chunk) for chunk in chunks]
+
+
+def _text_lines(text: str, width: int) -> Iterator[str]:
+    """Lines of a text, each no wider than there is room for. Together they have all of its characters."""
+    for line in text.splitlines(keepends=True):
+        body = line.rstrip("\r\n")
+        *pieces, last = chopped(body, max(width - _PADDING, 20))
+        yield from pieces
+        yield last + line[len(body) :]
+
+
+def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
+    """Behind the label of what is unfolded."""
+    match part.value:
+        case Labelled():
+            return [Span(clean(glyphs.text(part.value.label)), Tone.MUTED)]
+        case str():
+            return [Span(f"{len(part.value.splitlines())} lines" if "\n" in part.value else "", Tone.MUTED)]
+        case _:
+            return []
+
+
+def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
+    """Behind the label of what is folded, or has nothing to fold."""
+    value = part.value
+    match value:
+        case Raw():
+            return [Span(clean(glyphs.text(value)))]
+        case str() if "\n" in value.rstrip("\n"):
+            lines = value.rstrip().splitlines()
+            said = lines[-1] if part.label == _TRACEBACK else lines[0]
+            return [Span(f"({len(lines)} lines) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
+        case Chunk():
+            return [Span(f"{len(value.values)} of them", Tone.MUTED)]
+        case Labelled(label=label) if isinstance(value.data, dict | list):
+            return [Span(clean(glyphs.text(label)) + " ", Tone.MUTED), *behind(Part(None, value.data), room, glyphs)]
+        case list() if len(value) > 1:
+            return [Span(f"[{len(value)}] ", Tone.MUTED), Span(clean(glyphs.text(_preview(value, room))), Tone.MUTED)]
+        case dict() | list() if value:
+            return [Span(clean(glyphs.text(_preview(value, room))), Tone.MUTED)]
+        case str():
+            return [Span(clean(glyphs.text(scalar(value[: max(room, 1)]))))]
+        case _:
+            return [Span(clean(glyphs.text(scalar(value))))]
+
+
+def _preview(value: Any, room: int) -> str:
+    """The beginning of it on one line; stops when there is no more room."""
+    text = ""
+    waiting: list[Any] = [value]
+    while waiting and len(text) <= room:
+        item = waiting.pop()
+        match item:
+            case Raw():
+                text += item
+            case str():
+                text += scalar(item[:_PREVIEW])
+            case Labelled():
+                waiting.append(item.data)
+            case dict() if item:
+                waiting += reversed([Raw("{"), *_listed((f"{key}: ", each) for key, each in item.items()), Raw("}")])
+            case list() if item:
+                waiting += reversed([Raw("["), *_listed(("", each) for each in item), Raw("]")])
+            case _:
+                text += scalar(item)
+    return text
+
+
+def _listed(items: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+    for number, (label, item) in enumerate(islice(items, _PREVIEW)):
+        yield Raw(f", {label}" if number else label)
+        yield item
+
+
+def scalar(value: Any) -> str:
+    match value:
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Labelled():
+            return f"{value.label} {scalar(value.data)}"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """For copying: JSON without the names of types, texts whole."""
+    match value:
+        case Labelled():
+            return plain(value.data)
+        case Chunk():
+            return [plain(part.value) for part in value.parts]
+        case dict():
+            return {key: plain(item) for key, item in value.items()}
+        case list():
+            return [plain(item) for item in value]
+        case datetime() | date() | time():
+            return value.isoformat()
+        case _:
+            return value

@@ -1,0 +1,117 @@
+"""Arguments, result and options of a task, decoded for the eyes and without what is to stay hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
+from horsies.domain.codec import CodecError, load_for_display
+from horsies.domain.codec.display import Labelled
+from horsies_tui.look.units import size
+from horsies_tui.story.repair import closed
+from horsies_tui.story.tree import Tree
+
+if TYPE_CHECKING:
+    from horsies.views import Stored, TaskDetail
+
+ARGUMENTS: Final = "arguments"
+OUTCOME: Final = "outcome"
+OPTIONS: Final = "options"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One tree of a payload with its title, and where only a part of it was read, how much."""
+
+    title: str
+    tree: Tree
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """`source` is what it was made of: the same texts need not be read again."""
+
+    source: tuple[object, ...]
+    arguments: Told | None
+    outcome: Told | None
+    options: Told | None
+
+    def told(self) -> tuple[Told, ...]:
+        return tuple(told for told in (self.arguments, self.outcome, self.options) if told is not None)
+
+    def tree(self, section: str) -> Tree | None:
+        return next((told.tree for told in self.told() if told.tree.section == section), None)
+
+
+def source_of(detail: TaskDetail) -> tuple[object, ...]:
+    return (detail.row.id, detail.args, detail.kwargs, detail.result, detail.failed_reason, detail.options)
+
+
+def read_payload(detail: TaskDetail, masks: Masks, before: Payload | None = None) -> Payload:
+    """May run in another thread. What has not changed since `before` stays as it is, with what is unfolded in it."""
+    source = source_of(detail)
+    known = before if before is not None and before.source[0] == source[0] else None
+    return Payload(
+        source,
+        known.arguments if known and known.source[1:3] == source[1:3] else _arguments(detail, masks),
+        known.outcome if known and known.source[3:5] == source[3:5] else _outcome(detail, masks),
+        known.options if known and known.source[5] == source[5] else _options(detail, masks),
+    )
+
+
+def _arguments(detail: TaskDetail, masks: Masks) -> Told | None:
+    value: dict[str, Any] = {}
+    if detail.kwargs is not None:
+        value["kwargs"] = _value(detail.kwargs, masks)
+    if detail.args is not None:
+        value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(detail.args, masks)
+    return Told("arguments", Tree(ARGUMENTS, value), _note(detail.kwargs, detail.args)) if value else None
+
+
+def _outcome(detail: TaskDetail, masks: Masks) -> Told | None:
+    reason = {"failed_reason": detail.failed_reason.text} if detail.failed_reason is not None else {}
+    if detail.result is None:
+        return Told("error", Tree(OUTCOME, reason)) if reason else None
+    value, title = _value(detail.result, masks), "result"
+    if isinstance(value, Labelled) and value.label == "TaskResult" and len(value.data) == 1:
+        (side, value), *_ = value.data.items()
+        if side == "err":
+            title, value = "error", _error(value) | reason
+    return Told(title, Tree(OUTCOME, value), _note(detail.result))
+
+
+def _options(detail: TaskDetail, masks: Masks) -> Told | None:
+    if detail.options is None:
+        return None
+    return Told("options", Tree(OPTIONS, _value(detail.options, masks), folded=True), _note(detail.options))
+
+
+def _error(value: Any) -> dict[str, Any]:
+    """What says most first, and the three texts of an exception beside the rest."""
+    fields = value.data if isinstance(value, Labelled) else value
+    if not isinstance(fields, dict):
+        return {"error": value}
+    exception = fields.get("exception")
+    first = {key: fields[key] for key in ("error_code", "message", "data") if fields.get(key) is not None}
+    rest = {key: item for key, item in fields.items() if key not in (*first, "exception") and item is not None}
+    if not isinstance(exception, dict):
+        return first | rest | ({} if exception is None else {"exception": exception})
+    raised = {"exception": f"{exception.get('type')}: {exception.get('message')}"}
+    trace = {"traceback": exception["traceback"]} if exception.get("traceback") else {}
+    return first | rest | raised | trace
+
+
+def _value(stored: Stored, masks: Masks) -> Any:
+    """Text that is no JSON as it is; but where something is to stay hidden, nobody knows where in it that is."""
+    text = closed(stored.text) if stored.cut else stored.text
+    try:
+        return masks.on(load_for_display(stored.text if text is None else text))
+    except (CodecError, RecursionError):
+        return HIDDEN if masks.names else stored.text
+
+
+def _note(*texts: Stored | None) -> str:
+    cut = [stored for stored in texts if stored is not None and stored.cut]
+    return f"the beginning of {size(sum(stored.size for stored in cut))}; copy offers the whole" if cut else ""

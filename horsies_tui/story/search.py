@@ -1,0 +1,79 @@
+"""Where a text stands in a story: in its lines, and in the payload also where that is folded."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from horsies_tui.look.units import number
+from horsies_tui.story.tree import Found, find
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from horsies_tui.story.lines import Document
+    from horsies_tui.story.payload import Payload
+
+
+class Hit(NamedTuple):
+    """`line`: the key of a line, or in a tree what is to be revealed."""
+
+    section: str
+    line: Hashable | Found
+
+
+class Search:
+    """What was searched, what was found, and which of it is the present one."""
+
+    def __init__(self) -> None:
+        self.needle = ""
+        self._hits: list[Hit] = []
+        self._at = 0
+
+    def begin(self, needle: str) -> None:
+        self.needle, self._hits, self._at = needle, [], -1
+
+    def take(self, found: Iterable[Hit]) -> None:
+        """All that was found; the present one, by its number, stays."""
+        self._hits = list(found)
+        self._at = min(self._at, len(self._hits) - 1)
+
+    def step(self, step: int) -> Hit | None:
+        """The next one (previous: -1), round and round."""
+        if not self._hits:
+            return None
+        self._at = (self._at + step) % len(self._hits)
+        return self._hits[self._at]
+
+    @property
+    def pattern(self) -> re.Pattern[str] | None:
+        return pattern(self.needle) if self.needle else None
+
+    @property
+    def words(self) -> str:
+        if not self.needle:
+            return ""
+        if not self._hits:
+            return f"{self.needle} is not here"
+        return f"{self.needle}: {number(self._at + 1)} of {number(len(self._hits))}"
+
+
+def pattern(needle: str) -> re.Pattern[str]:
+    """As it is typed, in any case of letters."""
+    return re.compile(re.escape(needle), re.IGNORECASE)
+
+
+def find_in_payload(payload: Payload, needle: str) -> dict[str, list[Found]]:
+    """By section. May run in another thread."""
+    return {told.tree.section: find(told.tree.value, needle) for told in payload.told()}
+
+
+def hits(document: Document, found: Mapping[str, Sequence[Found]], needle: str) -> Iterator[Hit]:
+    """From top to bottom; of sections beside each other first those of the left one."""
+    sought = pattern(needle)
+    for band in document:
+        for section in band.sections:
+            if section.key in found:
+                yield from (Hit(section.key, each) for each in found[section.key])
+            else:
+                yield from (Hit(section.key, line.key) for line in section.lines if sought.search(line.text))

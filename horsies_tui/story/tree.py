@@ -1,0 +1,173 @@
+"""JSON as a tree of lines that fold: only what is unfolded is ever laid out, however large the value is."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from rich.cells import cell_len
+
+from horsies_tui.look.text import clean
+from horsies_tui.look.tones import Tone
+from horsies_tui.story.lines import Fold, Line, Span, cut_spans
+from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, behind, behind_open, folds, parts_of, scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from horsies_tui.look.glyphs import Glyphs
+
+Path: TypeAlias = tuple[int, ...]
+
+_LINES_AT_FIRST: Final = 24
+"""What is small is unfolded when it is opened; what would push the rest off the screen is not."""
+_MOST_FOUND: Final = 10_000
+
+
+class Found(NamedTuple):
+    """Where a search found something: a value, and for a text the character."""
+
+    path: Path
+    at: int = 0
+
+
+class Tree:
+    """A value and what of it is unfolded. The value is never changed, so that it can be searched in another thread."""
+
+    def __init__(self, section: str, value: Any, *, folded: bool = False) -> None:
+        self.section = section
+        self.value = value
+        self.open: set[Path] = set()
+        self._lines: tuple[Line, ...] | None = None
+        self._laid_out_for: tuple[int, Glyphs] | None = None
+        self._parts: dict[Path, Sequence[Part]] = {}
+        if not folded:
+            self._unfold_what_is_small()
+
+    def lines(self, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
+        """Kept until something is folded or the width changes."""
+        if self._laid_out_for != (width, glyphs):
+            self._laid_out_for = (width, glyphs)
+            self._parts.clear()
+            self._lines = None
+        if self._lines is None:
+            self._lines = tuple(self._lay_out(width, glyphs))
+        return self._lines
+
+    def toggle(self, path: Path) -> None:
+        self.open ^= {path}
+        self._lines = None
+
+    @property
+    def width(self) -> int:
+        """For which it was laid out last."""
+        return 0 if self._laid_out_for is None else self._laid_out_for[0]
+
+    def part(self, path: Path) -> Part:
+        """What stands there. Long texts are cut into lines by the width."""
+        part = Part(None, self.value)
+        for depth, index in enumerate(path):
+            part = parts_of(part.value, self.width - 2 * depth)[index]
+        return part
+
+    def reveal(self, found: Found) -> Path:
+        """Unfold what hides it; the path of its line."""
+        path, at = found
+        self.open |= {path[:depth] for depth in range(len(path))}
+        self._lines = None
+        value = self.part(path).value
+        while folds(value, self.width - 2 * len(path)) and isinstance(value, str | Chunk):
+            # Into the text, or the lines of it, as far as the character that was found.
+            pieces = parts_of(value, self.width - 2 * len(path))
+            self.open.add(path)
+            index, at = _piece_at(pieces, at)
+            path, value = (*path, index), pieces[index].value
+        return path
+
+    def _unfold_what_is_small(self) -> None:
+        """Level by level, as long as there is room."""
+        left = _LINES_AT_FIRST
+        waiting: deque[tuple[Path, Part]] = deque([((), Part(None, self.value))])
+        while waiting:
+            path, part = waiting.popleft()
+            parts = () if isinstance(part.value, str | Chunk) else parts_of(part.value, 0)
+            most = left if len(path) > 1 else CHUNK
+            if not parts or len(parts) > most:
+                continue
+            self.open.add(path)
+            left -= len(parts)
+            waiting.extend(((*path, index), child) for index, child in enumerate(parts))
+
+    def _lay_out(self, width: int, glyphs: Glyphs) -> Iterator[Line]:
+        root = self._inside((), self.value, width)
+        if not root:
+            yield Line((), cut_spans(tuple(behind(Part(None, self.value), width, glyphs)), width, glyphs))
+            return
+        # Not by recursion: a search may unfold a thousand levels.
+        waiting = [(path, part, _label_width(root)) for path, part in reversed(_numbered((), root))]
+        while waiting:
+            path, part, label_width = waiting.pop()
+            yield self._line(path, part, label_width, width, glyphs)
+            if path in self.open:
+                inside = self._inside(path, part.value, width)
+                waiting += [(child, each, _label_width(inside)) for child, each in reversed(_numbered(path, inside))]
+
+    def _inside(self, path: Path, value: Any, width: int) -> Sequence[Part]:
+        """Kept: the items of a long list, and the lines of a long text, take milliseconds."""
+        if path not in self._parts:
+            self._parts[path] = parts_of(value, width - 2 * len(path))
+        return self._parts[path]
+
+    def _line(self, path: Path, part: Part, label_width: int, width: int, glyphs: Glyphs) -> Line:
+        can_fold = folds(part.value, width - 2 * len(path))
+        is_open = can_fold and path in self.open
+        sign = f"{glyphs.unfolded if is_open else glyphs.folded} " if can_fold else "  "
+        spans = [Span("  " * (len(path) - 1) + sign)]
+        if part.label is not None:
+            label = clean(glyphs.text(part.label))
+            spans.append(Span(label + " " * max(label_width - cell_len(label) + 1, 1), Tone.MUTED))
+        room = width - sum(cell_len(span.text) for span in spans)
+        spans += behind_open(part, glyphs) if is_open else behind(part, room, glyphs)
+        target = Fold(self.section, path) if can_fold else None
+        return Line(path, cut_spans(tuple(spans), width, glyphs), target, is_open)
+
+
+def find(value: Any, needle: str) -> list[Found]:
+    """Every label and value with this text in it, in the order of the lines. May run in another thread."""
+    pattern = re.compile(re.escape(needle), re.IGNORECASE)
+    found: list[Found] = []
+    waiting: list[tuple[Path, Part]] = [((), Part(None, value))]
+    while waiting and len(found) < _MOST_FOUND:
+        path, part = waiting.pop()
+        if isinstance(part.value, str):
+            inside_text = [Found(path, match.start()) for match in pattern.finditer(part.value)]
+            found += inside_text or [Found(path)] * bool(pattern.search(part.label or ""))
+            continue
+        inside = parts_of(part.value, 0)
+        text = part.label or ""
+        if not inside:
+            text = f"{text} {scalar(part.value)}"
+        if not isinstance(part.value, Chunk) and pattern.search(text):
+            found.append(Found(path))
+        waiting += reversed(_numbered(path, inside))
+    return found[:_MOST_FOUND]
+
+
+def _numbered(path: Path, parts: Sequence[Part]) -> list[tuple[Path, Part]]:
+    return [((*path, index), part) for index, part in enumerate(parts)]
+
+
+def _piece_at(pieces: Sequence[Part], at: int) -> tuple[int, int]:
+    """Which piece of a text has its `at`-th character, and the how many-th of that piece it is."""
+    for index, part in enumerate(pieces):
+        length = sum(map(len, part.value.values)) if isinstance(part.value, Chunk) else len(part.value)
+        if at < length:
+            return index, at
+        at -= length
+    return len(pieces) - 1, 0
+
+
+def _label_width(parts: Sequence[Part]) -> int:
+    widest = max((cell_len(part.label) for part in parts[:CHUNK] if part.label is not None), default=0)
+    return min(widest, WIDEST_LABEL)

@@ -1,0 +1,39 @@
+"""A piece of a line that is sent again only when its text changes."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.widget import Widget
+
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.text import clean, cut
+
+
+class LineCell(Widget):
+    """One line of one text; where it does not fit, an ellipsis ends it, in ASCII where the application is `-ascii`."""
+
+    DEFAULT_CSS = "LineCell { height: 1; width: auto; text-wrap: nowrap; }"
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._text = ""
+        self._classes_put: tuple[str, ...] = ()
+
+    def put(self, text: str, *classes: str) -> None:
+        """This text, and these classes instead of those of the last call."""
+        if classes != self._classes_put:
+            self.remove_class(*self._classes_put).add_class(*classes)
+            self._classes_put = classes
+        if text != self._text:
+            # A layout sends the whole screen again: not for a clock that ticks, only where the width follows the text.
+            layout = self.styles.is_auto_width and cell_len(text) != cell_len(self._text)
+            self._text = text
+            self.refresh(layout=layout)
+
+    def get_content_width(self, *_: object) -> int:
+        return cell_len(clean(self._text))
+
+    def render(self) -> Text:
+        signs = glyphs(ascii_only=self.app.has_class("-ascii"))
+        return Text(cut(signs.text(clean(self._text)), self.content_size.width, signs))

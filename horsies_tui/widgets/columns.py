@@ -1,0 +1,183 @@
+"""The columns of the task list, and which of them fit a terminal of which width."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.tones import Tone, state_tone
+from horsies_tui.look.units import age, length, ticking
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from horsies.views import TaskRow
+
+_ID_END: Final = 8
+"""The end of an id tells two tasks apart: the beginning is the time, the same for all of one minute."""
+_LATE_BEATS: Final = 2
+"""One beat may be on its way; with two missing something is wrong."""
+
+
+def _state(row: TaskRow, look: Look) -> Cell:
+    left = ""
+    if row.state == "RETRY" and row.next_retry_at is not None and row.next_retry_at > look.now:
+        left = ticking(row.next_retry_at - look.now)
+    return Cell(look.glyphs.state_text(row.state, left), state_tone(row.state), look.glyphs.state(row.state))
+
+
+def _id(row: TaskRow, look: Look) -> Cell:
+    short = row.id if len(row.id) <= _ID_END else f"{look.glyphs.ellipsis}{row.id[-_ID_END:]}"
+    return Cell(row.id, Tone.MUTED, short)
+
+
+def _name(row: TaskRow, look: Look) -> Cell:
+    return Cell(row.name)
+
+
+def _queue(row: TaskRow, look: Look) -> Cell:
+    return Cell(row.queue)
+
+
+def _priority(row: TaskRow, look: Look) -> Cell:
+    return Cell(str(row.priority), Tone.MUTED)
+
+
+def _age(row: TaskRow, look: Look) -> Cell:
+    return Cell(age(row.age(look.now)))
+
+
+def _wait(row: TaskRow, look: Look) -> Cell:
+    wait = row.wait(look.now)
+    return Cell(length(wait)) if row.started_at else Cell(ticking(wait))
+
+
+def _run(row: TaskRow, look: Look) -> Cell:
+    run = row.run(look.now)
+    return Cell(length(run)) if row.finished_at else Cell(ticking(run))
+
+
+def _try(row: TaskRow, look: Look) -> Cell:
+    return Cell(f"{row.attempt}/{row.attempts_allowed}", Tone.WARNING if row.retry_count else None)
+
+
+def _worker(row: TaskRow, look: Look) -> Cell:
+    return Cell(f"{row.worker_hostname}:{row.worker_pid}" if row.worker_hostname else row.worker_id or "", Tone.MUTED)
+
+
+def _beat(row: TaskRow, look: Look) -> Cell:
+    silence = _silence(row, look)
+    if silence is None:
+        return EMPTY
+    return Cell(ticking(silence), _silence_tone(row, silence, look))
+
+
+def _error(row: TaskRow, look: Look) -> Cell:
+    """What is wrong, in words: the error, or the silence of a heart."""
+    silence = _silence(row, look)
+    if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
+        return Cell("no heartbeat", Tone.BAD)
+    if row.error_code is None:
+        return EMPTY
+    return Cell(row.error_code, Tone.FAILED if row.status == "FAILED" else Tone.MUTED)
+
+
+def _silence(row: TaskRow, look: Look) -> timedelta | None:
+    """Since the last beat, or since one could have come; None where no heart has to beat."""
+    since = row.beat_at
+    match row.status:
+        case "RUNNING":
+            since = since or row.started_at
+        case "CLAIMED":
+            since = since or row.claimed_at
+        case _:
+            return None
+    return None if since is None else look.now - since
+
+
+def _silence_tone(row: TaskRow, silence: timedelta, look: Look) -> Tone:
+    recovery = look.recovery
+    if row.status == "RUNNING":
+        limit_ms, beat_ms = recovery.running_stale_threshold_ms, recovery.runner_heartbeat_interval_ms
+    else:
+        limit_ms, beat_ms = recovery.claimed_stale_threshold_ms, recovery.claimer_heartbeat_interval_ms
+    silence_ms = silence.total_seconds() * 1000
+    if silence_ms > limit_ms:
+        return Tone.BAD
+    return Tone.WARNING if silence_ms > _LATE_BEATS * beat_ms else Tone.MUTED
+
+
+TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
+    columns=(
+        Column("state", "STATE", _state, brief="ST"),
+        Column("id", "ID", _id),
+        Column("name", "NAME", _name),
+        Column("queue", "QUEUE", _queue),
+        Column("priority", "PRI", _priority, right=True),
+        Column("age", "AGE", _age, right=True),
+        Column("wait", "WAIT", _wait, right=True),
+        Column("run", "RUN", _run, right=True),
+        Column("try", "TRY", _try, right=True),
+        Column("worker", "WORKER", _worker),
+        Column("beat", "♥", _beat, right=True),
+        Column("error", "ERROR", _error),
+    ),
+    layouts={
+        80: {"state": 3, "id": 9, "name": 18, "queue": 8, "age": 4, "run": 5, "try": 4, "beat": 5, "error": REST},
+        100: {
+            "state": 13,
+            "id": 9,
+            "name": 19,
+            "queue": 8,
+            "age": 4,
+            "wait": 5,
+            "run": 5,
+            "try": 4,
+            "beat": 5,
+            "error": REST,
+        },
+        120: {
+            "state": 13,
+            "id": 9,
+            "name": 20,
+            "queue": 8,
+            "priority": 4,
+            "age": 4,
+            "wait": 5,
+            "run": 5,
+            "try": 4,
+            "worker": 13,
+            "beat": 5,
+            "error": REST,
+        },
+        160: {
+            "state": 14,
+            "id": 9,
+            "name": 34,
+            "queue": 14,
+            "priority": 4,
+            "age": 5,
+            "wait": 6,
+            "run": 6,
+            "try": 5,
+            "worker": 22,
+            "beat": 6,
+            "error": REST,
+        },
+        200: {
+            "state": 14,
+            "id": 36,
+            "name": 36,
+            "queue": 16,
+            "priority": 4,
+            "age": 5,
+            "wait": 6,
+            "run": 6,
+            "try": 5,
+            "worker": 26,
+            "beat": 6,
+            "error": REST,
+        },
+    },
+)
+"""At 80 places the state is its sign alone; from 100 on it is sign and word."""

@@ -1,0 +1,169 @@
+"""How many tasks match, by state, of how many there are; and whether the list follows, or is held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.message import Message
+from textual.widget import Widget
+
+from horsies_tui.look.text import cut
+from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
+from horsies_tui.look.units import count
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual import events
+
+    from horsies.views import Count, TaskCounts
+    from horsies_tui.look.glyphs import Glyphs
+
+ORDER: Final = (
+    "RUNNING",
+    "CLAIMED",
+    "PENDING",
+    "RETRY",
+    "FAILED",
+    "INTERRUPTED",
+    "EXPIRED",
+    "CANCELLED",
+    "COMPLETED",
+)
+_GAP: Final = 2
+_BRIEF_BELOW: Final = 100
+
+
+class _Way(NamedTuple):
+    """How a state and its number are written."""
+
+    words: bool
+    space: int
+    """Between the sign and the number."""
+    gap: int
+    """Behind them."""
+
+
+_WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap=2), _Way(words=False, space=0, gap=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the line shows. `words` stand at the right end: an order, how far was searched, FOLLOW."""
+
+    counts: TaskCounts | None = None
+    filtered: bool = False
+    words: tuple[str, ...] = ()
+    loud: str = ""
+    """The last word, in bold: what the list does by itself."""
+
+
+class CountsLine(Widget):
+    """Numbers grow to the right and never give a place back while the filter stays: nothing jumps."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
+    DEFAULT_CSS = "CountsLine { height: 1; padding: 0 1 0 3; color: $text-muted; text-wrap: nowrap; }" + tone_css(
+        "CountsLine"
+    )
+
+    @dataclass
+    class StateChosen(Message):
+        """Somebody clicked on a state."""
+
+        state: str
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._tally = Tally()
+        self._slots: dict[str, int] = {}
+        self._line = Text()
+        self._ends: list[tuple[int, str]] = []
+
+    def show(self, tally: Tally) -> None:
+        if tally.counts is None:
+            self._slots = {}
+        self._tally = tally
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def render(self) -> Text:
+        return self._line
+
+    def _draw(self) -> None:
+        width = self.content_size.width
+        right = self._right(width)
+        left = self._left(width - right.cell_len - _GAP)
+        left.append(" " * max(width - left.cell_len - right.cell_len, 1))
+        left.append_text(right)
+        if left != self._line or left.spans != self._line.spans:
+            self._line = left
+            self.refresh()
+
+    def _left(self, room: int) -> Text:
+        """With words where all have room, else signs and numbers, as many as there is room for."""
+        counts = self._tally.counts
+        found = counts.states if counts is not None else {}
+        for state in ORDER:
+            if state in found or state in self._slots:
+                self._slots[state] = max(self._slots.get(state, 1), cell_len(_short(found.get(state))))
+        line, self._ends = Text(), []
+        for way in _WAYS:
+            chips = [self._chip(state, found.get(state), way) for state in ORDER if state in self._slots]
+            if sum(chip.cell_len for chip in chips) <= room:
+                break
+        for state, chip in zip((state for state in ORDER if state in self._slots), chips, strict=True):
+            if line.cell_len + chip.cell_len > room:
+                break
+            line.append_text(chip)
+            self._ends.append((line.cell_len, state))
+        return line
+
+    def _chip(self, state: str, number: Count | None, way: _Way) -> Text:
+        text = _short(number)
+        words = f" {state.lower()}" if way.words else ""
+        tone = state_tone(state) if number is not None else None
+        sign = self._glyphs.state(state) + " " * way.space
+        chip = Text(f"{sign}{text}{words}", self._style(tone) if tone else "")
+        return chip.append(" " * (self._slots[state] - cell_len(text) + way.gap))
+
+    def _right(self, width: int) -> Text:
+        tally = self._tally
+        brief = width < _BRIEF_BELOW
+        parts = [self._matching(brief=brief), *tally.words]
+        loud = f"{' · ' if any(parts) else ''}{tally.loud}" if tally.loud else ""
+        words = self._glyphs.text(" · ".join(filter(None, parts)))
+        room = max(width - cell_len(loud), 0)
+        return Text(cut(words, room, self._glyphs)).append(self._glyphs.text(loud), self._style(Tone.STRONG))
+
+    def _matching(self, *, brief: bool) -> str:
+        counts = self._tally.counts
+        if counts is None:
+            return f"counting{self._glyphs.ellipsis}"
+        in_table = None if counts.in_table is None else count(counts.in_table)
+        if not self._tally.filtered:
+            about = f"{in_table} tasks" if brief else f"about {in_table} in table"
+            return about if in_table else f"{_short(counts.total)} tasks"
+        match = _short(counts.total)
+        if brief:
+            return f"{match} of {in_table}" if in_table else f"{match} match"
+        # Where counting stopped is said beside the number: a plus alone explains nothing.
+        bound = f", counted back to {counts.reached:%Y-%m-%d %H:%MZ}" if counts.reached is not None else ""
+        table = f" · {in_table} in table" if in_table else ""
+        return f"{match} match{bound}{table}"
+
+    def _style(self, tone: Tone) -> Style:
+        return self.get_component_rich_style(tone, partial=True)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and (state := next((state for end, state in self._ends if at.x < end), None)):
+            self.post_message(self.StateChosen(state))
+
+
+def _short(number: Count | None) -> str:
+    return "0" if number is None else count(number.number, at_least=number.at_least)

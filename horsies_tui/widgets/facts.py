@@ -1,0 +1,44 @@
+"""Labels and what stands behind them, in two columns that wrap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.table import Table
+from rich.text import Text
+from textual.widgets import Static
+
+from horsies_tui.look.text import clean
+from horsies_tui.look.tones import TONES, Tone, tone_css
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.wishes import Fact
+
+_LABEL_WIDTH: Final = 24
+
+
+class Facts(Static):
+    """As high as it needs to be. Every text may come from a user's code: nothing of it is obeyed."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(TONES)
+
+    DEFAULT_CSS = "Facts { height: auto; }\n" + tone_css("Facts")
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._glyphs = glyphs
+
+    def show(self, facts: Sequence[Fact]) -> None:
+        grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        grid.add_column(width=_LABEL_WIDTH)
+        grid.add_column(ratio=1)
+        for fact in facts:
+            grid.add_row(self._text(fact.label, fact.tone or Tone.MUTED), self._text(fact.text, fact.tone))
+        self.update(grid)
+
+    def _text(self, words: str, tone: Tone | None) -> Text:
+        style = self.get_component_rich_style(tone, partial=True) if tone else ""
+        return Text(self._glyphs.text(clean(words)), style)

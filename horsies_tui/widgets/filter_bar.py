@@ -1,0 +1,232 @@
+"""The filter line: shows what the list is narrowed to, and edits it with completion and located errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from textual import on
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from horsies.query import Completion, FilterError, Problem, TaskFilter, completions, parse
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.filter_input import FilterInput
+from horsies_tui.widgets.suggestions import Suggestions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1h"
+MOST_REMEMBERED: Final = 50
+
+
+class FilterBar(Widget):
+    """A filter that cannot be read is never applied: the line stays open and shows where it is wrong."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.FILTER)]
+
+    DEFAULT_CSS = """
+    FilterBar {
+        height: 1;
+        & > Horizontal { height: 1; padding: 0 1; }
+        & > Horizontal > LineCell { width: 2; color: $text-muted; }
+        &:focus-within > Horizontal > LineCell { color: $text-accent; text-style: bold; }
+    }
+    """
+
+    @dataclass
+    class Opened(Message):
+        """Editing begins: now is the time to learn what values there are."""
+
+        bar: FilterBar
+
+        @property
+        def control(self) -> FilterBar:
+            return self.bar
+
+    @dataclass
+    class Closed(Message):
+        """Editing is over. `filter` is the new one, None where it stays as it was."""
+
+        bar: FilterBar
+        filter: TaskFilter | None
+
+        @property
+        def control(self) -> FilterBar:
+            return self.bar
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self.values: Mapping[str, Sequence[str]] = {}
+        """What exists, by key; the newest counts from the next keystroke on."""
+        self.named: Mapping[str, str] = {}
+        """Filters of the config file, offered while nothing is written."""
+        self._applied = ""
+        self._remembered: list[str] = []
+        self._back = 0
+        self._open = False
+
+    def compose(self) -> ComposeResult:
+        self._field = FilterInput(placeholder=PLACEHOLDER)
+        self._suggestions = Suggestions()
+        prompt = LineCell()
+        prompt.put("/")
+        yield Horizontal(prompt, self._field)
+        yield self._suggestions
+
+    @property
+    def editing(self) -> bool:
+        return self._open
+
+    @property
+    def text(self) -> str:
+        """What stands there now."""
+        return self._field.value
+
+    def show(self, text: str) -> None:
+        """The filter that is in force."""
+        self._applied = text
+        if not self._open:
+            self._write(text)
+
+    def edit(self, text: str | None = None) -> None:
+        """Begin to type, on this text or on the filter in force."""
+        if text is not None:
+            self._write(text)
+        self._field.focus()
+        self._field.cursor_position = len(self.text)
+
+    def learn(self, values: Mapping[str, Sequence[str]]) -> None:
+        self.values = values
+        if self._open:
+            self._suggest()
+
+    def on_descendant_focus(self, _event: events.DescendantFocus) -> None:
+        if not self._open:
+            self._open, self._back = True, 0
+            self.post_message(self.Opened(self))
+            self._suggest()
+
+    def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
+        """A click elsewhere, or a sheet that opens: what was typed is not in force, so it is not shown as if."""
+        if self._open and self.screen.is_active:
+            self._close(None)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self._open:
+            self._suggest()
+
+    @on(Suggestions.Taken)
+    def _clicked(self, message: Suggestions.Taken) -> None:
+        message.stop()
+        self._take(message.offer)
+
+    def action_apply(self) -> None:
+        """Also takes what was moved to: whoever went down the list and presses enter means that line."""
+        if (chosen := self._suggestions.chosen) is not None:
+            self._take(chosen)
+            return
+        try:
+            understood = parse(self.text)
+        except FilterError as error:
+            self._show_wrong(error.problems)
+            return
+        self._remember(self.text.strip())
+        self._close(understood)
+
+    def action_leave(self) -> None:
+        self._close(None)
+
+    def action_complete(self) -> None:
+        offer = self._suggestions.chosen or self._suggestions.first
+        if offer is not None:
+            self._take(offer)
+
+    def action_below(self) -> None:
+        if self._back:
+            self._recall(-1)
+        else:
+            self._suggestions.move(1)
+
+    def action_above(self) -> None:
+        """Up through the offers; above the first one lie the filters of before."""
+        if not self._suggestions.move(-1):
+            self._recall(1)
+
+    def _close(self, understood: TaskFilter | None) -> None:
+        self._open = False
+        self._suggestions.show("", ())
+        self._field.mark(())
+        if understood is not None:
+            self._applied = understood.text
+        self._write(self._applied)
+        self.post_message(self.Closed(self, understood))
+
+    def _write(self, text: str) -> None:
+        self._field.value = text
+        self._field.cursor_position = len(text)
+
+    def _suggest(self) -> None:
+        """Where the word at the cursor can still become right, it is not called wrong yet."""
+        text, cursor = self.text, self._field.cursor_position
+        offers = self._named() if not text.strip() else []
+        offers += [each for each in completions(text, cursor, self.values) if _says_more(each, text)]
+        problems = [each for each in _problems(text) if not (offers and each.start <= cursor <= each.end)]
+        self._field.mark(problems)
+        self._suggestions.show(str(problems[0]) if problems else "", offers or _repairs(problems))
+
+    def _show_wrong(self, problems: Sequence[Problem]) -> None:
+        """Enter on a filter that cannot be read: every place, and the cursor at the first."""
+        self._field.cursor_position = problems[0].end
+        self._field.mark(problems)
+        self._suggestions.show(str(problems[0]), _repairs(problems))
+
+    def _named(self) -> list[Completion]:
+        return [Completion(0, len(self.text), text, name) for name, text in self.named.items()]
+
+    def _take(self, offer: Completion) -> None:
+        text = self.text
+        self._field.value = text[: offer.start] + offer.text + text[offer.end :]
+        self._field.cursor_position = offer.start + len(offer.text)
+        self._suggest()
+
+    def _remember(self, text: str) -> None:
+        if text:
+            self._remembered = [text, *(other for other in self._remembered if other != text)][:MOST_REMEMBERED]
+
+    def _recall(self, step: int) -> None:
+        back = min(self._back + step, len(self._remembered))
+        if back != self._back:
+            self._back = back
+            self._write(self._remembered[back - 1] if back else self._applied)
+
+
+def _problems(text: str) -> list[Problem]:
+    try:
+        parse(text)
+    except FilterError as error:
+        return error.problems
+    return []
+
+
+def _repairs(problems: Sequence[Problem]) -> list[Completion]:
+    """What could stand instead of the first thing that is wrong."""
+    return [
+        Completion(each.start, each.end, each.suggestion, "instead")
+        for each in problems[:1]
+        if each.suggestion is not None
+    ]
+
+
+def _says_more(offer: Completion, text: str) -> bool:
+    return text[offer.start : offer.end] != offer.text

@@ -1,0 +1,126 @@
+"""The last line: the keys that work here, or for some seconds what just happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from rich.text import Text
+from textual.widget import Widget
+
+from horsies_tui.actions import Action, live_actions
+from horsies_tui.keys import key_label
+from horsies_tui.look.text import clean, cut
+
+if TYPE_CHECKING:
+    from textual import events
+    from textual.screen import Screen
+    from textual.timer import Timer
+
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.view import Console
+
+MESSAGE_S: Final = 8.0
+"""Long enough to read one line twice; errors stay in the list behind `!`."""
+
+
+class Footer(Widget):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"footer--key", "footer--note", "footer--message", "footer--error"}
+
+    DEFAULT_CSS = """
+    Footer {
+        dock: bottom;
+        height: 1;
+        padding: 0 1;
+        background: $panel;
+        color: $text-muted;
+        & > .footer--key { color: $text-accent; text-style: bold; }
+        & > .footer--note { color: $text; text-style: bold; }
+        & > .footer--message { color: $text; }
+        & > .footer--error { color: $text-error; text-style: bold; }
+    }
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._note = ""
+        self._message: tuple[str, str] | None = None
+        self._timer: Timer | None = None
+        self._hits: list[tuple[int, str]] = []
+        self._line = Text()
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
+
+    def on_resize(self) -> None:
+        self.draw_again()
+
+    def note(self, text: str) -> None:
+        self._note = text
+        self.draw_again()
+
+    def say(self, text: str, *, error: bool) -> None:
+        self._message = (text, "footer--error" if error else "footer--message")
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(MESSAGE_S, self.message_over)
+        self.draw_again()
+
+    def message_over(self) -> None:
+        """What was said is about what is no longer shown, or was there long enough."""
+        self._message = None
+        self.draw_again()
+
+    def _bindings_updated(self, _screen: Screen[object]) -> None:
+        self.draw_again()
+
+    def draw_again(self) -> None:
+        """Repaint, if there is anything else to see than before: bindings change with every focus."""
+        line = self._message_line() if self._message is not None else self._keys_line(self.content_size.width)
+        if line != self._line or line.spans != self._line.spans:
+            self._line = line
+            self.refresh()
+
+    def render(self) -> Text:
+        return self._line
+
+    def _message_line(self) -> Text:
+        text, component = self._message or ("", "footer--message")
+        self._hits = []
+        style = self.get_component_rich_style(component, partial=True)
+        text = self._glyphs.text(clean(" ".join(text.split())))
+        return Text(cut(text, self.content_size.width, self._glyphs), style, no_wrap=True)
+
+    def _keys_line(self, width: int) -> Text:
+        """As many as fit in the order of the registry; the way to the help is always among them."""
+        offered = [
+            (action, keys[0]) for action, keys in live_actions(self.screen) if action.footer and self._usable(action)
+        ]
+        line, self._hits = Text(no_wrap=True), []
+        if self._note:
+            line.append(f"{self._note}   ", self.get_component_rich_style("footer--note", partial=True))
+        last = [self._hint(action, key) for action, key in offered[-1:]]
+        room = width - sum(hint.cell_len for hint in last)
+        for action, key in offered[:-1]:
+            hint = self._hint(action, key)
+            if line.cell_len + hint.cell_len + 2 > room:
+                break
+            line.append_text(hint).append("  ")
+            self._hits.append((line.cell_len, key))
+        for hint in last:
+            line.append_text(hint)
+            self._hits.append((line.cell_len, offered[-1][1]))
+        return line
+
+    def _hint(self, action: Action, key: str) -> Text:
+        style = self.get_component_rich_style("footer--key", partial=True)
+        return Text.assemble((key_label(key, ascii_only=self._glyphs.ascii), style), " ", action.label)
+
+    def _usable(self, action: Action) -> bool:
+        return not (action.writes and cast("Console", self.app).why_no_writes())
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        key = next((key for end, key in self._hits if at is not None and at.x < end), None)
+        if key is not None:
+            self.app.simulate_key(key)

@@ -1,0 +1,105 @@
+"""The tasks of a filter in groups, largest first: how many, which share, how old, and enter narrows the list to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import age, number
+from horsies_tui.widgets.row_table import RowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from horsies.views import GroupBy, TaskGroups
+    from horsies_tui.look.glyphs import Glyphs
+
+GROUP_WORDS: Final[Mapping[GroupBy, str]] = {
+    "error_code": "error code",
+    "task_name": "task name",
+    "queue_name": "queue",
+    "worker": "worker",
+}
+_WITHOUT: Final[Mapping[GroupBy, str]] = {
+    "error_code": "without an error code",
+    "task_name": "without a name",
+    "queue_name": "without a queue",
+    "worker": "held by no worker yet",
+}
+_BAR: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """`share` is that of the tasks that were counted, from 0 to 1."""
+
+    key: str | None
+    words: str
+    number: int
+    share: float
+    oldest: datetime
+    newest: datetime
+
+    @property
+    def id(self) -> str:
+        return "" if self.key is None else f"={self.key}"
+
+
+class GroupList(RowTable[GroupRow]):
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(_columns("error_code"), glyphs=glyphs, id=id)
+        self._by: GroupBy = "error_code"
+
+    def show_groups(self, groups: TaskGroups | None, by: GroupBy, *, now: datetime, empty: str) -> None:
+        """None: they have not been counted yet."""
+        if by != self._by:
+            self._by = by
+            self.columns = _columns(by)
+            self.marks = frozenset()
+        self.show(_rows(groups, by) if groups is not None else (), now=now, empty=empty)
+
+    def chosen(self) -> tuple[GroupRow, ...]:
+        """The marked groups, or the one under the cursor."""
+        marked = tuple(row for row in self.rows if row.id in self.marks)
+        return marked or ((self.cursor_row,) if self.cursor_row is not None else ())
+
+
+def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
+    total = sum(group.number for group in groups.groups)
+    return tuple(
+        GroupRow(
+            group.key,
+            f"({_WITHOUT[by]})" if group.key is None else group.key,
+            group.number,
+            group.number / total,
+            group.oldest,
+            group.newest,
+        )
+        for group in groups.groups
+    )
+
+
+def _bar(row: GroupRow, look: Look) -> Cell:
+    """A group that is there has at least one place."""
+    return Cell(look.glyphs.running * max(round(row.share * _BAR), 1), Tone.ACCENT)
+
+
+def _columns(by: GroupBy) -> ColumnSet[GroupRow]:
+    return ColumnSet(
+        columns=(
+            Column("number", "TASKS", lambda row, _: Cell(number(row.number), Tone.STRONG), right=True),
+            Column("percent", "SHARE", lambda row, _: Cell(f"{row.share:.0%}"), right=True),
+            Column("bar", "", _bar),
+            Column("newest", "NEWEST", lambda row, look: Cell(age(look.now - row.newest)), right=True),
+            Column("oldest", "OLDEST", lambda row, look: Cell(age(look.now - row.oldest)), right=True),
+            Column("key", GROUP_WORDS[by].upper(), _key),
+        ),
+        layouts={80: {"number": 9, "percent": 5, "bar": _BAR, "newest": 6, "oldest": 6, "key": REST}},
+    )
+
+
+def _key(row: GroupRow, look: Look) -> Cell:
+    return Cell(f" {row.words}", Tone.MUTED if row.key is None else None)

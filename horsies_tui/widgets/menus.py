@@ -1,0 +1,186 @@
+"""Short menus above a list: one of several, or several switched on and off; each line has its letter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.message import Message
+from textual.widget import Widget
+
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.look.text import clean, cut
+from horsies_tui.look.tones import TONES, Tone, tone_css
+from horsies_tui.widgets.sheet import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.style import Style
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from horsies_tui.look.glyphs import Glyphs
+
+ResultT = TypeVar("ResultT")
+
+_GUTTER: Final = 8
+"""Cursor, box or mark, letter, and the spaces between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """`letter` chooses it at once. `help` stands behind the label, numbers as well."""
+
+    id: str
+    label: str
+    letter: str = ""
+    help: str = ""
+    tone: Tone | None = None
+
+
+class MenuLines(Widget, can_focus=True):
+    """`boxes`: each line says whether it is on; otherwise only the ones that are on are marked."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.MENU)]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"menu--letter", "menu--help", "menu--cursor", *TONES}
+    DEFAULT_CSS = """
+        MenuLines { width: 1fr; height: auto; text-wrap: nowrap; }
+        MenuLines > .menu--letter { color: $text-accent; text-style: bold; }
+        MenuLines > .menu--help { color: $text-muted; }
+        MenuLines > .menu--cursor { background: $block-cursor-background; text-style: bold; }
+        MenuLines:ansi > .menu--cursor { text-style: reverse; }
+        """ + tone_css("MenuLines")
+
+    class Chosen(Message):
+        """Enter, or in a menu of one the line's letter."""
+
+    def __init__(self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool) -> None:
+        super().__init__()
+        self.items = tuple(items)
+        self.on = set(on)
+        self._glyphs = glyphs
+        self._boxes = boxes
+        self._at = next((index for index, item in enumerate(self.items) if item.id in self.on), 0)
+        self._label = max((cell_len(item.label) for item in self.items), default=0)
+
+    @property
+    def here(self) -> str:
+        """The id of the line under the cursor."""
+        return self.items[self._at].id
+
+    def get_content_width(self, *_sizes: object) -> int:
+        return _GUTTER + self._label + max((cell_len(item.help) + 2 for item in self.items), default=0)
+
+    def get_content_height(self, *_sizes: object) -> int:
+        return len(self.items)
+
+    def render(self) -> Text:
+        return Text("\n").join(self._line(index, item) for index, item in enumerate(self.items))
+
+    def action_down(self) -> None:
+        self._move(self._at + 1)
+
+    def action_up(self) -> None:
+        self._move(self._at - 1)
+
+    def action_switch(self) -> None:
+        if self._boxes:
+            self.on ^= {self.here}
+            self.refresh()
+        else:
+            self.action_take()
+
+    def action_take(self) -> None:
+        self.post_message(self.Chosen())
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters are those of this menu alone, so no action of the registry stands behind them."""
+        found = [index for index, item in enumerate(self.items) if item.letter and item.letter == event.character]
+        for index in found:
+            event.stop()
+            self._move(index)
+            self.action_switch()
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y < len(self.items):
+            self._move(at.y)
+            self.action_switch()
+
+    def _move(self, to: int) -> None:
+        self._at = to % len(self.items)
+        self.refresh()
+
+    def _line(self, index: int, item: Item) -> Text:
+        cursor = self._glyphs.cursor if index == self._at else " "
+        line = Text(f"{cursor} {self._sign(item)} ")
+        line.append(f"{item.letter:<2}", self._style("menu--letter"))
+        label = clean(self._glyphs.text(item.label))
+        line.append(label + " " * (self._label - cell_len(label)), self._style(item.tone) if item.tone else None)
+        if item.help:
+            room = max(self.content_size.width - line.cell_len - 2, 0)
+            line.append(f"  {cut(clean(self._glyphs.text(item.help)), room, self._glyphs)}", self._style("menu--help"))
+        line.append(" " * max(self.content_size.width - line.cell_len, 0))
+        if index == self._at:
+            line.stylize(self._style("menu--cursor"))
+        return line
+
+    def _sign(self, item: Item) -> str:
+        on = item.id in self.on
+        if self._boxes:
+            return "[x]" if on else "[ ]"
+        return self._glyphs.mark if on else " "
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(name, partial=True)
+
+
+class _Menu(Sheet[ResultT]):
+    DEFAULT_CSS = """
+    _Menu { align: left top; }
+    _Menu > MenuLines {
+        width: auto;
+        min-width: 30;
+        max-width: 100%;
+        max-height: 100%;
+        height: auto;
+        margin: 3 0 0 2;
+        padding: 0 1;
+        border: round $primary;
+        background: $surface;
+    }
+    """
+
+    def __init__(self, lines: MenuLines, title: str, subtitle: str) -> None:
+        super().__init__()
+        self._lines = lines
+        lines.border_title, lines.border_subtitle = title, subtitle
+
+    def compose(self) -> ComposeResult:
+        yield self._lines
+
+
+class PickOne(_Menu[str]):
+    """Dismissed with an id. The one that is in force now is marked."""
+
+    def __init__(self, title: str, items: Sequence[Item], current: str, glyphs: Glyphs) -> None:
+        lines = MenuLines(items, [current], glyphs, boxes=False)
+        super().__init__(lines, title, glyphs.text("enter takes · esc closes"))
+
+    def on_menu_lines_chosen(self) -> None:
+        self.dismiss(self._lines.here)
+
+
+class PickSome(_Menu[frozenset[str]]):
+    """Dismissed with the ids that are on."""
+
+    def __init__(self, title: str, items: Sequence[Item], on: Iterable[str], glyphs: Glyphs) -> None:
+        lines = MenuLines(items, on, glyphs, boxes=True)
+        super().__init__(lines, title, glyphs.text("space switches · enter takes · esc closes"))
+
+    def on_menu_lines_chosen(self) -> None:
+        self.dismiss(frozenset(self._lines.on))

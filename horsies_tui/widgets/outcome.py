@@ -1,0 +1,149 @@
+"""What would become, or has become, of each row of an operation, as a list that opens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.containers import Vertical
+from textual.content import Content
+
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.tones import Tone
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.hints import hint
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.sheet import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+
+    from horsies.operations.preview import Preview, Target
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.wishes import Done, Wish
+
+_ID_END: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """One target. `result` is a word for everybody, `detail` says why, or what it is now."""
+
+    id: str
+    kind: str
+    name: str
+    was: str
+    result: str
+    detail: str
+    tone: Tone
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What the operator wants after he has seen the rows: a task opened, or all of it undone."""
+
+    task_id: str | None = None
+    undo: bool = False
+
+
+def rows_of_preview(wish: Wish, preview: Preview) -> tuple[ResultRow, ...]:
+    """Refused ones first: they are why somebody looks."""
+    refused = [_row(refusal.target, "refused", refusal.reason, Tone.WARNING) for refusal in preview.refused]
+    return (*refused, *(_row(target, wish.words.will, "", Tone.GOOD) for target in preview.eligible))
+
+
+def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
+    """What did not go through first."""
+    outcome = done.outcome
+    return (
+        *_rows(outcome.in_doubt, "in doubt", "the connection broke: the audit tells whether it was done", Tone.BAD),
+        *(_row(target, "skipped", reason, Tone.WARNING) for target, reason in done.skipped),
+        *_rows(outcome.not_attempted, "not tried", outcome.stopped or "", Tone.MUTED),
+        *(_row(row.target, done.wish.words.done, row.detail, Tone.GOOD) for row in outcome.applied),
+    )
+
+
+def _rows(targets: Iterable[Target], result: str, detail: str, tone: Tone) -> Iterator[ResultRow]:
+    return (_row(target, result, detail, tone) for target in targets)
+
+
+def _row(target: Target, result: str, detail: str, tone: Tone) -> ResultRow:
+    return ResultRow(target.id, target.kind, target.label, target.state, result, detail, tone)
+
+
+def _id(row: ResultRow, look: Look) -> Cell:
+    short = row.id if len(row.id) <= _ID_END else f"{look.glyphs.ellipsis}{row.id[-_ID_END:]}"
+    return Cell(row.id, Tone.MUTED, short)
+
+
+COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
+    columns=(
+        Column("result", "RESULT", lambda row, _look: Cell(row.result, row.tone)),
+        Column("id", "ID", _id),
+        Column("name", "NAME", lambda row, _look: Cell(row.name)),
+        Column("was", "WAS", lambda row, _look: Cell(row.was)),
+        Column("detail", "DETAIL", lambda row, _look: Cell(row.detail)),
+    ),
+    layouts={
+        0: {"result": 18, "id": 9, "detail": REST},
+        90: {"result": 22, "id": 9, "name": 18, "was": 16, "detail": REST},
+    },
+)
+
+
+class RowsSheet(Sheet[Next]):
+    """A list above whatever is open. `undo`: the operation can be taken back from here."""
+
+    BINDINGS = bindings(Scope.OUTCOME)
+    AUTO_FOCUS = "RowTable"
+
+    DEFAULT_CSS = """
+    RowsSheet {
+        #rows { max-height: 60vh; background: $surface; }
+        #keys { width: 1fr; margin: 1 0 0 0; color: $text-muted; }
+    }
+    """
+
+    def __init__(
+        self, title: str, rows: tuple[ResultRow, ...], now: datetime, glyphs: Glyphs, *, undo: bool = False
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._rows = rows
+        self._now = now
+        self._glyphs = glyphs
+        self._undo = undo
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="sheet"):
+            yield RowTable(COLUMNS, glyphs=self._glyphs, id="rows")
+            yield LineCell(id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title))
+        table: RowTable[ResultRow] = self.query_one(RowTable)
+        table.styles.height = len(self._rows) + 1
+        table.show(self._rows, now=self._now, empty="No row was chosen.")
+        self.call_after_refresh(self._show_keys)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self._undo if action == "undo" else True
+
+    def action_undo(self) -> None:
+        self.dismiss(Next(undo=True))
+
+    @on(RowTable.Opened)
+    def _open(self, message: RowTable.Opened) -> None:
+        message.stop()
+        row = next(row for row in self._rows if row.id == message.row_id)
+        if row.kind == "task":
+            self.dismiss(Next(task_id=row.id))
+
+    def _show_keys(self) -> None:
+        keys = ("table.open", *(("outcome.undo",) if self._undo else ()), "sheet.close")
+        self.query_one("#keys", LineCell).put("   ".join(hint(key, self, self._glyphs) for key in keys))

@@ -1,0 +1,85 @@
+"""One line asked of the operator, understood while it is typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from textual import on
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from horsies.domain.errors import HorsiesError
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.sheet import Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+    from horsies_tui.look.glyphs import Glyphs
+
+AnswerT = TypeVar("AnswerT")
+
+
+class Prompt(Sheet[AnswerT], Generic[AnswerT]):
+    """Dismissed with what `read` made of the line. Under it stands what that is, or what is wrong with it."""
+
+    DEFAULT_CSS = """
+    Prompt {
+        & > #sheet { width: 60; }
+        & Input { border: none; height: 1; padding: 0; background: $boost; }
+        & LineCell { width: 100%; color: $text-muted; }
+        & LineCell.-wrong { color: $text-error; }
+    }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        placeholder: str,
+        read: Callable[[str], AnswerT],
+        describe: Callable[[AnswerT], str],
+        glyphs: Glyphs,
+        *,
+        value: str = "",
+    ) -> None:
+        super().__init__()
+        self._value = value
+        self._title = title
+        self._placeholder = placeholder
+        self._read = read
+        self._describe = describe
+        self._glyphs = glyphs
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="sheet") as sheet:
+            sheet.border_title = self._title
+            sheet.border_subtitle = self._glyphs.text("enter goes · esc closes")
+            field = Input(self._value, placeholder=self._placeholder, compact=True)
+            field.cursor_blink = False
+            yield field
+            yield LineCell()
+
+    @on(Input.Changed)
+    def _typed(self) -> None:
+        self._answer()
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        answer = self._answer()
+        if answer is not None:
+            self.dismiss(answer)
+
+    def _answer(self) -> AnswerT | None:
+        text, told = self.query_one(Input).value, self.query_one(LineCell)
+        if not text.strip():
+            told.put("")
+            return None
+        try:
+            answer = self._read(text)
+        except HorsiesError as error:
+            told.put(error.message, "-wrong")
+            return None
+        told.put(self._describe(answer))
+        return answer

@@ -1,0 +1,293 @@
+"""A list in which nothing moves by itself: cursor, marks and place hold on to ids, and only what changed is sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, TypeAlias
+
+from textual.message import Message
+
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.look.cells import Look, RowT
+from horsies_tui.look.glyphs import UNICODE, Glyphs
+from horsies_tui.look.lines import CURSOR, STRUCK, TITLE, Line, blank_line, row_line, title_line, words_line
+from horsies_tui.look.tones import TONES, tone_css
+from horsies_tui.widgets.line_view import LineView
+from horsies_tui.widgets.viewport import Viewport
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from textual import events
+    from textual.binding import BindingType
+
+    from horsies.config.recovery import RecoveryConfig
+    from horsies_tui.look.cells import ColumnSet, Placed
+
+Edge: TypeAlias = Literal["start", "end"]
+
+_WHEEL_ROWS: Final = 3
+_EDGE_SCREENS: Final = 1.5
+"""So near an edge of the loaded rows more are asked for: a page down must not wait for the database."""
+
+
+class RowTable(LineView, Generic[RowT], can_focus=True):
+    """Rows under column titles. It is given all rows that are loaded, a few hundred, and draws those in view."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TABLE)]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, CURSOR, STRUCK, *TONES}
+    DEFAULT_CSS = f"""
+    RowTable {{ height: 1fr; }}
+    RowTable > .{TITLE} {{ color: $text-muted; }}
+    RowTable > .{STRUCK} {{ color: $text-muted; text-style: strike; }}
+    RowTable > .{CURSOR} {{ background: $block-cursor-background; }}
+    RowTable:ansi > .{TITLE} {{ text-style: dim; }}
+    RowTable:ansi > .{CURSOR} {{ color: ansi_default; background: ansi_default; text-style: reverse; }}
+    {tone_css("RowTable")}
+    """
+
+    @dataclass
+    class CursorMoved(Message):
+        """The cursor is on another row, or its row is at another place. `by_hand`: the operator moved it."""
+
+        table: RowTable[Any]
+        row_id: str | None
+        index: int
+        at_top: bool
+        by_hand: bool
+
+        @property
+        def control(self) -> RowTable[Any]:
+            return self.table
+
+    @dataclass
+    class Opened(Message):
+        """Enter, or a double click."""
+
+        table: RowTable[Any]
+        row_id: str
+
+        @property
+        def control(self) -> RowTable[Any]:
+            return self.table
+
+    @dataclass
+    class MarksChanged(Message):
+        """Marks stay when their rows leave the window."""
+
+        table: RowTable[Any]
+        marks: frozenset[str]
+
+        @property
+        def control(self) -> RowTable[Any]:
+            return self.table
+
+    @dataclass
+    class NearEdge(Message):
+        """Few loaded rows are left in this direction: time to load more."""
+
+        table: RowTable[Any]
+        which: Edge
+
+        @property
+        def control(self) -> RowTable[Any]:
+            return self.table
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, RowTable.NearEdge) and (message.table, message.which) == (self.table, self.which)
+
+    def __init__(
+        self,
+        columns: ColumnSet[RowT],
+        *,
+        glyphs: Glyphs = UNICODE,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
+        super().__init__(id=id)
+        self._columns = columns
+        self._glyphs = glyphs
+        self._look: Look | None = None
+        self._view: Viewport[RowT] = Viewport()
+        self._marks: frozenset[str] = frozenset()
+        self._last_marked: str | None = None
+        self._struck: frozenset[str] = frozenset()
+        self._empty = ""
+        self._edge_told: dict[Edge, str] = {}
+
+    @property
+    def cursor_id(self) -> str | None:
+        return self._view.cursor_id
+
+    @property
+    def cursor_row(self) -> RowT | None:
+        return self._view.cursor_row
+
+    @property
+    def cursor_index(self) -> int:
+        return self._view.cursor
+
+    @property
+    def rows(self) -> tuple[RowT, ...]:
+        return self._view.rows
+
+    @property
+    def marks(self) -> frozenset[str]:
+        return self._marks
+
+    @marks.setter
+    def marks(self, marks: frozenset[str]) -> None:
+        if marks != self._marks:
+            self._marks = marks
+            self._redraw()
+            self.post_message(self.MarksChanged(self, marks))
+
+    @property
+    def columns(self) -> ColumnSet[RowT]:
+        return self._columns
+
+    @columns.setter
+    def columns(self, columns: ColumnSet[RowT]) -> None:
+        self._columns = columns
+        self._redraw()
+
+    def show(
+        self,
+        rows: tuple[RowT, ...],
+        *,
+        now: datetime,
+        struck: frozenset[str] = frozenset(),
+        stick: bool = False,
+        empty: str = "",
+        recovery: RecoveryConfig | None = None,
+    ) -> None:
+        """Other rows, or the same at another time; the cursor stays on its row and its line.
+
+        `stick`: where it is on the first row it stays on the first, whichever that is. `empty` is shown without rows.
+        """
+        self._look = Look(now, self._glyphs) if recovery is None else Look(now, self._glyphs, recovery)
+        self._struck = struck
+        self._empty = empty
+        before = self._view.cursor_id, self._view.cursor
+        self._view.take(rows, stick=stick)
+        self._redraw()
+        if (self._view.cursor_id, self._view.cursor) != before:
+            self._tell_cursor(by_hand=False)
+        self._tell_edges(by_hand=False)
+
+    def tick(self, now: datetime) -> None:
+        """Time went on: ages grow."""
+        if self._look is not None:
+            self._look = replace(self._look, now=now)
+            self._redraw()
+
+    def move_to(self, index: int) -> None:
+        """The operator wants the cursor there, or as near to it as there are rows."""
+        self._view.move_to(index)
+        self._moved_by_hand()
+
+    def action_up(self) -> None:
+        self.move_to(self._view.cursor - 1)
+
+    def action_down(self) -> None:
+        self.move_to(self._view.cursor + 1)
+
+    def action_first(self) -> None:
+        self.move_to(0)
+
+    def action_last(self) -> None:
+        self.move_to(len(self._view.rows) - 1)
+
+    def action_page_up(self) -> None:
+        self._view.page(-1)
+        self._moved_by_hand()
+
+    def action_page_down(self) -> None:
+        self._view.page(1)
+        self._moved_by_hand()
+
+    def action_open(self) -> None:
+        row_id = self._view.cursor_id
+        if row_id is not None:
+            self.post_message(self.Opened(self, row_id))
+
+    def action_mark(self) -> None:
+        """Mark the row under the cursor, or take its mark away."""
+        row_id = self._view.cursor_id
+        if row_id is not None:
+            self._last_marked = row_id
+            self.marks ^= {row_id}
+
+    def action_mark_range(self) -> None:
+        """From the row that was marked last to the cursor; without one, only the cursor's."""
+        if self._view.cursor_id is None:
+            return
+        last = None if self._last_marked is None else self._view.index_of(self._last_marked)
+        start, end = sorted((self._view.cursor if last is None else last, self._view.cursor))
+        self._last_marked = self._view.cursor_id
+        self.marks |= {row.id for row in self._view.rows[start : end + 1]}
+
+    def action_mark_shown(self) -> None:
+        self.marks |= {row.id for row in self._view.rows}
+
+    def action_clear_marks(self) -> None:
+        self._last_marked = None
+        self.marks = frozenset()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._view.resize(event.size.height - 1)
+        self._redraw()
+        self._tell_edges(by_hand=False)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.move_to(self._view.cursor + _WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.move_to(self._view.cursor - _WHEEL_ROWS)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        line = event.y - 1
+        if 0 <= line < len(self._view.in_view):
+            self.move_to(self._view.top + line)
+            if event.chain == 2:
+                self.action_open()
+
+    def _moved_by_hand(self) -> None:
+        self._redraw()
+        self._tell_cursor(by_hand=True)
+        self._tell_edges(by_hand=True)
+
+    def _tell_cursor(self, *, by_hand: bool) -> None:
+        index = self._view.cursor
+        self.post_message(self.CursorMoved(self, self._view.cursor_id, index, index == 0, by_hand))
+
+    def _tell_edges(self, *, by_hand: bool) -> None:
+        """Once for each edge that new rows bring; at every move of the operator, for the last read may have failed."""
+        rows, near = self._view.rows, _EDGE_SCREENS * self._view.height
+        left: tuple[tuple[Edge, int, int], ...] = (("start", self._view.above, 0), ("end", self._view.below, -1))
+        for which, rows_left, at in left:
+            if rows and rows_left < near and (by_hand or self._edge_told.get(which) != rows[at].id):
+                self._edge_told[which] = rows[at].id
+                self.post_message(self.NearEdge(self, which))
+
+    def _redraw(self) -> None:
+        self.draw_lines(self._compose_lines())
+
+    def _compose_lines(self) -> list[Line]:
+        width, height = self.size
+        if not width or not height:
+            return []
+        columns = self._columns.place(width)
+        lines = [title_line(columns, self._glyphs, width)]
+        if self._look is not None:
+            lines += [self._row_line(row, columns, self._look, width) for row in self._view.in_view]
+        if not self._view.rows:
+            lines += [words_line(words, self._glyphs, width) for words in self._empty.splitlines()]
+        return lines[:height] + [blank_line(width)] * (height - len(lines))
+
+    def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
+        cursor, marked, struck = row.id == self._view.cursor_id, row.id in self._marks, row.id in self._struck
+        return row_line(row, columns, look, width, cursor=cursor, marked=marked, struck=struck)

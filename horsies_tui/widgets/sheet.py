@@ -1,0 +1,36 @@
+"""What opens above a screen: help, errors, the context picker, the preview of an action."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.screen import ModalScreen
+
+from horsies_tui.actions import Scope, bindings
+
+ResultT = TypeVar("ResultT")
+
+
+class Sheet(ModalScreen[ResultT]):
+    """`esc` and `q` close it with None: nothing was decided. Subclasses compose one child with the id `sheet`."""
+
+    BINDINGS = bindings(Scope.SHEET)
+
+    DEFAULT_CSS = """
+    Sheet {
+        align: center middle;
+        & > #sheet {
+            width: 90%;
+            max-width: 110;
+            height: auto;
+            max-height: 90%;
+            padding: 0 1;
+            border: round $primary;
+            background: $surface;
+        }
+        &.-narrow > #sheet { width: 100%; max-height: 100%; }
+    }
+    """
+
+    def action_close(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,88 @@
+"""The second line: the screens by number, the one that is shown, and how many rows of a screen need a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.text import Text
+from textual.message import Message
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from textual import events
+
+    from horsies_tui.look.glyphs import Glyphs
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One screen: its key, the view it names, and its word."""
+
+    key: str
+    name: str
+    title: str
+
+
+_SMALL: Final = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class Tabs(Widget):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"tabs--key", "tabs--active", "tabs--badge"}
+
+    DEFAULT_CSS = """
+    Tabs {
+        height: 1;
+        padding: 0 1;
+        color: $text-muted;
+        & > .tabs--key { color: $text-muted; }
+        & > .tabs--active { color: $text; text-style: bold underline; }
+        & > .tabs--badge { color: $text-warning; text-style: bold; }
+    }
+    """
+
+    @dataclass
+    class Chosen(Message):
+        """Somebody clicked on a tab."""
+
+        name: str
+
+    def __init__(self, tabs: Sequence[Tab], glyphs: Glyphs) -> None:
+        super().__init__()
+        self._tabs = tabs
+        self._glyphs = glyphs
+        self._active = ""
+        self._badges: Mapping[str, int] = {}
+        self._ends: list[int] = []
+
+    def show(self, active: str, badges: Mapping[str, int]) -> None:
+        if (active, badges) != (self._active, self._badges):
+            self._active, self._badges = active, dict(badges)
+            self.refresh()
+
+    def render(self) -> Text:
+        line, self._ends = Text(no_wrap=True, overflow="crop"), []
+        for tab in self._tabs:
+            active = tab.name == self._active
+            line.append(f"{tab.key} ", self.get_component_rich_style("tabs--key", partial=True))
+            style = self.get_component_rich_style("tabs--active", partial=True) if active else None
+            line.append(tab.title, style)
+            if count := self._badges.get(tab.name):
+                line.append(self._badge(count), self.get_component_rich_style("tabs--badge", partial=True))
+            self._ends.append(line.cell_len)
+            line.append("   ")
+        return line
+
+    def _badge(self, count: int) -> str:
+        return f" ({count})" if self._glyphs.ascii else f" {count}".translate(_SMALL)
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is None:
+            return
+        for tab, end in zip(self._tabs, self._ends, strict=True):
+            if at.x < end:
+                self.post_message(self.Chosen(tab.name))
+                return

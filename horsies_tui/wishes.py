@@ -1,0 +1,238 @@
+"""What an operator wants done and to what, tried through the link: looked at first, done when he says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations import queues, tasks, workers
+from horsies.operations.audit import require_writable
+from horsies.operations.queues import QueueVerb
+from horsies.operations.selection import Selection
+from horsies.operations.tasks import TaskVerb
+from horsies.operations.undo import preview as preview_undo, undo
+from horsies.operations.workers import WorkerVerb
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from uuid import UUID
+
+    from horsies.operations.actor import Actor
+    from horsies.operations.preview import Outcome, Preview, Target, TargetKind
+    from horsies.operations.reruns import Arguments
+    from horsies.store.connect import Connection
+    from horsies_tui.feed.link import Link
+
+UNDO: Final = "undo"
+
+_MOST_REASONS: Final = 4
+_MOST_BY_KEY: Final = 20
+"""Rows that one key changes; more are confirmed by typing how many."""
+_LONGEST_COMMAND: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A verb as the sheet says it: `Requeue`, `will be requeued`, `requeued`."""
+
+    title: str
+    will: str
+    done: str
+
+
+WORDS: Final[Mapping[str, Words]] = {
+    "requeue": Words("Requeue", "will be requeued", "requeued"),
+    "fail": Words("Fail", "will be failed", "failed by hand"),
+    "cancel": Words("Cancel", "will be cancelled", "cancelled"),
+    "retry-now": Words("Retry now", "will be due now", "made due now"),
+    "release": Words("Release", "will be released", "released"),
+    "rerun": Words("Rerun", "will be sent again", "sent again as new tasks"),
+    "expire": Words("Expire", "will be expired", "expired"),
+    "recover": Words("Recover", "will be recovered", "recovered"),
+    "resume": Words("Resume", "will go on", "resumed"),
+    UNDO: Words("Undo", "will be taken back", "taken back"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """`verb` is the engine's word, or UNDO with the operation that is to be taken back."""
+
+    verb: str
+    kind: TargetKind = "task"
+    selection: Selection = field(default_factory=Selection)
+    arguments: Arguments | None = None
+    undoes: UUID | None = None
+
+    @property
+    def words(self) -> Words:
+        return WORDS[self.verb]
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the retries of the policy can be granted anew."""
+        return self.verb == TaskVerb.REQUEUE
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """An operation that has ended: what was seen before, and what became of it."""
+
+    wish: Wish
+    preview: Preview
+    outcome: Outcome
+
+    @property
+    def can_be_undone(self) -> bool:
+        return self.wish.verb != UNDO and bool(self.outcome.applied)
+
+    @property
+    def skipped(self) -> tuple[tuple[Target, str], ...]:
+        """What was not changed and why: refused by the preview, or by the database when it was tried."""
+        tried = {row.target.id for row in self.outcome.rows}
+        before = (
+            (refusal.target, refusal.reason) for refusal in self.preview.refused if refusal.target.id not in tried
+        )
+        return (*((row.target, row.detail) for row in self.outcome.refused), *before)
+
+    @property
+    def went_well(self) -> bool:
+        """Everything that was asked for has been done: there is nothing to look at."""
+        return not (self.skipped or self.outcome.not_attempted or self.outcome.in_doubt)
+
+    def line(self) -> str:
+        """`45 requeued, 4 skipped`; what is not there is not named."""
+        outcome = self.outcome
+        counts = {
+            self.wish.words.done: len(outcome.applied),
+            "skipped": len(self.skipped),
+            "in doubt": len(outcome.in_doubt),
+            "not tried": len(outcome.not_attempted),
+        }
+        parts = [f"{number(count)} {what}" for what, count in counts.items() if count or what == self.wish.words.done]
+        return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
+
+
+class Operation:
+    """A wish on a link. Both ways out are HorsiesErrors with a sentence; nothing has been done then."""
+
+    def __init__(self, link: Link, wish: Wish) -> None:
+        self.wish = wish
+        self._link = link
+
+    async def look(self, *, fresh_budget: bool = False) -> Preview:
+        """What would change. Refused at once where this session could not change it."""
+
+        async def ask(conn: Connection) -> Preview:
+            await require_writable(conn)
+            return await _preview(conn, self.wish, fresh_budget=fresh_budget)
+
+        return await self._link.act(ask)
+
+    async def do(self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
+        """Change it. Cancelled, it ends the batch at hand and tells what was done."""
+
+        async def change(conn: Connection) -> Outcome:
+            return await _apply(conn, self.wish, preview, self._link.actor, reason, on_progress)
+
+        return Done(self.wish, preview, await self._link.act(change))
+
+
+async def _preview(conn: Connection, wish: Wish, *, fresh_budget: bool) -> Preview:
+    if wish.undoes is not None:
+        return await preview_undo(conn, wish.undoes)
+    match wish.kind:
+        case "worker":
+            return await workers.preview(conn, WorkerVerb(wish.verb), wish.selection.ids)
+        case "queue":
+            return await queues.preview(conn, QueueVerb(wish.verb), wish.selection.ids)
+        case _:
+            verb = TaskVerb(wish.verb)
+            return await tasks.preview(conn, verb, wish.selection, fresh_budget=fresh_budget, arguments=wish.arguments)
+
+
+async def _apply(
+    conn: Connection,
+    wish: Wish,
+    preview: Preview,
+    actor: Actor,
+    reason: str | None,
+    on_progress: Callable[[int, int], None],
+) -> Outcome:
+    if wish.undoes is not None:
+        return await undo(conn, wish.undoes, actor, reason, on_progress=on_progress)
+    match wish.kind:
+        case "worker":
+            return await workers.apply(conn, preview, actor, reason, on_progress=on_progress)
+        case "queue":
+            return await queues.apply(conn, preview, actor, reason)
+        case _:
+            return await tasks.apply(conn, preview, actor, reason, on_progress=on_progress)
+
+
+def things(count: int, kind: str) -> str:
+    """1 task, 1 204 tasks."""
+    return f"{number(count)} {kind}" if count == 1 else f"{number(count)} {kind}s"
+
+
+def summed(texts: Iterable[str]) -> str:
+    """`37 failed RATE_LIMITED, 8 failed TIMEOUT`; the most frequent first, and how many kinds are left out."""
+    kinds = Counter(texts)
+    parts = [f"{number(count)} {text}" for text, count in kinds.most_common(_MOST_REASONS)]
+    left = len(kinds) - len(parts)
+    return ", ".join(parts) + (f", and {left} other reasons" if left else "")
+
+
+def states_of(targets: Iterable[Target]) -> str:
+    """What they are now: a task by status and error code, others by name."""
+    return summed(
+        target.state if target.kind == "task" else f"{target.kind} {target.label}, {target.state}" for target in targets
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One line of the sheet before anything is done."""
+
+    label: str
+    text: str
+    tone: Tone | None = None
+
+
+def facts_of(wish: Wish, preview: Preview) -> list[Fact]:
+    """What will happen, what will not and why, what follows from it, and how it is said elsewhere."""
+    eligible, refused = preview.eligible, preview.refused
+    lines = [Fact(f"{number(len(eligible))} {wish.words.will}", states_of(eligible), Tone.STRONG)]
+    if refused:
+        reasons = summed(refusal.reason for refusal in refused)
+        lines.append(Fact(f"{number(len(refused))} will be refused", reasons, Tone.WARNING))
+    if eligible:
+        lines += [Fact("" if place else "which means", text) for place, text in enumerate(preview.consequences)]
+    if preview.filter is not None:
+        everything = preview.filter or "everything, it is empty"
+        lines.append(
+            Fact("filter", f"{everything}   (these {number(len(eligible) + len(refused))}, and none sent later)")
+        )
+    lines.append(Fact("from a shell", _shortened(preview.command), Tone.MUTED))
+    return lines
+
+
+def word_to_type(eligible: int, production: str | None) -> str | None:
+    """What must be typed before so many rows are changed, `production` being the name of such a context.
+
+    None: the key alone will do.
+    """
+    if production is not None:
+        return production
+    return str(eligible) if eligible > _MOST_BY_KEY else None
+
+
+def _shortened(command: str) -> str:
+    """A hundred ids tell nobody anything."""
+    if len(command) <= _LONGEST_COMMAND:
+        return command
+    shown = command[:_LONGEST_COMMAND].rpartition(" ")[0]
+    return f"{shown} … and {number(command.count(' ') - shown.count(' '))} words more"

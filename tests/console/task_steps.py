@@ -1,0 +1,75 @@
+"""The whole console on a database, as an operator has it before him."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+from verb_steps import shown, until
+
+from horsies.config.contexts import ConfigFile, DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies_tui.app import ConsoleApp
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.screens.tasks import TasksView
+from horsies_tui.widgets.filter_input import FilterInput
+
+WIDE = (120, 40)
+NAMED = {"stuck": "status:running run:>10m"}
+
+
+class Screen:
+    """The console as an operator has it before him."""
+
+    def __init__(self, pilot: Pilot[Any]) -> None:
+        self.pilot = pilot
+        self.app = pilot.app
+
+    @property
+    def view(self) -> TasksView:
+        return self.app.query_one(TasksView)
+
+    @property
+    def text(self) -> str:
+        return shown(self.app.screen)
+
+    @property
+    def rows(self) -> list[str]:
+        """The lines under the titles, as far as there are rows."""
+        lines = self.text.splitlines()
+        return [line for line in lines[5:-1] if line.strip()]
+
+    @property
+    def cursor(self) -> str:
+        return next((line for line in self.rows if line.startswith("▌")), "")
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def sees(self, *words: str) -> str:
+        await until(self.pilot, lambda: all(word in self.text for word in words), f"shows {words}")
+        return self.text
+
+    async def loses(self, word: str) -> None:
+        await until(self.pilot, lambda: word not in self.text, f"no longer shows {word}")
+
+    async def filter(self, text: str) -> None:
+        await self.press("slash", "ctrl+u")
+        self.type(text)
+        await self.press("enter")
+
+    def type(self, text: str) -> None:
+        """Into the filter line, which is open."""
+        self.app.query_one(FilterInput).insert_text_at_cursor(text)
+
+
+@asynccontextmanager
+async def console(url: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Screen]:
+    config = ConfigFile(Path("config.toml"), {}, None, filters=NAMED)
+    choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
+    app = ConsoleApp(ConsoleOptions(choice, config, **options))
+    async with app.run_test(size=size) as pilot:
+        yield Screen(pilot)

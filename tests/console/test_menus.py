@@ -1,0 +1,176 @@
+"""The small widgets of the task list: menus, the line of counts, the prompt, the groups."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.message import Message
+from textual.screen import ModalScreen
+
+from horsies.views import Count, TaskCounts, TaskGroup, TaskGroups
+from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.moments import read_moment
+from horsies_tui.widgets.counts_line import CountsLine, Tally
+from horsies_tui.widgets.group_list import GroupList
+from horsies_tui.widgets.menus import Item, PickOne, PickSome
+from horsies_tui.widgets.prompt import Prompt
+from horsies_tui.widgets.row_table import RowTable
+
+NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+ITEMS = (Item("new", "newest first", "n", "by time"), Item("old", "oldest first", "o"), Item("run", "running", "r"))
+
+
+class OneWidget(App[None]):
+    """A widget, or a sheet above nothing; what it told."""
+
+    def __init__(self, sheet: ModalScreen[Any] | None = None, widget: Any = None) -> None:
+        super().__init__()
+        self._sheet, self._widget = sheet, widget
+        self.results: list[Any] = []
+        self.told: list[Message] = []
+
+    def compose(self) -> ComposeResult:
+        if self._widget is not None:
+            yield self._widget
+
+    def on_mount(self) -> None:
+        if self._sheet is not None:
+            self.push_screen(self._sheet, self.results.append)
+
+    def on_counts_line_state_chosen(self, message: Message) -> None:
+        self.told.append(message)
+
+    def on_row_table_opened(self, message: Message) -> None:
+        self.told.append(message)
+
+    @property
+    def text(self) -> list[str]:
+        return [strip.text.rstrip() for strip in self.screen._compositor.render_strips()]
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"),
+    [(("enter",), "old"), (("down", "enter"), "run"), (("k", "space"), "new"), (("r",), "run"), (("escape",), None)],
+)
+async def test_one_of_several_is_taken_by_its_letter_or_by_moving_to_it(keys: tuple[str, ...], result: str) -> None:
+    async with OneWidget(PickOne("Order", ITEMS, "old", UNICODE)).run_test() as pilot:
+        await pilot.press(*keys)
+        assert isinstance(pilot.app, OneWidget)
+        assert pilot.app.results == [result]
+
+
+@pytest.mark.parametrize(
+    ("keys", "result"),
+    [(("enter",), {"new"}), (("n", "o", "enter"), {"old"}), (("space", "j", "space", "enter"), {"old"})],
+)
+async def test_several_are_switched_by_letter_or_space_and_taken_together(
+    keys: tuple[str, ...], result: set[str]
+) -> None:
+    async with OneWidget(PickSome("States", ITEMS, {"new"}, UNICODE)).run_test() as pilot:
+        await pilot.press(*keys)
+        assert isinstance(pilot.app, OneWidget)
+        assert pilot.app.results == [result]
+
+
+async def test_a_menu_says_what_is_on_without_colour_and_in_ascii() -> None:
+    app = OneWidget(PickSome("States", ITEMS, {"new"}, ASCII))
+    async with app.run_test():
+        shown = "\n".join(app.text)
+        assert "| [x] n newest first  by time" in shown
+        assert "  [ ] o oldest first" in shown
+
+
+async def test_what_a_time_means_stands_under_it_and_what_is_none_is_not_taken() -> None:
+    prompt: Prompt[datetime] = Prompt("Go to", "", lambda text: read_moment(text, NOON), str, UNICODE)
+    app = OneWidget(prompt)
+    async with app.run_test() as pilot:
+        await pilot.press(*"11:99", "enter")
+        assert any("there is no time 11:99" in line for line in app.text)
+        await pilot.press("backspace", "backspace", *"30")
+        assert any("2026-11-18 11:30:00+00:00" in line for line in app.text)
+        await pilot.press("enter")
+        assert app.results == [NOON - timedelta(minutes=30)]
+
+
+def a_tally(words: tuple[str, ...] = (), *, reached: datetime | None = None, **states: Count) -> Tally:
+    return Tally(TaskCounts(states, reached, 1_204_000), True, words, "FOLLOW")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (120, "▶ 8 running  ✗ 1 204+ failed"),
+        (56, "▶ 8  ✗ 1 204+"),
+        (44, "▶8 ✗1 204+"),
+    ],
+)
+async def test_states_are_counted_in_words_or_signs_as_there_is_room(width: int, shown: str) -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(width, 4)) as pilot:
+        line.show(a_tally(RUNNING=Count(8), FAILED=Count(1204, at_least=True)))
+        await pilot.pause()
+        assert app.text[0].strip().startswith(shown)
+        assert app.text[0].endswith("FOLLOW")
+
+
+async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(120, 4)) as pilot:
+        line.show(a_tally(reached=NOON, FAILED=Count(5_000, at_least=True)))
+        await pilot.pause()
+        assert app.text[0].endswith("5 000+ match, counted back to 2026-11-18 12:00Z · 1.2 M in table · FOLLOW")
+
+
+async def test_numbers_keep_their_places_when_they_shrink_or_vanish() -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(100, 4)) as pilot:
+        line.show(a_tally(RUNNING=Count(1204), FAILED=Count(7)))
+        await pilot.pause()
+        place = app.text[0].index("✗")
+        line.show(a_tally(FAILED=Count(9)))
+        await pilot.pause()
+        assert app.text[0].index("✗") == place
+        line.show(Tally())
+        line.show(a_tally(FAILED=Count(9)))
+        await pilot.pause()
+        assert app.text[0].index("✗") < place
+
+
+async def test_a_click_on_a_state_names_it() -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(120, 4)) as pilot:
+        line.show(a_tally(RUNNING=Count(8), FAILED=Count(7)))
+        await pilot.pause()
+        await pilot.click(CountsLine, offset=(app.text[0].index("failed"), 0))
+        assert [message.state for message in app.told if isinstance(message, CountsLine.StateChosen)] == ["FAILED"]
+
+
+async def test_groups_show_number_share_and_age_and_enter_opens_one() -> None:
+    groups = GroupList(UNICODE)
+    app = OneWidget(widget=groups)
+    found = TaskGroups(
+        NOON,
+        (
+            TaskGroup("RATE_LIMITED", 300, NOON - timedelta(hours=3), NOON - timedelta(minutes=2)),
+            TaskGroup(None, 100, NOON - timedelta(hours=1), NOON),
+        ),
+        None,
+    )
+    async with app.run_test(size=(80, 8)) as pilot:
+        groups.focus()
+        groups.show_groups(found, "error_code", now=NOON, empty="")
+        await pilot.pause()
+        assert app.text[1].split() == ["▌", "300", "75%", "████████", "2m", "3h", "RATE_LIMITED"]
+        assert app.text[2].split() == ["100", "25%", "██", "0s", "1h", "(without", "an", "error", "code)"]
+        await pilot.press("down", "enter")
+        assert [type(message) for message in app.told] == [RowTable.Opened]
+        assert [group.key for group in groups.chosen()] == [None]
+        await pilot.press("space", "up", "space")
+        assert [group.key for group in groups.chosen()] == ["RATE_LIMITED", None]

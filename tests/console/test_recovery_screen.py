@@ -1,0 +1,265 @@
+"""The recovery desk on a real database: what it shows, and keys that change a row and leave an audit row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import asyncpg
+import pytest
+from textual.pilot import Pilot
+from verb_steps import SmallConsole, shown, until
+
+from horsies.query import parse
+from horsies_tui.screens.recovery import RecoveryView
+from horsies_tui.widgets.arguments_sheet import ArgumentsSheet
+from horsies_tui.widgets.outcome import RowsSheet
+from horsies_tui.widgets.preview_sheet import PreviewSheet
+
+WIDE = (160, 40)
+
+
+async def interrupted(conn: asyncpg.Connection, *ids: str, name: str = "shop.build_report") -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, retry_count, kwargs,"
+        " worker_hostname) SELECT id, $2, 'reports', 'FAILED', 'TASK_INTERRUPTED', now() - interval '42 min', 0,"
+        ' \'{"path":"a.csv","password":"hunter2"}\', \'web-2\' FROM unnest($1::text[]) AS new (id)',
+        list(ids),
+        name,
+    )
+
+
+async def ready(pilot: Pilot[Any], *words: str) -> str:
+    """The screen, once it shows all of these."""
+    await until(pilot, lambda: all(word in shown(pilot.app.screen) for word in words), f"shows {words}")
+    return shown(pilot.app.screen)
+
+
+async def row_of(conn: asyncpg.Connection, task_id: str = "i-1") -> tuple[Any, ...]:
+    return tuple(await conn.fetchrow("SELECT status, error_code FROM horsies_tasks WHERE id = $1", task_id))
+
+
+async def trail(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:
+    rows = await conn.fetch(
+        "SELECT verb, target_id, outcome, os_user || '@' || os_host, reason FROM horsies_operator_actions ORDER BY id"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def test_an_empty_desk_says_that_all_is_well(database: str) -> None:
+    async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
+        text = await ready(pilot, "Everything is where it should be")
+        assert "0 need a decision" in text
+
+
+async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_why(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await interrupted(connection, "i-1", "i-2")
+    async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
+        text = await ready(pilot, "interrupted", "why: interrupted shop.build_report")
+        for words in (
+            "1 need a decision",
+            "no worker is alive",
+            "42m",
+            "×2",
+            "stopped past its grace on web-2",
+            "nothing: waits for you",
+            "R requeue  F fail  E rerun",
+            "Requeueing runs user code again from the start",
+            "i-1, i-2",
+        ):
+            assert words in text
+
+
+async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("F")
+        await ready(pilot, "Fail 1 task", "1 interrupted: accepted as failed", "y yes")
+        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
+        await pilot.press("shift+tab", *"not needed", "enter", "y")
+        await ready(pilot, "Everything is where it should be")
+        assert await row_of(connection) == ("FAILED", "OPERATOR_FAILED")
+        assert await trail(connection) == [("fail", "i-1", "applied", "ops@bastion", "not needed")]
+        assert any("1 failed by hand" in said and "z undo" in said for said in app.said)
+
+        await pilot.press("z")
+        await ready(pilot, "Undo 1 task", "1 will be taken back", "horsies audit undo", "y yes")
+        await pilot.press("y")
+        await ready(pilot, "stopped past its grace")
+        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
+        assert (await trail(connection))[-1][:3] == ("undo", "i-1", "applied")
+
+
+async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await interrupted(connection, "i-1", "i-2")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("R")
+        await ready(pilot, "Requeue 2 tasks", "y yes")
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'i-2'")
+        await pilot.press("y")
+        await until(pilot, lambda: isinstance(app.screen, RowsSheet))
+        text = await ready(pilot, "Requeue: 1 requeued, 1 skipped", "it is CANCELLED now")
+        assert text.index("skipped", text.index("RESULT")) < text.index("PENDING, try 1")
+        assert await row_of(connection, "i-1") == ("PENDING", None)
+        assert await row_of(connection, "i-2") == ("CANCELLED", "TASK_INTERRUPTED")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.opened == ["i-2"])
+
+
+async def test_production_wants_its_name_before_a_row_changes(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView, production=True)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("R")
+        await ready(pilot, "shop-eu · PRODUCTION", "type shop-eu to confirm")
+        await pilot.press("y", *"shop", "enter")
+        await ready(pilot, "that is not it")
+        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
+        await pilot.press(*"-eu", "enter")
+        await ready(pilot, "no living worker serves it")
+        assert await row_of(connection) == ("PENDING", None)
+
+
+async def test_a_read_only_session_says_so_and_opens_nothing(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView, read_only=True)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("R", "z")
+        assert app.said == [
+            "! cannot requeue, read-only: this session changes nothing",
+            "! cannot undo, read-only: this session changes nothing",
+        ]
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("C", "z", "o")
+        assert app.said == [
+            "cancel is no way out for interrupted shop.build_report; R requeue, F fail, E rerun",
+            "nothing was done from here that could be taken back; horsies audit undo takes any operation back",
+            "nothing has been done from here yet",
+        ]
+
+
+async def test_marked_lines_are_acted_on_together(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1", "i-2")
+    await interrupted(connection, "j-1", name="shop.other")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "shop.other", "shop.build_report")
+        await pilot.press("a", "R")
+        await ready(pilot, "Requeue 3 tasks", "y yes")
+        await pilot.press("y")
+        await until(pilot, lambda: any("3 requeued" in said for said in app.said))
+        assert {row[1] for row in await trail(connection)} == {"i-1", "i-2", "j-1"}
+        await pilot.press("o")
+        await until(pilot, lambda: isinstance(app.screen, RowsSheet))
+        await pilot.press("z")
+        await ready(pilot, "Undo 3 tasks")
+
+
+async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was_edited(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("E")
+        text = await ready(pilot, '"path": "a.csv"')
+        assert "hunter2" not in text
+        area = app.screen.query_one("#arguments")
+        area.load_text(area.text.replace('"a.csv"', '"b.csv'))
+        await pilot.press("ctrl+s")
+        await ready(pilot, "line 4, column")
+        area.load_text(area.text.replace('"b.csv', '"b.csv"'))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
+        await ready(pilot, "Rerun 1 task", "y yes")
+        await pilot.press("y")
+        await until(pilot, lambda: any("1 sent again" in said for said in app.said))
+        stored = await connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE id <> 'i-1'")
+        assert json.loads(stored) == {"path": "b.csv", "password": "hunter2"}
+        assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
+
+
+async def test_closing_the_editor_sends_nothing(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "interrupted")
+        await pilot.press("E")
+        await until(pilot, lambda: isinstance(app.screen, ArgumentsSheet))
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
+
+
+async def test_what_a_dead_worker_held_is_put_right_by_one_key(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at,"
+        " claim_expires_at) VALUES ('c-1', 'shop.mail', 'mail', 'CLAIMED', true, 'web-3', now() - interval '9 min',"
+        " now() - interval '8 min')"
+    )
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "worker gone", "W recover")
+        await pilot.press("W")
+        await ready(pilot, "Recover 1 worker", "1 claimed task: back in the queue", "y yes")
+        await pilot.press("y")
+        await until(pilot, lambda: any("1 recovered" in said for said in app.said))
+        assert await row_of(connection, "c-1") == ("PENDING", None)
+        assert ("recover", "web-3", "applied") in [row[:3] for row in await trail(connection)]
+
+
+async def test_a_paused_queue_goes_on_by_one_key(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ('mail', now(), 'ops@bastion')"
+    )
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('p-1', 'shop.mail', 'mail')"
+    )
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "paused queue", "P resume")
+        await pilot.press("P")
+        await ready(pilot, "Resume 1 queue", "y yes")
+        await pilot.press("y")
+        await until(pilot, lambda: any("1 resumed" in said for said in app.said))
+        assert await connection.fetchval("SELECT count(*) FROM horsies_queue_state WHERE paused_at IS NOT NULL") == 0
+
+
+async def test_enter_opens_the_task_or_the_list_of_its_rows(database: str, connection: asyncpg.Connection) -> None:
+    await interrupted(connection, "i-1", "i-2")
+    await interrupted(connection, "j-1", name="shop.other one")
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "shop.other one", "shop.build_report")
+        await pilot.press("g", "enter", "down", "enter")
+        await until(pilot, lambda: len(app.opened) == 2)
+    assert sorted(app.opened) == ["j-1", "status:interrupted name:shop.build_report queue:reports"]
+    assert parse(app.opened[0]).text or parse(app.opened[1]).text
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connection, size: tuple[int, int]) -> None:
+    await interrupted(connection, "i-1", "i-2")
+    async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
+        text = await ready(pilot, "interrupted", "R", "nothing: waits for you", "stopped past its grace on web-2")
+        assert "1 need a decision" in text

@@ -1,0 +1,236 @@
+"""A list whose cursor and marks hold on to rows, and what it tells its screen."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from rich.cells import cell_len
+from table_app import COLUMNS, NOW, TableApp, rows
+from textual.events import MouseScrollDown
+from textual.pilot import Pilot
+
+from horsies_tui.widgets.row_table import RowTable
+
+
+@asynccontextmanager
+async def table(count: int = 100, size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[TableApp, Pilot[None]]]:
+    app = TableApp()
+    async with app.run_test(size=size) as pilot:
+        app.table.show(rows(count), now=NOW)
+        await pilot.pause()
+        app.told.clear()
+        yield app, pilot
+
+
+def moves(app: TableApp) -> list[tuple[str | None, int, bool, bool]]:
+    found = [message for message in app.told if isinstance(message, RowTable.CursorMoved)]
+    return [(each.row_id, each.index, each.at_top, each.by_hand) for each in found]
+
+
+def edges(app: TableApp) -> list[str]:
+    return [message.which for message in app.told if isinstance(message, RowTable.NearEdge)]
+
+
+async def test_keys_move_the_cursor_and_tell_where_it_is():
+    async with table() as (app, pilot):
+        await pilot.press("j", "down", "k", "g")
+        assert moves(app) == [
+            ("id-0001", 1, False, True),
+            ("id-0002", 2, False, True),
+            ("id-0001", 1, False, True),
+            ("id-0000", 0, True, True),
+        ]
+        assert all(message.control is app.table for message in app.told)
+
+
+async def test_pages_and_ends_are_a_key_away():
+    async with table() as (app, pilot):
+        await pilot.press("pagedown")
+        assert app.table.cursor_index == 22
+        await pilot.press("ctrl+d", "ctrl+u")
+        assert app.table.cursor_index == 22
+        await pilot.press("G")
+        assert app.table.cursor_id == "id-0099"
+        assert app.lines()[-1].startswith("▌  running")
+
+
+async def test_rows_that_arrive_above_do_not_move_the_screen():
+    async with table() as (app, pilot):
+        await pilot.press("j", "j")
+        before = app.lines()
+        app.table.show((*rows(5, first=500), *rows(100)), now=NOW)
+        await pilot.pause()
+        assert app.lines() == before
+        assert moves(app)[-1] == ("id-0002", 7, False, False)
+
+
+async def test_a_list_that_follows_shows_arrivals_at_once():
+    async with table() as (app, pilot):
+        app.table.show((*rows(1, first=500), *rows(100)), now=NOW, stick=True)
+        await pilot.pause()
+        assert app.lines()[1].startswith("▌  running    id-0500")
+        assert moves(app) == [("id-0500", 0, True, False)]
+
+
+async def test_the_cursor_of_a_row_that_is_gone_is_on_its_neighbour():
+    async with table() as (app, pilot):
+        await pilot.press("j")
+        app.table.show((*rows(1), *rows(98, first=2)), now=NOW)
+        await pilot.pause()
+        assert moves(app)[-1] == ("id-0002", 1, False, False)
+
+
+async def test_the_same_rows_again_say_nothing():
+    async with table() as (app, pilot):
+        app.table.show(rows(100), now=NOW)
+        await pilot.pause()
+        assert app.told == []
+
+
+async def test_enter_and_a_double_click_open():
+    async with table() as (app, pilot):
+        await pilot.press("j", "enter")
+        await pilot.click(app.table, offset=(10, 4), times=2)
+        opened = [message.row_id for message in app.told if isinstance(message, RowTable.Opened)]
+        assert opened == ["id-0001", "id-0003"]
+
+
+async def test_a_click_beside_the_rows_does_nothing():
+    async with table(count=3) as (app, pilot):
+        await pilot.click(app.table, offset=(10, 0))
+        await pilot.click(app.table, offset=(10, 12))
+        assert moves(app) == []
+
+
+async def test_the_wheel_moves_the_cursor_so_that_it_is_always_in_view():
+    async with table() as (app, pilot):
+        await pilot._post_mouse_events([MouseScrollDown], app.table, button=0)
+        assert moves(app) == [("id-0003", 3, False, True)]
+
+
+async def test_marks_are_ids_and_stay_with_their_rows():
+    async with table() as (app, pilot):
+        await pilot.press("space", "j", "j", "v")
+        assert app.table.marks == {"id-0000", "id-0001", "id-0002"}
+        assert isinstance(app.told[-1], RowTable.MarksChanged)
+        assert app.told[-1].marks == app.table.marks
+        app.table.show((*rows(2, first=500), *rows(2)), now=NOW)
+        await pilot.pause()
+        assert [line[1:2] for line in app.lines()[1:5]] == [" ", " ", "●", "●"]
+        assert "id-0002" in app.table.marks
+
+
+async def test_space_again_takes_the_mark_away():
+    async with table() as (app, pilot):
+        await pilot.press("space", "space")
+        assert app.table.marks == frozenset()
+
+
+async def test_a_range_without_a_beginning_is_one_row():
+    async with table() as (app, pilot):
+        await pilot.press("j", "v")
+        assert app.table.marks == {"id-0001"}
+
+
+async def test_all_shown_are_marked_and_unmarked():
+    async with table(count=30) as (app, pilot):
+        await pilot.press("a")
+        assert len(app.table.marks) == 30
+        await pilot.press("ctrl+backslash")
+        assert app.table.marks == frozenset()
+
+
+async def test_marks_that_are_set_are_told_once():
+    async with table() as (app, pilot):
+        app.table.marks = frozenset({"id-0007"})
+        app.table.marks = frozenset({"id-0007"})
+        await pilot.pause()
+        assert [message.marks for message in app.told if isinstance(message, RowTable.MarksChanged)] == [{"id-0007"}]
+
+
+async def test_near_an_edge_more_rows_are_asked_for():
+    async with table(count=200) as (app, pilot):
+        for _ in range(7):
+            await pilot.press("pagedown")
+        assert "end" in edges(app)
+        app.told.clear()
+        app.table.show(rows(400), now=NOW)
+        await pilot.pause()
+        assert edges(app) == []
+
+
+async def test_an_edge_that_did_not_move_is_told_again_only_by_hand():
+    async with table(count=30) as (app, pilot):
+        app.table.show(rows(30), now=NOW + timedelta(seconds=9))
+        await pilot.pause()
+        assert edges(app) == []
+        await pilot.press("j")
+        assert set(edges(app)) == {"start", "end"}
+
+
+async def test_an_empty_list_says_why_and_keys_do_nothing():
+    async with table(count=0) as (app, pilot):
+        app.table.show((), now=NOW, empty="No task matches.\nesc clears the filter.")
+        await pilot.press("j", "G", "space", "enter", "v", "a", "pagedown")
+        assert app.lines()[1:3] == ["   No task matches.", "   esc clears the filter."]
+        assert app.table.marks == frozenset()
+        assert app.table.cursor_id is None
+
+
+async def test_ages_grow_with_the_databases_time():
+    async with table(count=3) as (app, pilot):
+        app.table.tick(NOW + timedelta(seconds=30))
+        await pilot.pause()
+        assert [line.split()[-1] for line in app.lines()[1:4]] == ["30s", "37s", "44s"]
+
+
+async def test_columns_can_be_left_out():
+    async with table() as (app, pilot):
+        app.table.columns = COLUMNS.without(frozenset({"name"}))
+        await pilot.pause()
+        assert app.lines()[0].split() == ["STATE", "ID", "AGE", "ERROR"]
+
+
+async def test_a_row_that_matches_no_more_is_struck():
+    async with table(count=3) as (app, pilot):
+        app.table.show(rows(3), now=NOW, struck=frozenset({"id-0001"}))
+        await pilot.pause()
+        struck = [any(segment.style and segment.style.strike for segment in line) for line in app.segments()[1:4]]
+        assert struck == [False, True, False]
+
+
+async def test_text_from_anywhere_is_harmless():
+    async with table(count=1) as (app, pilot):
+        app.table.show((replace(rows(1)[0], name="日本\x1b[2J\u202eevil\n", error="x" * 99),), now=NOW)
+        await pilot.pause()
+        line = app.lines()[1]
+        assert line.startswith("▌  running    id-0000  日本 [2Jevil  ")
+        assert line.endswith("  0s " + "x" * 30 + "…")
+        assert cell_len(line) == 80
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 8), (200, 60), (2, 2), (120, 40), (3, 1)])
+async def test_any_resize_keeps_the_cursor_in_view(size):
+    async with table() as (app, pilot):
+        await pilot.press("G")
+        await pilot.resize_terminal(*size)
+        await pilot.pause()
+        assert app.table.cursor_id == "id-0099"
+        assert [len(line) for line in app.lines()] == [len(line) for line in app.lines() if len(line) <= size[0]]
+        if size[0] >= 40:
+            assert "▌" in app.lines()[-1]
+
+
+async def test_without_colours_the_cursor_is_reversed_and_what_is_muted_is_dim(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = TableApp("ansi")
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.show(rows(3), now=NOW)
+        await pilot.pause()
+        reverse = [{bool(segment.style and segment.style.reverse) for segment in line} for line in app.segments()[1:4]]
+        assert reverse == [{True}, {False}, {False}]
+        assert all(segment.style and segment.style.dim for segment in app.segments()[2] if "id-0001" in segment.text)

@@ -1,0 +1,303 @@
+"""The task list in the whole console, on a real database with thousands of rows: what is shown, and what keys do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+from task_rows import fill
+from task_steps import console
+from verb_steps import until
+
+from horsies.store.embedded import EmbeddedServer
+from horsies.store.schema import create
+
+ROWS = 6_000
+
+
+@pytest.fixture(scope="module")
+def shop(server: EmbeddedServer) -> Iterator[str]:
+    """A database full of rows that no test changes."""
+    name = "tasks_screen"
+    url = f"postgresql://horsies@/{name}?host={quote(str(server.place.sockets), safe='/')}"
+
+    async def administer(statement: str) -> None:
+        connected = await asyncpg.connect(server.url)
+        await connected.execute(statement)
+        await connected.close()
+
+    async def make() -> None:
+        await administer(f"CREATE DATABASE {name}")
+        connected = await asyncpg.connect(url)
+        await create(connected)
+        await fill(connected, ROWS)
+        await connected.close()
+
+    asyncio.run(make())
+    yield url
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+async def send(conn: asyncpg.Connection, *ids: str, status: str = "PENDING", queue: str = "mail") -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, sent_at)"
+        " SELECT id, 'send_confirmation', $2, $3, now() FROM unnest($1::text[]) AS new (id)",
+        list(ids),
+        queue,
+        status,
+    )
+
+
+async def test_the_newest_are_shown_with_counts_and_the_size_of_the_table(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("▌  ⊘ cancelled   …00000001", "▶ 20", "◔ 10", "6 000 in table", "FOLLOW")
+        assert len(screen.rows) == 34
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (200, 60)])
+async def test_every_size_has_filter_counts_titles_and_rows(shop: str, size: tuple[int, int]) -> None:
+    async with console(shop, size) as screen:
+        text = await screen.sees("filter, as in", "NAME", "FOLLOW", "charge_card", "▶")
+        assert len(screen.rows) == size[1] - 6
+        assert all(len(line) <= size[0] for line in text.splitlines())
+
+
+async def test_in_ascii_there_is_no_other_sign(shop: str) -> None:
+    async with console(shop, ascii=True) as screen:
+        text = await screen.sees("x failed", "FOLLOW")
+        assert text.isascii()
+        await screen.press("t")
+        assert (await screen.sees("[ ] f x failed")).isascii()
+
+
+async def test_a_filter_narrows_rows_and_counts(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.filter("status:failed error:TIMEOUT name:charge_card")
+        await screen.sees("TIMEOUT", "match · 6 000 in table")
+        assert all("charge_card" in row and "TIMEOUT" in row for row in screen.rows)
+
+
+async def test_names_queues_codes_and_workers_that_exist_are_completed(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("slash")
+        for typed, offered in [
+            ("name:sync", "sync_inv"),
+            ("queue:bu", "bulk"),
+            ("error:rat", "RATE_"),
+            ("worker:w", "web-"),
+        ]:
+            screen.type(typed)
+            await until(screen.pilot, lambda wanted=offered: wanted in screen.text.splitlines()[3], f"offers {offered}")
+            await screen.press("tab", "space")
+        await screen.press("enter")
+        await screen.sees("name:sync_inventory queue:bulk error:RATE_LIMITED worker:", "No task matches.")
+
+
+async def test_a_wrong_filter_keeps_the_rows_and_says_what_is_wrong(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.filter("staus:failed")
+        await screen.sees("there is no key 'staus'; did you mean status?", "render_invoice")
+        await screen.press("tab", "enter")
+        await screen.sees("/ status:failed", "match ·")
+
+
+async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(shop: str) -> None:
+    async with console(shop, filter="status:faild") as screen:
+        await screen.sees("/ status:faild", "status is never 'faild'")
+        await screen.press("tab", "enter")
+        await screen.sees("/ status:failed", "match ·")
+
+
+async def test_nothing_that_matches_says_how_far_was_searched_and_the_way_out(shop: str) -> None:
+    async with console(shop, filter="queue:nowhere") as screen:
+        await screen.sees("No task matches. Searched all of about 6 000 rows. esc clears the filter.")
+        await screen.press("escape")
+        await screen.sees("FOLLOW", "render_invoice")
+
+
+async def test_an_empty_database_says_so_and_fills_by_itself(database: str, connection: asyncpg.Connection) -> None:
+    async with console(database) as screen:
+        await screen.sees("There are no tasks here yet.")
+        await send(connection, "first-one")
+        await screen.sees("▌  · pending", "irst-one")
+
+
+async def test_following_lets_the_newest_in_and_a_step_away_holds_them(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await fill(connection, 300)
+    async with console(database) as screen:
+        await screen.sees("FOLLOW")
+        await send(connection, "n-000001")
+        await screen.sees("▌  · pending     n-000001")
+        await screen.press("j")
+        row = screen.cursor
+        await send(connection, *(f"n-{number:06}" for number in range(2, 39)))
+        await screen.sees("+37 newer ↑")
+        assert screen.cursor.split()[:3] == row.split()[:3]
+        assert "n-000038" not in screen.text
+        await screen.press("f")
+        await screen.sees("▌  · pending     n-000038", "FOLLOW")
+        await screen.loses("newer ↑")
+
+
+async def test_a_held_screen_shows_nothing_new_until_it_is_let_go(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await fill(connection, 300)
+    async with console(database) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("p")
+        await screen.sees("· HELD")
+        await send(connection, "n-000001")
+        await screen.press("j", "k")
+        await screen.sees("· HELD")
+        assert "n-000001" not in screen.text
+        await screen.press("p")
+        await screen.sees("n-000001")
+
+
+async def test_a_row_that_matches_no_more_stays_where_it_is_until_the_operator_rests(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await fill(connection, 300)
+    async with console(database, filter="status:pending") as screen:
+        await screen.sees("match ·")
+        await screen.press("space")
+        task = screen.cursor.split()[3].removeprefix("…")
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id LIKE '%' || $1", task
+        )
+        await screen.sees("▌● ▶ running")
+        await screen.press("escape")
+        await screen.loses("▶ running")
+
+
+async def test_g_and_capital_g_go_to_both_ends_of_the_table(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("G")
+        await screen.sees("▌", "…00001770")
+        assert screen.cursor == screen.rows[-1]
+        assert "00001770" in screen.cursor
+        await screen.press("k", "g")
+        await screen.sees("▌  ⊘ cancelled   …00000001", "FOLLOW")
+
+
+async def test_pages_down_go_on_to_the_very_last_row(shop: str) -> None:
+    async with console(shop, (120, 200), filter="status:failed") as screen:
+        await screen.sees("match ·")
+        seen: list[str] = []
+        while not seen or screen.cursor.split()[3] != seen[-1]:
+            seen.append(screen.cursor.split()[3])
+            await screen.press("pagedown", "j")
+            await until(screen.pilot, lambda: not screen.view._snapshot.loading)
+        assert seen[-1] == "…0000176f"
+        assert seen == sorted(set(seen))
+
+
+async def test_a_time_is_jumped_to(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("ctrl+g", *"30m", "enter")
+        await until(screen.pilot, lambda: " 30m " in screen.cursor, "the cursor is at a task of 30 minutes ago")
+        assert screen.cursor == screen.rows[0]
+        assert "FOLLOW" not in screen.text
+        await screen.press("pageup", "pageup")
+        await until(screen.pilot, lambda: " 29m " in screen.text, "what is newer is above it")
+
+
+async def test_the_order_is_chosen_from_a_menu(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("s")
+        await screen.sees("newest first", "next to be claimed")
+        await screen.press("o")
+        await screen.sees("oldest first", "…00001770")
+        assert "00001770" in screen.cursor
+        await screen.press("s", "r")
+        await screen.sees("longest running")
+        assert all("running" in row for row in screen.rows)
+
+
+async def test_states_are_switched_by_letters(shop: str) -> None:
+    async with console(shop, filter="queue:mail") as screen:
+        await screen.sees("match ·")
+        await screen.press("t", "r", "c", "enter")
+        await screen.sees("/ status:claimed,running queue:mail")
+        await until(screen.pilot, lambda: all("running" in row or "claimed" in row for row in screen.rows))
+        await screen.press("t", "c", "r", "enter")
+        await screen.sees("/ queue:mail", "completed")
+
+
+async def test_a_click_on_a_count_shows_these_and_another_click_all(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("✗")
+        place = screen.text.splitlines()[3].index("▶")
+        await screen.pilot.click("#counts", offset=(place - 3, 0))
+        await screen.sees("/ status:running")
+
+
+async def test_columns_are_left_out_and_come_back(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("WORKER")
+        await screen.press("c", *["down"] * 9, "space", "enter")
+        await screen.loses("WORKER")
+        await screen.press("c", *["down"] * 9)
+        await screen.sees("[ ]")
+        await screen.press("space", "enter")
+        await screen.sees("WORKER")
+
+
+async def test_groups_are_counted_and_enter_narrows_to_one(shop: str) -> None:
+    async with console(shop, filter="status:failed") as screen:
+        await screen.sees("match ·")
+        await screen.press("e", "e")
+        await screen.sees("by error code", "RATE_LIMITED", "TIMEOUT", "SHARE")
+        biggest = screen.cursor.split()
+        assert biggest[-1] == "RATE_LIMITED"
+        await screen.press("enter")
+        await screen.sees("/ status:failed error:RATE_LIMITED", f"{biggest[1]} match")
+        await screen.press("e", "u")
+        await screen.sees("by queue", "QUEUE")
+        await screen.press("escape")
+        await screen.sees("STATE")
+
+
+async def test_enter_opens_the_task_and_escape_comes_back_to_its_row(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("j", "j", "enter")
+        await screen.loses("STATE  ")
+        await screen.press("escape")
+        await screen.sees("STATE  ")
+        assert "…00000003" in screen.cursor
+        assert "FOLLOW" not in screen.text
+
+
+async def test_a_filter_by_name_is_recalled_from_the_palette(shop: str) -> None:
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("colon", *"filter stuck")
+        await screen.sees("status:running run:>10m")
+        await screen.press("enter", "enter")
+        await screen.sees("/ status:running run:>10m", "match ·")
+
+
+async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await fill(connection, 300)
+    async with console(database) as screen:
+        await screen.sees("FOLLOW", "LIVE")
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'horsies console%'"
+        )
+        await send(connection, "n-000001")
+        await screen.sees("n-000001", "LIVE")
+        assert "render_invoice" in screen.text

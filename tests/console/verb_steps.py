@@ -1,0 +1,183 @@
+"""Sheets on a small application, with an operation that does what the test says, or with a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from textual.app import App
+
+from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies.operations.actor import Actor
+from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
+from horsies_tui.feed import DatabaseClock, DeskFeed, Link
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.verbs import Verbs
+from horsies_tui.view import ConsoleView
+from horsies_tui.wishes import Done, Wish
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.pilot import Pilot
+    from textual.screen import ModalScreen
+
+    from horsies_tui.feed import DeskSnapshot
+
+NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+OPS = Actor("ops", "bastion")
+REQUEUE = Wish("requeue")
+UNICODE = glyphs(ascii_only=False)
+
+
+def a_task(number: int, state: str = "FAILED RATE_LIMITED") -> Target:
+    return Target("task", f"019a7c2e-0000-{number:04}", "charge_card", state)
+
+
+def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
+    """Of a requeue of so many tasks, at noon."""
+    usual = {
+        "verb": "requeue",
+        "options": {},
+        "eligible": tuple(a_task(number) for number in range(eligible)),
+        "refused": tuple(
+            Refusal(a_task(1000 + number, "COMPLETED"), "it is COMPLETED already") for number in range(refused)
+        ),
+        "consequences": ("one more run each",),
+        "filter": None,
+        "command": "horsies tasks requeue 019a",
+        "taken_at": NOON,
+    }
+    return Preview(**{**usual, **fields})
+
+
+def an_outcome(preview: Preview, **fields: Any) -> Outcome:
+    """All that was eligible is done."""
+    usual = {"rows": tuple(RowOutcome(target, True, "PENDING, try 2") for target in preview.eligible)}
+    return Outcome(UUID(int=1), preview.verb, **{**usual, **fields})
+
+
+@dataclass
+class PlannedOperation:
+    """Shows this preview; does it, once `gate` is set; raises `trouble` instead where there is some."""
+
+    preview: Preview | Exception
+    wish: Wish = REQUEUE
+    gate: asyncio.Event | None = None
+    trouble: Exception | None = None
+    looks: list[bool] = field(default_factory=list)
+    deeds: list[str | None] = field(default_factory=list)
+
+    async def look(self, *, fresh_budget: bool = False) -> Preview:
+        self.looks.append(fresh_budget)
+        if isinstance(self.preview, Exception):
+            raise self.preview
+        return self.preview
+
+    async def do(self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
+        self.deeds.append(reason)
+        on_progress(500, 1200)
+        if self.trouble is not None:
+            raise self.trouble
+        return Done(self.wish, preview, an_outcome(preview, stopped=await self._until_the_gate()))
+
+    async def _until_the_gate(self) -> str | None:
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+        except asyncio.CancelledError:
+            return "interrupted"
+        return None
+
+
+class SheetApp(App[None]):
+    """One sheet, and what it was dismissed with."""
+
+    def __init__(self, sheet: ModalScreen[Any]) -> None:
+        super().__init__()
+        self._sheet = sheet
+        self.results: list[Any] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(self._sheet, self.results.append)
+
+
+class SmallConsole(App[None]):
+    """What views and verbs ask of the application, and nothing else; `said` is what the operator was told."""
+
+    def __init__(
+        self, url: str, view: type[ConsoleView[Any]], *, production: bool = False, read_only: bool = False
+    ) -> None:
+        super().__init__()
+        database = DatabaseUrl.parse(url)
+        context = Context("shop-eu", database, production=True) if production else None
+        choice = DatabaseChoice(database, "for the test", context)
+        config = ConfigFile(Path("config.toml"), {}, None, mask_arguments=("password",))
+        self.options = ConsoleOptions(choice, config)
+        self.utc = True
+        self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
+        self.desk = DeskFeed(self.link, self._drawn, every_s=0.05)
+        self.said: list[str] = []
+        self.opened: list[str] = []
+        self._view = view(id="view")
+        self._verbs = Verbs(self)
+
+    def compose(self) -> ComposeResult:
+        yield self._view
+
+    def on_mount(self) -> None:
+        self.run_worker(self.link.run())
+        self._view.attach(self.link)
+        self._view.show()
+        self.desk.start()
+        self.desk.watch(True)
+
+    def _drawn(self, snapshot: DeskSnapshot) -> None:
+        self._view.publish(snapshot)
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def say_error(self, text: str) -> None:
+        self.said.append(f"! {text}")
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def open_task(self, task_id: str) -> None:
+        self.opened.append(task_id)
+
+    def show_tasks(self, filter_text: str) -> None:
+        self.opened.append(filter_text)
+
+    def push_sheet(self, sheet: ModalScreen[Any], done: Callable[[Any], None]) -> None:
+        self.push_screen(sheet, done)
+
+    def why_no_writes(self) -> str | None:
+        if self.link.status.read_only:
+            return "read-only: this session changes nothing"
+        return None if self.link.status.is_up else "not connected"
+
+    def act(self, verb: str, view: ConsoleView[Any]) -> None:
+        self._verbs.begin(verb, view)
+
+
+def shown(sheet: ModalScreen[Any]) -> str:
+    """Everything that is on the screen, line by line."""
+    lines = sheet.app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in lines)
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
+    """Let the application work until this is so."""
+    for _ in range(2000):
+        if holds():
+            return
+        await pilot.pause(0.005)
+    raise AssertionError(f"never so: {what}\n{shown(pilot.app.screen)}")

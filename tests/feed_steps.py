@@ -1,0 +1,98 @@
+"""A link and feeds for tests: quick rhythms, and waiting for what is published instead of sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Generic, TypeVar
+
+import asyncpg
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies.operations.actor import Actor
+from horsies_tui.feed import DatabaseClock, Link, LinkStatus, Rhythm
+
+T = TypeVar("T")
+
+QUICK = Rhythm(tick_s=0.02, poll_s=0.05, reconcile_s=60.0, settle_s=0.1)
+NEVER_AT_REST = Rhythm(tick_s=0.02, poll_s=0.05, reconcile_s=60.0, settle_s=3600.0)
+ACTOR = Actor("ops", "bastion")
+
+
+class Published(Generic[T]):
+    """All that was published, in order."""
+
+    def __init__(self) -> None:
+        self.all: list[T] = []
+        self._more = asyncio.Event()
+
+    def __call__(self, snapshot: T) -> None:
+        self.all.append(snapshot)
+        self._more.set()
+
+    @property
+    def last(self) -> T:
+        return self.all[-1]
+
+    async def until(self, condition: Callable[[T], Any]) -> T:
+        """The last one, as soon as it is so."""
+        async with asyncio.timeout(15):
+            while not self.all or not condition(self.last):
+                self._more.clear()
+                await self._more.wait()
+        return self.last
+
+
+def choice(url: str) -> DatabaseChoice:
+    return DatabaseChoice(DatabaseUrl.parse(url), "the test's")
+
+
+@asynccontextmanager
+async def linked(url: str, **options: Any) -> AsyncIterator[tuple[Link, Published[LinkStatus]]]:
+    """A link that runs, and what it says of itself."""
+    options = {"read_only": False, "actor": ACTOR, "clock": DatabaseClock(), **options}
+    link = Link(choice(url), **options)
+    statuses: Published[LinkStatus] = Published()
+    link.on_status(statuses)
+    running = asyncio.create_task(link.run())
+    try:
+        yield link, statuses
+    finally:
+        assert not running.done(), "run() has ended by itself"
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def send(conn: asyncpg.Connection, *ids: str, age_s: float = 0, **columns: str) -> None:
+    """PENDING tasks, made so long ago, each a moment after the one before it."""
+    given = {"task_name": "'demo.add'", "queue_name": "'default'", **columns}
+    await conn.execute(
+        f"INSERT INTO horsies_tasks (id, created_at, sent_at, enqueued_at, {', '.join(given)})"
+        f" SELECT id, at, at, at, {', '.join(given.values())}"
+        "  FROM unnest($1::text[]) WITH ORDINALITY AS task (id, n)"
+        " CROSS JOIN LATERAL (SELECT now() - $2 * interval '1 s' + n * interval '1 ms' AS at) AS made",
+        list(ids),
+        age_s,
+    )
+
+
+async def history(conn: asyncpg.Connection, count: int) -> None:
+    """Tasks `old-000001` (the newest) and so on, each completed, one second apart."""
+    await conn.execute(
+        """INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, started_at,
+                                      completed_at)
+           SELECT 'old-' || lpad(n::text, 6, '0'), 'demo.old', 'q' || n % 3, 'COMPLETED', at, at, at, at
+             FROM generate_series(1, $1) n
+            CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' - interval '1 h' AS at) AS made""",
+        count,
+    )
+
+
+def ids(snapshot: Any) -> list[str]:
+    return [row.id for row in snapshot.rows]
+
+
+def old(first: int, last: int) -> list[str]:
+    return [f"old-{number:06}" for number in range(first, last + 1)]

@@ -1,0 +1,75 @@
+"""A terminal of a certain width with the real command in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+HORSIES = Path(sys.executable).with_name("horsies")
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_PATIENCE_S = 30.0
+
+
+class Terminal:
+    """Starts the command at once; `with` it, so that nothing stays behind."""
+
+    def __init__(self, environ: dict[str, str], *words: str, columns: int = 100) -> None:
+        self.text = ""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.process = subprocess.Popen(
+            [HORSIES, *words], env=environ, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def until(self, words: str) -> None:
+        """Read until these stand on the screen."""
+        while words not in self.text:
+            assert self._read(), f"it ended without {words!r}:\n{self.text}"
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def interrupt(self) -> None:
+        """What ctrl+c does."""
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Its exit code, after everything that it still wrote."""
+        while self._read():
+            pass
+        return self.process.wait(_PATIENCE_S)
+
+    @property
+    def lines(self) -> list[str]:
+        """What it wrote, without colours."""
+        return ESCAPES.sub("", self.text).splitlines()
+
+    def _read(self) -> bool:
+        deadline = time.monotonic() + _PATIENCE_S
+        ready, _, _ = select.select([self._master], [], [], max(deadline - time.monotonic(), 0))
+        assert ready, f"nothing more came in {_PATIENCE_S} s:\n{self.text}"
+        try:
+            part = os.read(self._master, 65_536)
+        except OSError:  # Linux: nobody has the other end any more
+            return False
+        self.text += part.decode(errors="replace").replace("\r\n", "\n")
+        return bool(part)

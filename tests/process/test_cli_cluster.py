@@ -1,0 +1,244 @@
+"""Workers, queues, recovery, audit and status on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import asyncpg
+import pytest
+from cli_steps import ago, audited, claimed, failed, horsies, insert, running, statuses, worker
+
+
+@pytest.fixture(autouse=True)
+def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
+
+
+def row_of(text: str, word: str) -> list[str]:
+    (line,) = [line for line in text.splitlines() if word in line]
+    return line.split()
+
+
+async def test_workers_are_listed_with_what_they_hold(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1", memory_usage_mb="100", children_memory_mb="50")
+    await worker(connection, "web-2", seconds=400)
+    await worker(connection, "web-3", seconds=7_200)
+    await running(connection, "r1", "r2", worker="web-1")
+    await claimed(connection, "c", worker="web-2", seconds=400)
+    said = await horsies("workers", "ls")
+    assert said.code == 0
+    assert row_of(said.out, "web-1")[1:8] == ["alive", "web-1", "1s", "2", "0", "8", "150"]
+    assert row_of(said.out, "web-2")[1:4] == ["gone", "web-2", "6m40s"]
+    assert "holds 1 task: horsies workers recover web-2" in said.out
+    assert "web-3" not in said.out
+    assert "web-3" in (await horsies("workers", "ls", "--all")).out
+    report = (await horsies("workers", "ls", "--json")).json
+    assert set(report) == {"now", "workers"}
+    assert [one["liveness"] for one in report["workers"]] == ["alive", "gone"]
+
+
+async def test_the_keys_of_workers_and_queues_in_json_stay(connection: asyncpg.Connection) -> None:
+    await worker(connection)
+    (one,) = (await horsies("workers", "ls", "--json")).json["workers"]
+    assert set(one) == {
+        *("id", "liveness", "seen_at", "seen_by", "silent_s", "running", "claimed", "snapshot"),
+        *("draining_since", "draining_by", "draining_reason"),
+    }
+    (queue,) = (await horsies("queues", "ls", "--json")).json["queues"]
+    assert set(queue) == {
+        *("name", "due", "later", "oldest_due_at", "claimed", "running", "cap", "priority", "workers"),
+        *("paused_at", "paused_by", "paused_reason"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["workers", "ls"], "no worker was here in the last hour\n`horsies worker MODULE` starts one"),
+        (["queues", "ls"], "no queue has tasks that wait or run, and no worker serves one\n"),
+        (["recovery", "ls"], "nothing is stuck: every task is where it should be\n"),
+        (["audit", "ls"], "nothing was done by hand\n"),
+        (["audit", "ls", "--task", "t"], "nothing of that was done by hand\n"),
+    ],
+)
+async def test_empty_lists_say_so_in_words(words: list[str], said: str) -> None:
+    listed = await horsies(*words)
+    assert listed.code == 0
+    assert said in listed.out
+    assert len(listed.out.splitlines()) <= 2
+
+
+async def test_a_dead_worker_is_recovered_by_a_part_of_its_id(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1-4121-9be6067a", seconds=400)
+    await running(connection, "r", seconds=500, worker="web-1-4121-9be6067a")
+    await claimed(connection, "c", seconds=500, worker="web-1-4121-9be6067a")
+    seen = await horsies("workers", "recover", "…9be6067a", "--dry-run")
+    assert "would recover 1 worker in" in seen.out
+    assert "gone: no sign of life for 6m40s" in seen.out
+    said = await horsies("workers", "recover", "web-1", "--yes", "--reason", "oom")
+    assert said.code == 0, said.err
+    assert "1 back in the queue, 1 failed as WORKER_CRASHED" in said.out
+    assert await statuses(connection) == {"r": "FAILED", "c": "PENDING"}
+
+
+async def test_a_worker_that_lives_and_one_that_is_unknown_are_refused(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1")
+    alive = await horsies("workers", "recover", "web-1", "--yes")
+    assert alive.code == 3
+    assert "it lives" in alive.out
+    assert (await horsies("workers", "drain", "db-9", "--yes")).code == 4
+
+
+async def test_a_worker_drains_and_resumes_and_the_list_says_so(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1")
+    drained = await horsies("workers", "drain", "web-1", "--yes", "--reason", "deploy")
+    assert drained.code == 0, drained.err
+    listed = (await horsies("workers", "ls")).out
+    assert "draining" in listed
+    assert '"deploy"' in listed
+    assert (await horsies("workers", "resume", "web-1", "--yes")).code == 0
+    assert "draining" not in (await horsies("workers", "ls")).out
+    assert [row[:2] for row in await audited(connection)] == [("drain", "web-1"), ("resume", "web-1")]
+
+
+async def test_a_queue_is_paused_shown_so_and_let_go_by_undo(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t", queue_name="'mail'")
+    paused = await horsies("queues", "pause", "mail", "--yes", "--reason", "smtp down")
+    assert paused.code == 0, paused.err
+    listed = (await horsies("queues", "ls")).out
+    assert row_of(listed, "mail")[:4] == ["mail", "1", "0", "0"]
+    assert "by" in row_of(listed, "mail")
+    assert '"smtp down"' in listed
+    assert "paused queue" in (await horsies("recovery", "ls")).out
+    undone = await horsies(*paused.out.splitlines()[-1].split(": ")[1].split()[1:], "--yes")
+    assert undone.code == 0, undone.out
+    assert "paused" not in (await horsies("queues", "ls")).out
+
+
+async def test_a_misspelt_queue_is_nothing_with_a_hint(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t", queue_name="'mail'")
+    said = await horsies("queues", "pause", "mial", "--yes")
+    assert said.code == 4
+    assert "did you mean mail?" in said.out
+
+
+async def stuck(connection: asyncpg.Connection) -> None:
+    await running(connection, "run", seconds=900, worker="web-9")
+    await claimed(connection, "claim", seconds=900, worker="web-9")
+    await insert(connection, "late", good_until=ago(60))
+    await failed(connection, "cut", code="TASK_INTERRUPTED")
+
+
+async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connection: asyncpg.Connection) -> None:
+    await stuck(connection)
+    said = await horsies("recovery", "ls", "--why")
+    assert said.code == 0
+    assert "no worker lives that could sweep: horsies recovery run sweeps once" in said.out
+    assert "interrupted" in said.out
+    assert "nothing: waits for you" in said.out
+    assert "  horsies tasks requeue cut\n" in said.out
+    assert "  horsies workers recover web-9\n" in said.out
+    report = (await horsies("recovery", "ls", "--json")).json
+    assert set(report) == {
+        *("now", "database", "workers_alive", "settings", "settings_from", "settings_differ", "sweep", "findings")
+    }
+    finding = next(one for one in report["findings"] if one["kind"] == "stale run")
+    assert set(finding) == {
+        *("kind", "severity", "target_kind", "name", "ids", "count", "at_least", "since", "evidence", "system_will"),
+        *("in_seconds", "may", "why", "queue_name", "worker_id"),
+    }
+    assert finding["severity"] == "needs_you"
+    assert {"verb": "requeue", "target_kind": "task", "ids": ["run"]} in finding["may"]
+
+
+async def test_what_the_recovery_list_says_can_be_typed(connection: asyncpg.Connection) -> None:
+    await stuck(connection)
+    commands = [
+        line.split()[1:] for line in (await horsies("recovery", "ls", "--why")).out.splitlines() if "  horsies " in line
+    ]
+    assert len(commands) >= 6
+    for words in commands:
+        assert (await horsies(*words, "--dry-run")).code == 0, words
+
+
+async def test_a_sweep_by_hand_does_what_a_dry_run_counted(connection: asyncpg.Connection) -> None:
+    await stuck(connection)
+    counted = (await horsies("recovery", "run", "--dry-run", "--json")).json
+    assert (counted["stale_claims"], counted["stale_runs"], counted["overdue"]) == (1, 1, 1)
+    assert await statuses(connection) == {"run": "RUNNING", "claim": "CLAIMED", "late": "PENDING", "cut": "FAILED"}
+    assert (await horsies("recovery", "run")).code == 1
+    done = (await horsies("recovery", "run", "--yes", "--json")).json
+    assert (done["requeued"], done["retried"], done["failed"], done["expired"]) == (1, 0, 1, 1)
+    assert await statuses(connection) == {"run": "FAILED", "claim": "PENDING", "late": "EXPIRED", "cut": "FAILED"}
+    again = await horsies("recovery", "run")
+    assert again.code == 0
+    assert "nothing to sweep" in again.out
+
+
+async def test_a_sweep_by_hand_keeps_to_the_settings_of_the_newest_worker(connection: asyncpg.Connection) -> None:
+    settings = json.dumps({"auto_fail_stale_running": False, "claimed_stale_threshold_ms": 3_600_000})
+    await worker(connection, "web-1", recovery_config=f"'{settings}'")
+    await stuck(connection)
+    done = (await horsies("recovery", "run", "--yes", "--json")).json
+    assert done["settings_from"] == "web-1"
+    assert (done["requeued"], done["failed"], done["expired"]) == (0, 0, 1)
+
+
+async def test_the_audit_has_one_line_for_an_operation_and_one_for_each_row_on_demand(
+    connection: asyncpg.Connection,
+) -> None:
+    await failed(connection, "f1", "f2", "f3")
+    operation = (await horsies("tasks", "requeue", "--filter", "*", "--yes", "--json", "--reason", "all")).json
+    await horsies("tasks", "cancel", "f1", "--yes")
+    listed = await horsies("audit", "ls")
+    assert len(listed.out.splitlines()) == 3
+    assert row_of(listed.out, "requeue")[4:8] == ["requeue", "3", "tasks", "3"]
+    each = await horsies("audit", "ls", "--operation", operation["operation_id"][-8:])
+    assert len(each.out.splitlines()) == 4
+    of_task = (await horsies("audit", "ls", "--task", "f1", "--json")).json
+    assert [row["verb"] for row in of_task["actions"]] == ["cancel", "requeue"]
+    assert set(of_task["actions"][0]) == {
+        *("id", "acted_at", "operation_id", "verb", "target_kind", "target_id", "outcome", "detail", "before_state"),
+        *("after_state", "os_user", "os_host", "db_role", "reason", "filter", "undoes", "undone_by"),
+    }
+
+
+async def test_the_audit_is_read_page_by_page(connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2", "f3")
+    await horsies("tasks", "requeue", "--filter", "*", "--yes")
+    first = await horsies("audit", "ls", "--limit", "2")
+    assert "2 tasks+" in first.out
+    more = first.err.split()
+    assert more[:4] == ["more:", "horsies", "audit", "ls"]
+    rest = await horsies(*more[2:], "--json")
+    assert [row["target_id"] for row in rest.json["actions"]] == ["f1"]
+    assert rest.json["next"] is None
+    assert (await horsies("audit", "ls", "--after", "yesterday")).code == 2
+    assert (await horsies("audit", "ls", "--task", "a", "--queue", "b")).code == 2
+
+
+async def test_status_tells_the_cluster_at_a_glance(connection: asyncpg.Connection) -> None:
+    await worker(connection, "web-1")
+    await stuck(connection)
+    await insert(connection, "p")
+    said = await horsies("status")
+    assert said.code == 0
+    assert "in the last 5m00s: 0 completed, 1 failed" in said.out
+    assert "need you" in said.out
+    assert "▲ interrupted demo.add: stopped past its grace" in said.out
+    assert "● alive" in said.out
+    report = (await horsies("status", "--json")).json
+    assert set(report) == {
+        *("now", "database", "workers", "queues", "ended", "interrupted", "tasks_in_table", "findings", "sweep")
+    }
+    assert report["interrupted"] == {"number": 1, "at_least": False}
+
+
+async def test_status_of_an_idle_database_is_calm() -> None:
+    said = await horsies("status")
+    assert said.code == 0
+    assert "nothing is stuck" in said.out
+    assert "horsies worker MODULE" in said.out

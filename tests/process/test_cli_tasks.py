@@ -1,0 +1,365 @@
+"""`horsies tasks ls` and `show`: pages, filters, the whole story, and no stored text that acts on a terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from cli_steps import POLICY, ago, failed, horsies, insert, running
+
+from horsies.cli.tasks import TaskOrder
+from horsies.domain.ids import new_task_id
+from horsies.views import Sort
+
+UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
+
+
+@pytest.fixture(autouse=True)
+def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+async def names(*words: str) -> list[str]:
+    listed = await horsies("tasks", "ls", "--json", *words)
+    assert listed.code == 0, listed.err
+    return [task["id"] for task in listed.json["tasks"]]
+
+
+def test_the_orders_are_those_of_the_views() -> None:
+    assert [order.value for order in TaskOrder] == [sort.value for sort in Sort]
+
+
+async def test_a_list_has_the_newest_first_and_says_where_it_goes_on(connection: asyncpg.Connection) -> None:
+    for number in range(5):
+        await insert(connection, f"t{number}", created_at=ago(100 - number))
+    seen: list[str] = []
+    after: list[str] = []
+    while True:
+        page = (await horsies("tasks", "ls", "--json", "--limit", "2", *after)).json
+        seen += [task["id"] for task in page["tasks"]]
+        if page["next"] is None:
+            break
+        after = ["--after", page["next"]]
+    assert seen == ["t4", "t3", "t2", "t1", "t0"]
+    shown = await horsies("tasks", "ls", "--limit", "2")
+    assert "more: horsies tasks ls --after newest/0/" in shown.err
+    last = await horsies("tasks", "ls", "--after", shown.err.split()[-1], "--limit", "9")
+    assert [line.split()[2] for line in last.out.splitlines()[1:]] == ["t2", "t1", "t0"]
+
+
+async def test_the_next_page_keeps_filter_and_order(connection: asyncpg.Connection) -> None:
+    await insert(connection, "a", "b", "c", queue_name="'my mail'", priority="number")
+    first = await horsies("tasks", "ls", "--limit", "1", "--sort", "waiting", "--filter", 'queue:"my mail"')
+    assert first.out.splitlines()[1].split()[2] == "a"
+    assert "--filter 'queue:\"my mail\"' --after waiting/1/" in first.err
+    assert await names("--after", first.err.split()[-1]) == ["b", "c"]
+
+
+async def test_words_are_a_filter_as_well(connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2")
+    await insert(connection, "p")
+    await failed(connection, "f3", code="OTHER")
+    assert sorted(await names("status:failed", "error:BROKE")) == ["f1", "f2"]
+    assert await names("--filter", "status:failed", "error:OTHER") == ["f3"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--sort", "waiting"], "no task is waiting"),
+        (["status:failed"], "no task matches status:failed"),
+        ([], "no task has been sent to this database yet"),
+    ],
+)
+async def test_an_empty_list_says_why_and_what_next(words: list[str], named: str) -> None:
+    said = await horsies("tasks", "ls", *words)
+    assert said.code == 0
+    assert named in said.err
+    assert len(said.err.splitlines()) <= 2
+
+
+async def test_the_keys_of_a_task_in_json_stay(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t")
+    report = (await horsies("tasks", "ls", "--json")).json
+    assert set(report) == {"now", "filter", "sort", "tasks", "next"}
+    assert set(report["tasks"][0]) == {
+        *(
+            "id",
+            "name",
+            "queue",
+            "priority",
+            "status",
+            "state",
+            "created_at",
+            "sent_at",
+            "enqueued_at",
+            "next_retry_at",
+        ),
+        *("good_until", "claimed_at", "claim_expires_at", "started_at", "finalizing_at", "finished_at", "retry_count"),
+        *("max_retries", "worker_id", "worker_hostname", "worker_pid", "worker_process_name", "error_code"),
+        *("is_workflow_task", "unique_key", "rerun_of", "beat_at", "attempt", "attempts_allowed", "due_at", "age_s"),
+        *("wait_s", "run_s"),
+    }
+    assert report["now"].endswith("Z")
+
+
+async def test_times_in_json_are_of_the_database_and_in_utc(connection: asyncpg.Connection) -> None:
+    await running(connection, "t", seconds=90, created_at="'2026-01-02 03:04:05.5+00'", sent_at="NULL")
+    (task,) = (await horsies("tasks", "ls", "--json")).json["tasks"]
+    assert task["created_at"] == "2026-01-02T03:04:05.500000Z"
+    assert 90 <= task["run_s"] < 120
+
+
+@pytest.mark.parametrize(
+    ("text", "pointed", "suggested"),
+    [
+        ("statsu:failed", "^^^^^^", "did you mean status?"),
+        ("status:faild", "^^^^^", "did you mean failed?"),
+        ("queue:x since:tomorrow", "^^^^^^^^", "is not a duration"),
+    ],
+)
+@pytest.mark.parametrize("verb", [["ls"], ["requeue", "--yes"]], ids=["ls", "requeue"])
+async def test_a_typo_in_a_filter_is_pointed_at(verb: list[str], text: str, pointed: str, suggested: str) -> None:
+    said = await horsies("tasks", *verb, "--filter", text)
+    assert said.code == 2
+    assert said.out == ""
+    note = said.err.splitlines()[1:3]
+    assert note[0].endswith(text)
+    assert note[1].strip().split()[0] == pointed
+    assert note[1].index("^") - note[0].index(text) == text.index(said.err.split("'")[1])
+    assert suggested in said.err
+
+
+async def test_the_language_of_filters_explains_itself() -> None:
+    said = await horsies("tasks", "ls", "--filter-help")
+    assert said.code == 0
+    for key in ("status", "queue", "since", "tries", "args"):
+        assert f"\n{key} " in said.out
+
+
+@pytest.mark.parametrize(
+    "after", ["x", "newest/0/2026-01-01/t", "newest/0/2026-01-01T00:00:00Z", "oddest/0/2026-01-01T00:00:00Z/t"]
+)
+async def test_what_is_no_cursor_is_a_usage_error(after: str) -> None:
+    said = await horsies("tasks", "ls", "--after", after)
+    assert said.code == 2
+    assert "is no cursor" in said.words
+
+
+async def test_a_cursor_of_another_order_is_a_usage_error() -> None:
+    said = await horsies("tasks", "ls", "--after", "newest/0/2026-01-01T00:00:00Z/t", "--sort", "oldest")
+    assert said.code == 2
+    assert "the cursor belongs to --sort newest" in said.words
+
+
+async def story(connection: asyncpg.Connection, task_id: str = "t", **columns: str) -> str:
+    """A task that failed in its second attempt."""
+    given = {
+        "args": """'[7, "eu"]'""",
+        "kwargs": """'{"password": "hunter2", "deep": [{"PassWord": "hunter3"}]}'""",
+        "result": """'{"__task_result__": true, "ok": null, "err": {"__task_error__": true, "error_code": "BROKE",
+                       "message": "it broke", "data": {"password": "hunter4"}}}'""",
+        "task_options": f"'{POLICY}'",
+        "retry_count": "1",
+        "max_retries": "3",
+        "created_at": ago(200),
+        "sent_at": ago(200),
+        **columns,
+    }
+    await failed(connection, task_id, **given)
+    for attempt, start, end in ((1, 190, 180), (2, 62, 60)):
+        await connection.execute(
+            "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at,"
+            " error_code, error_message, worker_hostname, worker_pid)"
+            f" VALUES ($1, $2, 'FAILED', $3, {ago(start)}, {ago(end)}, 'BROKE', 'it broke', 'web-1', 42)",
+            task_id,
+            attempt,
+            attempt == 1,
+        )
+    return task_id
+
+
+async def test_a_story_has_attempts_with_what_they_waited_and_ran(connection: asyncpg.Connection) -> None:
+    await story(connection)
+    said = await horsies("tasks", "show", "t")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert lines[0] == "✗ failed BROKE  demo.add  t"
+    assert "try 2 of 4" in lines[1]
+    first, second = [line.split() for line in lines if "web-1:42" in line]
+    assert first[:3] == ["1", "10s", "10s"]
+    assert "tried again" in " ".join(first)
+    assert second[:2] == ["2", "1m58s"]
+    assert '"err": TaskError {' in said.out
+
+
+async def test_masked_names_are_hidden_at_any_depth_in_both_forms(connection: asyncpg.Connection) -> None:
+    await story(connection)
+    assert (await horsies("tasks", "show", "t")).out.count("hunter") == 3
+    for form in ([], ["--json"]):
+        said = await horsies("tasks", "show", "t", "--mask", "password", *form)
+        assert "hunter" not in said.out
+        assert said.out.count('"***"') == 3
+        assert "eu" in said.out
+    hidden = await horsies("tasks", "show", "t", "--mask", "args", "--json")
+    assert hidden.json["args"] == "***"
+
+
+async def test_what_cannot_be_read_is_hidden_whole_where_something_is_masked(connection: asyncpg.Connection) -> None:
+    await story(connection, kwargs='\'{"password": "hunter2"\'', args="NULL", result="NULL")
+    assert "hunter2" in (await horsies("tasks", "show", "t")).out
+    for form in ([], ["--json"]):
+        assert "hunter" not in (await horsies("tasks", "show", "t", "--mask", "password", *form)).out
+
+
+async def test_large_arguments_are_cut_for_people_and_whole_for_machines(connection: asyncpg.Connection) -> None:
+    await story(connection, args="""'["' || repeat('x', 300000) || '"]'""")
+    said = await horsies("tasks", "show", "t")
+    assert "… cut: 300,004 bytes are stored, --json prints all" in said.out
+    assert (await horsies("tasks", "show", "t", "--json")).json["args"] == ["x" * 300_000]
+
+
+async def test_the_keys_of_a_story_in_json_stay(connection: asyncpg.Connection) -> None:
+    await story(connection)
+    report = (await horsies("tasks", "show", "t", "--json")).json
+    assert set(report) == {
+        *("now", "task", "args", "kwargs", "options", "result", "failed_reason", "attempts", "earlier_attempts"),
+        *("executions", "why", "audit", "reruns", "workflow"),
+    }
+    assert [attempt["attempt"] for attempt in report["attempts"]] == [1, 2]
+    assert report["why"] is None
+
+
+async def test_a_running_task_shows_its_beats_and_where_it_is(connection: asyncpg.Connection) -> None:
+    await running(connection, "t", seconds=100, worker_hostname="'web-1'", worker_pid="42")
+    await connection.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " SELECT 't', 'w-1:42', 'runner', now() - n * interval '30 s' FROM generate_series(1, 3) n"
+    )
+    said = (await horsies("tasks", "show", "t")).out
+    assert "runner  ♥♥♥ 3, every 30s, the last 30s ago" in said
+    assert "sent by w-1:42" in said
+    assert "▶ running" in said
+
+
+async def test_a_waiting_task_says_why_it_waits(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t")
+    said = await horsies("tasks", "show", "t")
+    assert "why it waits\n  no living worker serves queue default" in said.out
+    (reason,) = (await horsies("tasks", "show", "t", "--json")).json["why"]
+    assert reason["kind"] == "no worker"
+
+
+async def test_what_was_done_by_hand_and_what_it_became_are_told(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    again = (await horsies("tasks", "rerun", "t", "--yes", "--json", "--reason", "once more")).json["rows"][0]["new_id"]
+    original = (await horsies("tasks", "show", "t")).out
+    assert "rerun by" in original
+    assert '"once more"' in original
+    assert f"rerun as   {again}" in original
+    assert "rerun of   t\n" in (await horsies("tasks", "show", again)).out
+
+
+async def test_a_part_of_an_id_is_enough_where_it_fits_one(connection: asyncpg.Connection) -> None:
+    one, other = new_task_id(), new_task_id()
+    await insert(connection, one, other)
+    for text in (one[-8:], f"…{one[-8:]}", one):
+        assert (await horsies("tasks", "show", text, "--json")).json["task"]["id"] == one
+    several = await horsies("tasks", "show", one[:8])
+    assert several.code == 1
+    assert "several tasks begin or end with" in several.err
+    assert one in several.err
+    assert other in several.err
+    for verb in ("show", "cancel"):
+        missing = await horsies("tasks", verb, "nosuchid")
+        assert missing.code == 4
+
+
+CONTROL = "E'a\\x1b[31mb\\u0085c\\rd\\te'"
+
+
+async def test_no_stored_text_acts_on_the_terminal(connection: asyncpg.Connection) -> None:
+    """A task name that clears the screen, an error that renames the window."""
+    await story(
+        connection,
+        task_name=CONTROL,
+        queue_name=CONTROL,
+        args="""'["\\u001b[2J", "\\u009b2J"]'""",
+        failed_reason=CONTROL,
+        worker_hostname=CONTROL,
+        claimed_by_worker_id=CONTROL,
+        unique_key=CONTROL,
+    )
+    for words in (["ls"], ["show", "t"], ["requeue", "t", "--dry-run"], ["requeue", "t", "--yes"]):
+        said = await horsies("tasks", *words)
+        assert said.code == 0, said.err
+        bad = [char for char in said.out + said.err if not char.isprintable() and char != "\n"]
+        assert bad == [], words
+
+
+async def test_values_keep_their_shape_for_people(connection: asyncpg.Connection) -> None:
+    traceback = json.dumps('Traceback:\n  File "x.py"\nRuntimeError: é').replace("'", "''")
+    await story(connection, kwargs="NULL", result=f"""'{{"exception": {{"traceback": {traceback}}}}}'""")
+    lines = (await horsies("tasks", "show", "t")).out.splitlines()
+    start = lines.index('      "traceback": |')
+    assert [line.strip() for line in lines[start + 1 : start + 4]] == ["Traceback:", 'File "x.py"', "RuntimeError: é"]
+
+
+async def upstream(connection: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await connection.execute(UPSTREAM.read_text())
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["tasks", "ls"], ["tasks", "ls", "status:failed"], ["workers", "ls"], ["workers", "ls", "--all"]),
+        *(["queues", "ls"], ["recovery", "ls"], ["audit", "ls"], ["status"]),
+    ],
+    ids=" ".join,
+)
+async def test_tables_made_by_upstream_are_shown(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    connection = await asyncpg.connect(empty_database)
+    await upstream(connection, empty_database, monkeypatch)
+    for form in ([], ["--json"]):
+        said = await horsies(*words, *form)
+        assert said.code == 0, said.err
+    if words == ["tasks", "ls"]:
+        first = said.json["tasks"][0]["id"]
+        assert (await horsies("tasks", "show", first)).code == 0
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["tasks", "requeue", "x", "--yes"], ["tasks", "cancel", "x", "--dry-run"], ["queues", "pause", "q", "--yes"]),
+        *(["workers", "drain", "w", "--yes"], ["audit", "undo", new_task_id(), "--yes"], ["recovery", "run", "--yes"]),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+async def test_verbs_on_tables_made_by_upstream_name_the_upgrade(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, words: list[Any]
+) -> None:
+    connection = await asyncpg.connect(empty_database)
+    await upstream(connection, empty_database, monkeypatch)
+    said = await horsies(*words)
+    assert said.code == 1
+    assert "horsies db upgrade" in said.err
+    await connection.close()
+
+
+@pytest.mark.parametrize("words", [["tasks", "ls"], ["status"], ["queues", "pause", "q", "--yes"]], ids=" ".join)
+async def test_a_database_without_tables_says_how_to_make_them(
+    empty_database: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", empty_database)
+    said = await horsies(*words)
+    assert said.code == 1
+    assert "horsies db init" in said.err

@@ -1,0 +1,294 @@
+"""What people meet in a terminal: questions, widths, colours, a bar for long work, and ctrl+c."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+from cli_steps import failed, insert, running, statuses
+from cli_terminal import ESCAPES, HORSIES, Terminal
+
+from horsies.cli.tables import width_of
+
+
+@pytest.fixture
+def environ(database: str, tmp_path: Path) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    return {
+        **inherited,
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "HORSIES_DATABASE_URL": database,
+    }
+
+
+def asked(environ: dict[str, str], answer: str, *words: str) -> tuple[int, Terminal]:
+    """The exit code of a command that asks once."""
+    with Terminal(environ, *words) as terminal:
+        terminal.until("to go on: ")
+        terminal.type(answer)
+        return terminal.end(), terminal
+
+
+async def in_thread(environ: dict[str, str], answer: str, *words: str) -> tuple[int, Terminal]:
+    return await asyncio.to_thread(asked, environ, answer, *words)
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("Y\n", 0), ("n\n", 1), ("\n", 1), ("yes please\n", 1)])
+async def test_a_few_rows_are_confirmed_by_y(
+    environ: dict[str, str], connection: asyncpg.Connection, answer: str, code: int
+) -> None:
+    await failed(connection, "t")
+    ended, terminal = await in_thread(environ, answer, "tasks", "requeue", "t")
+    assert ended == code, terminal.text
+    assert await statuses(connection) == {"t": "PENDING" if code == 0 else "FAILED"}
+    if code:
+        assert "nothing was changed: it was not confirmed" in terminal.text
+
+
+@pytest.mark.parametrize(("answer", "code"), [("21\n", 0), ("y\n", 1), ("20\n", 1)])
+async def test_more_than_twenty_are_confirmed_by_their_number(
+    environ: dict[str, str], connection: asyncpg.Connection, answer: str, code: int
+) -> None:
+    await failed(connection, *(f"f{number}" for number in range(21)))
+    ended, terminal = await in_thread(environ, answer, "tasks", "requeue", "--filter", "status:failed")
+    assert "Type 21 to go on: " in terminal.text
+    assert ended == code, terminal.text
+    assert set((await statuses(connection)).values()) == {"PENDING" if code == 0 else "FAILED"}
+
+
+@pytest.mark.parametrize(("answer", "code"), [("prod\n", 0), ("y\n", 1), ("PROD\n", 1)])
+async def test_production_is_confirmed_by_its_name(
+    environ: dict[str, str], connection: asyncpg.Connection, database: str, tmp_path: Path, answer: str, code: int
+) -> None:
+    (tmp_path / "horsies").mkdir()
+    (tmp_path / "horsies" / "config.toml").write_text(f'[contexts.prod]\nurl = "{database}"\nproduction = true\n')
+    await failed(connection, "t")
+    ended, terminal = await in_thread(environ, answer, "tasks", "requeue", "t", "--context", "prod")
+    assert "prod is a production database. Type its name to go on: " in terminal.text
+    assert ended == code, terminal.text
+    assert await statuses(connection) == {"t": "PENDING" if code == 0 else "FAILED"}
+
+
+async def test_one_interrupt_ends_the_question(environ: dict[str, str], connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+
+    def interrupted() -> int:
+        with Terminal(environ, "tasks", "requeue", "t") as terminal:
+            terminal.until("to go on: ")
+            terminal.interrupt()
+            return terminal.end()
+
+    assert await asyncio.to_thread(interrupted) == 130
+    assert await statuses(connection) == {"t": "FAILED"}
+
+
+async def test_what_moved_on_while_somebody_thought_is_refused(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
+    """The preview is frozen, and so is the guard: a task that came later is not touched, one that changed is told."""
+    await failed(connection, "f1", "f2")
+    with Terminal(environ, "tasks", "requeue", "--filter", "status:failed") as terminal:
+        await asyncio.to_thread(terminal.until, "to go on: ")
+        await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED' WHERE id = 'f2'")
+        await failed(connection, "f3")
+        terminal.type("y\n")
+        assert await asyncio.to_thread(terminal.end) == 3
+    assert "1 requeued, 1 refused" in terminal.text
+    assert "it is COMPLETED now" in terminal.text
+    assert await statuses(connection) == {"f1": "PENDING", "f2": "COMPLETED", "f3": "FAILED"}
+
+
+MANY = 60_000
+
+
+async def test_long_work_shows_a_bar_and_stops_between_batches_with_a_true_account(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status)"
+        " SELECT 't' || n, 'demo.add', 'default', 'PENDING' FROM generate_series(1, $1) n",
+        MANY,
+    )
+    await connection.execute("ANALYZE horsies_tasks")
+
+    def interrupted() -> tuple[int, Terminal]:
+        with Terminal(environ, "tasks", "cancel", "--filter", "status:pending", "--yes") as terminal:
+            terminal.until(f"00/{MANY}")
+            terminal.interrupt()
+            return terminal.end(), terminal
+
+    code, terminal = await asyncio.to_thread(interrupted)
+    assert code == 130, terminal.text
+    summary = next(line for line in terminal.lines if "not attempted" in line)
+    cancelled, left = (int(part.strip().split(" c")[0].split(" n")[0].replace(" ", "")) for part in summary.split(","))
+    assert cancelled + left == MANY
+    assert 0 < cancelled < MANY
+    in_table = await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'CANCELLED'")
+    in_trail = await connection.fetchval("SELECT count(*) FROM horsies_operator_actions")
+    assert (in_table, in_trail) == (cancelled, cancelled)
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120, 200])
+async def test_tables_fit_their_terminal(environ: dict[str, str], connection: asyncpg.Connection, columns: int) -> None:
+    long = "'shop.orders.tasks.send_confirmation_' || repeat('x', 40)"
+    await failed(connection, "01a1ee7b-a221-72c9-a53f-c708da913bfb", task_name=long, code="RATE_LIMITED_BY_GATEWAY")
+    await running(connection, "t2", task_name="'日本語のタスク名前日本語のタスク名前'", worker_hostname="'web-1'")
+
+    def listed() -> Terminal:
+        with Terminal(environ, "tasks", "ls", columns=columns) as terminal:
+            assert terminal.end() == 0
+            return terminal
+
+    terminal = await asyncio.to_thread(listed)
+    assert max(map(width_of, terminal.lines)) <= columns
+    assert "…da913bfb" in terminal.text
+    assert "✗ failed" in terminal.text
+    assert "01a1ee7b" not in terminal.text
+    assert ("QUEUE" in terminal.text) is (columns >= 80)
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)], ids=str
+)
+async def test_colour_is_left_out_where_it_is_not_wanted(
+    environ: dict[str, str], connection: asyncpg.Connection, variables: dict[str, str], coloured: bool
+) -> None:
+    await failed(connection, "t")
+
+    def listed() -> str:
+        with Terminal({**environ, **variables}, "tasks", "ls") as terminal:
+            assert terminal.end() == 0
+            return terminal.text
+
+    text = await asyncio.to_thread(listed)
+    assert bool(ESCAPES.search(text)) is coloured
+    assert "✗ failed" in ESCAPES.sub("", text)
+
+
+def piped(environ: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([HORSIES, *words], env=environ, capture_output=True, timeout=60)
+
+
+async def test_an_output_that_has_no_glyphs_gets_letters(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "t", task_name="'sénd'")
+    done = await asyncio.to_thread(piped, {**environ, "PYTHONIOENCODING": "ascii"}, "tasks", "ls")
+    assert done.returncode == 0, done.stderr
+    assert b"x failed" in done.stdout
+    assert b"s?nd" in done.stdout
+
+
+async def test_the_real_command_ends_with_the_codes_it_promises(
+    environ: dict[str, str], connection: asyncpg.Connection
+) -> None:
+    await failed(connection, "f")
+    await insert(connection, "p")
+    for code, words in {
+        0: ["tasks", "requeue", "f", "--yes"],
+        1: ["tasks", "cancel", "p"],
+        2: ["tasks", "cancel", "--filter", "statsu:x"],
+        3: ["tasks", "requeue", "p", "--yes"],
+        4: ["tasks", "cancel", "--filter", "status:expired", "--yes"],
+    }.items():
+        done = await asyncio.to_thread(piped, environ, *words)
+        assert done.returncode == code, done.stderr
+        assert b"Traceback" not in done.stderr
+
+
+async def test_a_pipe_gets_whole_ids_and_whole_names(environ: dict[str, str], connection: asyncpg.Connection) -> None:
+    task_id, name = "01a1ee7b-a221-72c9-a53f-c708da913bfb", "n" * 150
+    await failed(connection, task_id, task_name=f"'{name}'")
+    done = await asyncio.to_thread(piped, environ, "tasks", "ls")
+    assert task_id in done.stdout.decode()
+    assert name in done.stdout.decode()
+    assert b"\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ([b"tasks", b"show", b"caf\xe9"], 4),
+        ([b"tasks", b"cancel", b"caf\xe9", b"--yes"], 4),
+        ([b"queues", b"pause", b"mail", b"--yes", b"--reason", b"caf\xe9"], 0),
+        ([b"tasks", b"cancel", b"t", b"--yes", b"--reason", b"caf\xe9"], 0),
+        ([b"audit", b"ls", b"--queue", b"caf\xe9"], 0),
+        ([b"tasks", b"ls", b"--filter", b"name:caf\xe9"], 2),
+    ],
+    ids=str,
+)
+async def test_bytes_that_are_no_text_are_no_trouble(
+    environ: dict[str, str], connection: asyncpg.Connection, words: list[bytes], code: int
+) -> None:
+    await insert(connection, "t", queue_name="'mail'")
+    done = await asyncio.to_thread(subprocess.run, [HORSIES, *words], env=environ, capture_output=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert b"--debug" not in done.stderr
+
+
+def first_line_only(environ: dict[str, str], *words: str) -> tuple[bytes, bytes]:
+    """What a reader that leaves after one line gets, and what the command says about it."""
+    with subprocess.Popen([HORSIES, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        line = command.stdout.readline()
+        command.stdout.close()
+        return line, command.stderr.read()
+
+
+async def test_nobody_has_to_read_to_the_end(environ: dict[str, str], connection: asyncpg.Connection) -> None:
+    await insert(connection, *(f"t{number}" for number in range(3_000)))
+    line, complaint = await asyncio.to_thread(first_line_only, environ, "tasks", "ls", "--limit", "3000")
+    assert line.startswith(b"STATE")
+    assert complaint == b""
+
+
+async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
+    """Until the command stands behind a lock."""
+    here = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'horsies %' AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(30):
+        while not await connection.fetchval(here):
+            pass
+
+
+async def test_a_second_interrupt_breaks_off_and_says_where_to_look(
+    environ: dict[str, str], connection: asyncpg.Connection, database: str
+) -> None:
+    await failed(connection, "t")
+    holder = await asyncpg.connect(database)
+    await holder.execute("BEGIN; SELECT FROM horsies_tasks WHERE id = 't' FOR UPDATE")
+    with Terminal(environ, "tasks", "requeue", "t", "--yes") as terminal:
+        await waits_for_a_lock(connection)
+        terminal.interrupt()
+        await asyncio.to_thread(terminal.until, "ctrl+c once more breaks off")
+        terminal.interrupt()
+        assert await asyncio.to_thread(terminal.end) == 130
+    await holder.close()
+    assert "broken off: `horsies audit ls` tells what was done until then" in terminal.text
+    assert "Traceback" not in terminal.text
+
+
+async def test_a_connection_that_is_lost_on_the_way_leaves_a_true_account(
+    environ: dict[str, str], connection: asyncpg.Connection, database: str
+) -> None:
+    await failed(connection, *(f"f{number:05}" for number in range(3_000)))
+    holder = await asyncpg.connect(database)
+    await holder.execute("BEGIN; SELECT FROM horsies_tasks WHERE id = 'f02999' FOR UPDATE")
+    with Terminal(environ, "tasks", "requeue", "--filter", "status:failed", "--yes") as terminal:
+        await waits_for_a_lock(connection)
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        )
+        assert await asyncio.to_thread(terminal.end) == 1
+    await holder.close()
+    summary = next(line for line in terminal.lines if "in doubt" in line)
+    assert summary == "2 500 requeued, 500 in doubt"
+    assert sorted((await statuses(connection)).values()).count("PENDING") == 2_500
+    assert "each row: horsies audit ls --operation" in terminal.text

@@ -1,0 +1,297 @@
+"""The verbs of `horsies tasks`, and `audit undo`: what they change and refuse, their exit codes and their JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+from cli_steps import POLICY, ago, audited, claimed, failed, horsies, insert, running, statuses
+
+from horsies.domain.ids import new_task_id
+
+
+@pytest.fixture(autouse=True)
+def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "after"),
+    [
+        ("requeue", "FAILED", "PENDING"),
+        ("requeue", "RUNNING", "PENDING"),
+        ("fail", "PENDING", "FAILED"),
+        ("fail", "RUNNING", "FAILED"),
+        ("cancel", "CLAIMED", "CANCELLED"),
+        ("release", "CLAIMED", "PENDING"),
+        ("expire", "PENDING", "EXPIRED"),
+        ("retry-now", "PENDING", "PENDING"),
+    ],
+)
+async def test_a_verb_changes_its_task_and_leaves_its_trace(
+    connection: asyncpg.Connection, verb: str, before: str, after: str
+) -> None:
+    match before:
+        case "FAILED":
+            await failed(connection, "t")
+        case "RUNNING":
+            await running(connection, "t")
+        case "CLAIMED":
+            await claimed(connection, "t")
+        case "PENDING":
+            later = {"next_retry_at": ago(-600)} if verb == "retry-now" else {"good_until": ago(5)}
+            await insert(connection, "t", **later)
+    said = await horsies("tasks", verb, "t", "--yes", "--reason", "because")
+    assert said.code == 0, said.err
+    assert said.out.startswith("1 ")
+    assert await statuses(connection) == {"t": after}
+    assert await audited(connection) == [(verb, "t", "applied", "because")]
+
+
+async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2")
+    await insert(connection, "p")
+    said = await horsies("tasks", "requeue", "f1", "f2", "p", "--dry-run")
+    assert said.code == 3
+    assert "would requeue 2 tasks in " in said.out
+    assert "it is PENDING already; retry-now makes it due" in said.out
+    assert "one more run each" in said.out
+    assert "without --dry-run: horsies tasks requeue f1 f2 p" in said.out
+    assert said.err == ""
+    assert await audited(connection) == []
+    assert (await statuses(connection))["f1"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["f1", "f2"], 0),
+        (["f1", "p"], 3),
+        (["p"], 3),
+        (["nosuch"], 4),
+        (["f1", "nosuch"], 3),
+        (["--filter", "status:failed"], 0),
+        (["--filter", "status:expired"], 4),
+        (["--filter", "status:failed,pending"], 3),
+    ],
+    ids=str,
+)
+async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection, words: list[str], code: int) -> None:
+    await failed(connection, "f1", "f2")
+    await insert(connection, "p")
+    tried = await horsies("tasks", "requeue", *words, "--dry-run")
+    assert tried.code == code
+    done = await horsies("tasks", "requeue", *words, "--yes")
+    assert done.code == code, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "nothing is meant by itself"),
+        (["t", "--filter", "status:failed"], "give one of them"),
+        (["--filter", " "], "an empty filter matches every task"),
+        (["status:failed"], "a filter is given as --filter 'status:failed'"),
+    ],
+)
+async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection, words: list[str], why: str) -> None:
+    await insert(connection, "t")
+    said = await horsies("tasks", "cancel", "--yes", *words)
+    assert said.code == 2
+    assert why in said.words
+    assert await statuses(connection) == {"t": "PENDING"}
+
+
+async def test_without_a_terminal_and_without_yes_nothing_happens(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    for answer in (None, "y\n"):
+        said = await horsies("tasks", "requeue", "t", answer=answer)
+        assert said.code == 1
+        assert "nothing was changed: nobody is there to confirm it" in said.err
+        assert "--yes" in said.err
+        assert said.out == ""
+    assert await statuses(connection) == {"t": "FAILED"}
+
+
+async def test_the_keys_of_an_outcome_in_json_stay(connection: asyncpg.Connection) -> None:
+    await failed(connection, "f")
+    await insert(connection, "p")
+    for words, result in ((["--dry-run"], "eligible"), (["--yes"], "applied")):
+        report = (await horsies("tasks", "requeue", "f", "p", "--json", *words)).json
+        assert set(report) == {
+            *("verb", "database", "dry_run", "operation_id", "filter", "command", "taken_at", "eligible", "applied"),
+            *("refused", "not_attempted", "in_doubt", "stopped", "consequences", "undo", "rows"),
+        }
+        assert [row["result"] for row in report["rows"]] == [result, "refused"]
+        assert all(set(row) == {"kind", "id", "name", "state", "result", "detail", "new_id"} for row in report["rows"])
+    assert report["undo"] == f"horsies audit undo {report['operation_id']}"
+
+
+async def test_a_filter_goes_into_the_trail_as_it_was_understood(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    report = (await horsies("tasks", "requeue", "--filter", "status:FAILED   demo", "--yes", "--json")).json
+    assert report["filter"] == "status:failed demo"
+    assert await connection.fetchval("SELECT filter FROM horsies_operator_actions") == "status:failed demo"
+
+
+async def test_a_fresh_budget_grants_all_retries_anew(connection: asyncpg.Connection) -> None:
+    for task_id, words, retries in (("one", [], 0), ("all", ["--fresh-budget"], 3)):
+        await failed(connection, task_id, task_options=f"'{POLICY}'", retry_count="3", max_retries="3")
+        said = await horsies("tasks", "requeue", task_id, "--yes", *words)
+        assert said.code == 0, said.err
+        row = await connection.fetchrow("SELECT retry_count, max_retries FROM horsies_tasks WHERE id = $1", task_id)
+        assert row["max_retries"] - row["retry_count"] == retries
+
+
+async def test_a_rerun_takes_other_arguments(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t", args="'[1]'", kwargs="""'{"dry": false}'""")
+    said = await horsies("tasks", "rerun", "t", "--kwargs", '{"dry": true}', "--yes", "--json")
+    assert said.code == 0, said.err
+    new_id = said.json["rows"][0]["new_id"]
+    copy = await connection.fetchrow("SELECT * FROM horsies_tasks WHERE id = $1", new_id)
+    assert (copy["args"], copy["kwargs"], copy["rerun_of"]) == ("[1]", '{"dry":true}', "t")
+    assert said.json["undo"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["t", "--kwargs", "{"], "the edited arguments cannot be stored"),
+        (["t", "--args", "{}"], "must be a JSON array"),
+        (["--filter", "status:failed", "--args", "[]"], "edited arguments fit one task"),
+    ],
+)
+async def test_arguments_that_do_not_fit_are_refused_with_the_reason(
+    connection: asyncpg.Connection, words: list[str], why: str
+) -> None:
+    await failed(connection, "t", "u")
+    said = await horsies("tasks", "rerun", *words, "--yes")
+    assert said.code == 1
+    assert why in said.err
+    assert len(await statuses(connection)) == 2
+
+
+async def test_an_undo_takes_back_what_has_not_begun(connection: asyncpg.Connection) -> None:
+    await failed(connection, "f1", "f2")
+    outcome = await horsies("tasks", "requeue", "--filter", "status:failed", "--yes")
+    way_back = outcome.out.splitlines()[-1].split(": ")[1]
+    await connection.execute("UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id = 'f2'")
+    undone = await horsies(*way_back.split()[1:], "--yes", "--reason", "wrong ones")
+    assert undone.code == 3
+    assert "1 taken back, 1 refused" in undone.out
+    assert "it is RUNNING on" in undone.out
+    assert await statuses(connection) == {"f1": "FAILED", "f2": "RUNNING"}
+    assert (await audited(connection))[-1][3] == "wrong ones"
+
+
+async def test_an_undo_finds_its_operation_by_the_end_of_its_id(connection: asyncpg.Connection) -> None:
+    await insert(connection, "t")
+    operation = (await horsies("tasks", "cancel", "t", "--yes", "--json")).json["operation_id"]
+    seen = await horsies("audit", "undo", f"…{operation[-8:]}", "--dry-run")
+    assert seen.code == 0
+    assert "would undo 1 task" in seen.out
+    assert await statuses(connection) == {"t": "CANCELLED"}
+    assert (await horsies("audit", "undo", operation[-8:], "--yes")).code == 0
+    assert await statuses(connection) == {"t": "PENDING"}
+
+
+@pytest.mark.parametrize("operation", ["nonsense", "z" * 36, new_task_id()])
+async def test_an_operation_that_nobody_did_cannot_be_undone(operation: str) -> None:
+    said = await horsies("audit", "undo", operation, "--yes")
+    assert said.code == 1
+    assert "horsies audit ls" in said.err
+
+
+async def test_what_has_no_way_back_says_so(connection: asyncpg.Connection) -> None:
+    await claimed(connection, "t")
+    outcome = await horsies("tasks", "release", "t", "--yes", "--json")
+    assert outcome.json["undo"] is None
+    undone = await horsies("audit", "undo", outcome.json["operation_id"], "--yes")
+    assert undone.code == 3
+    assert "a claim cannot be given back to a worker" in undone.out
+
+
+READ_ONLY = [
+    *(["tasks", "cancel", "t"], ["queues", "pause", "default"], ["workers", "drain", "w"], ["audit", "undo", "x"]),
+    ["recovery", "run"],
+]
+
+
+@pytest.mark.parametrize("words", READ_ONLY, ids=lambda words: " ".join(words[:2]))
+async def test_read_only_refuses_before_anything_is_tried(
+    connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """Before a connection even: the port is one where nobody listens."""
+    monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://ops:hunter2@127.0.0.1:1/app")
+    by_option = await horsies(*words, "--yes", "--read-only")
+    monkeypatch.setenv("HORSIES_READ_ONLY", "1")
+    by_environment = await horsies(*words, "--yes")
+    for said in (by_option, by_environment):
+        assert said.code == 1
+        assert "--read-only was given" in said.err
+        assert "hunter2" not in said.err
+
+
+@pytest.mark.parametrize("words", READ_ONLY, ids=lambda words: " ".join(words[:2]))
+async def test_a_read_only_context_refuses_by_its_name(database: str, tmp_path: Path, words: list[str]) -> None:
+    config(tmp_path, f'[contexts.mirror]\nurl = "{database}"\nread_only = true\n')
+    said = await horsies(*words, "--yes", "--context", "mirror")
+    assert said.code == 1
+    assert "context 'mirror' is read-only" in said.err
+
+
+async def test_read_only_sessions_still_look(connection: asyncpg.Connection) -> None:
+    await failed(connection, "t")
+    said = await horsies("tasks", "requeue", "t", "--dry-run", "--read-only")
+    assert said.code == 0, said.err
+    assert "would requeue 1 task" in said.out
+
+
+@pytest.mark.parametrize("words", [["tasks", "cancel", "t"], ["queues", "pause", "default"], ["recovery", "run"]])
+async def test_a_role_that_may_only_read_is_told_what_it_lacks(
+    connection: asyncpg.Connection, database: str, words: list[str]
+) -> None:
+    """One role for all: roles belong to the server, not to the database of the test."""
+    await insert(connection, "t", good_until=ago(5))
+    await connection.execute(
+        "DO $$ BEGIN CREATE ROLE cli_watcher LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+    )
+    await connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO cli_watcher")
+    url = database.replace("horsies@", "cli_watcher@")
+    said = await horsies(*words, "--yes", "--database-url", url)
+    assert said.code == 1
+    assert "the role cli_watcher lacks UPDATE ON horsies_tasks" in said.err
+    assert (await horsies("tasks", "ls", "--database-url", url)).code == 0
+    assert (await horsies("tasks", "cancel", "t", "--dry-run", "--database-url", url)).code == 0
+    assert await statuses(connection) == {"t": "PENDING"}
+
+
+async def test_a_production_context_is_only_written_with_yes_where_nobody_is_asked(
+    connection: asyncpg.Connection, database: str, tmp_path: Path
+) -> None:
+    await failed(connection, "t")
+    config(tmp_path, f'[contexts.prod]\nurl = "{database}"\nproduction = true\n')
+    assert (await horsies("tasks", "requeue", "t", "--context", "prod")).code == 1
+    assert (await horsies("tasks", "requeue", "t", "--context", "prod", "--yes")).code == 0
+
+
+async def test_many_rows_are_told_by_kind_and_refusals_by_reason(connection: asyncpg.Connection) -> None:
+    await failed(connection, *(f"f{number}" for number in range(30)))
+    await insert(connection, *(f"p{number}" for number in range(12)))
+    preview = await horsies("tasks", "requeue", "--filter", "*", "--dry-run")
+    assert "30  demo.add  FAILED BROKE" in preview.out
+    assert "12 × it is PENDING already" in preview.out
+    assert "and 7 more" in preview.out
+    assert len(preview.out.splitlines()) < 10
+    outcome = await horsies("tasks", "requeue", "--filter", "*", "--yes")
+    assert outcome.code == 3
+    assert "30 requeued, 12 refused" in outcome.out
+    assert "each row: horsies audit ls --operation" in outcome.out
+
+
+def config(tmp_path: Path, text: str) -> None:
+    (tmp_path / "horsies").mkdir()
+    (tmp_path / "horsies" / "config.toml").write_text(text)

@@ -1,0 +1,178 @@
+"""Tables fit, cut with a mark and let nothing through that a terminal obeys; times are short, masks hold."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies.cli.machine import plain
+from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
+from horsies.cli.tables import Cell, Column, Screen, clean, cut, say, table, width_of
+from horsies.cli.words import ago, lasting, short, state, unshortened
+from horsies.domain.states import TaskStatus
+from horsies.query.keys import INTERRUPTED, RETRY
+from horsies.views import Stored
+
+NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
+COLUMNS = (Column("A", least=3), Column("B", right=True, rank=1), Column("C", least=2, rank=2))
+
+texts = st.text(max_size=30)
+
+
+@given(st.lists(st.tuples(texts, texts, texts), max_size=5), st.integers(3, 60))
+def test_no_line_is_wider_than_its_terminal(rows: list[tuple[str, str, str]], width: int) -> None:
+    for screen in (Screen(width), Screen(width, unicode=False), Screen(width, colour=False)):
+        lines = table(COLUMNS, rows, screen)
+        assert len(lines) == len(rows) + 1
+        assert max(map(width_of, lines)) <= width
+
+
+@given(texts, st.integers(1, 40))
+def test_what_is_cut_says_so(text: str, width: int) -> None:
+    shown = cut(text, width, Screen(width))
+    assert width_of(shown) <= width
+    assert shown == text or shown.endswith("…")
+
+
+@given(st.lists(st.tuples(texts, texts, texts), min_size=1, max_size=5))
+def test_a_pipe_gets_everything(rows: list[tuple[str, str, str]]) -> None:
+    lines = table((Column("A"), Column("B"), Column("C")), rows, Screen())
+    for line, row in zip(lines[1:], rows, strict=True):
+        assert all(clean(text).strip() in line for text in row)
+
+
+@given(texts)
+def test_nothing_stays_that_a_terminal_obeys(text: str) -> None:
+    assert clean(text).isprintable()
+    assert "".join(clean(text).split()) == "".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def test_numbers_stand_below_each_other_and_columns_without_anything_go() -> None:
+    lines = table(
+        (Column("NAME"), Column("RUN", right=True), Column("ERROR", rank=1)),
+        [("a", "7", ""), ("bb", "12", "")],
+        Screen(40),
+    )
+    assert lines == ["NAME  RUN", "a       7", "bb     12"]
+
+
+def test_columns_go_by_their_rank_where_there_is_no_room() -> None:
+    row = ("name_of_a_task", "12345", "cccc")
+    titles = {width: table(COLUMNS, [row], Screen(width))[0].split() for width in (30, 12, 10, 9)}
+    assert titles == {30: ["A", "B", "C"], 12: ["A", "B"], 10: ["A", "B"], 9: ["A"]}
+
+
+def test_colour_is_around_the_text_and_not_in_its_width() -> None:
+    line = table((Column("A"), Column("B")), [(Cell("x", "red"), "y")], Screen(20, colour=True))[1]
+    assert line == "\x1b[31mx\x1b[0m  y"
+
+
+def test_every_state_has_a_glyph_and_a_letter_of_its_own() -> None:
+    states = [*(status.value for status in TaskStatus), RETRY, INTERRUPTED]
+    for screen in (Screen(80), Screen(80, unicode=False)):
+        marks = [state(name, screen).text.split()[0] for name in states]
+        assert "?" not in marks
+        assert len(set(marks)) == len(states)
+        assert screen.unicode or all(mark.isascii() for mark in marks)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        *((0, "0ms"), (0.0089, "8ms"), (0.0999, "99ms"), (0.1, "0.1s"), (9.99, "9.9s"), (10, "10s"), (59.9, "59s")),
+        *((60, "1m00s"), (3_599, "59m59s"), (3_600, "1h00m"), (90_000, "1d1h"), (-5, "0ms")),
+    ],
+)
+def test_lengths_are_short_and_never_rounded_up(seconds: float, shown: str) -> None:
+    assert lasting(timedelta(seconds=seconds)) == shown
+
+
+def test_what_lies_ahead_has_a_plus() -> None:
+    assert ago(NOW - timedelta(minutes=2), NOW) == "2m00s"
+    assert ago(NOW + timedelta(seconds=41), NOW) == "+41s"
+    assert ago(None, NOW) == ""
+
+
+def test_short_ids_show_the_end_and_are_understood_when_they_are_copied() -> None:
+    task_id = "01a1ee7b-a221-72c9-a53f-c7081cd6ba9a"
+    assert short(task_id, Screen(80)) == "…1cd6ba9a"
+    assert short(task_id, Screen()) == task_id
+    assert short("order-7", Screen(80)) == "order-7"
+    for screen in (Screen(80), Screen(80, unicode=False)):
+        assert unshortened(short(task_id, screen)) == "1cd6ba9a"
+
+
+def test_an_output_without_the_letters_is_no_error() -> None:
+    raw = io.BytesIO()
+    with io.TextIOWrapper(raw, encoding="ascii") as stream:
+        say("é\udcff…", stream=stream)
+        stream.flush()
+        assert raw.getvalue() == b"???\n"
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+def test_json_has_times_in_utc_durations_in_seconds_and_enums_by_value() -> None:
+    value = {
+        "at": NOW.astimezone(),
+        "for": timedelta(milliseconds=1500),
+        "id": UUID(int=7),
+        "colour": Colour.RED,
+        "cell": Cell("x"),
+        "some": ("a", 1, None),
+    }
+    assert json.loads(json.dumps(plain(value))) == {
+        "at": "2026-11-18T12:00:00Z",
+        "for": 1.5,
+        "id": "00000000-0000-0000-0000-000000000007",
+        "colour": "red",
+        "cell": {"text": "x", "style": ""},
+        "some": ["a", 1, None],
+    }
+
+
+def stored(text: str, *, cut_off: bool = False) -> Stored:
+    return Stored(text, len(text), cut_off)
+
+
+json_trees = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_trees, st.sampled_from(["password", "Password", "PASSWORD"]))
+def test_what_is_masked_is_nowhere_in_either_form(tree: Any, name: str) -> None:
+    secret = "s3cr3t-0f-th3-h0us3"
+    text = json.dumps({"deep": [{name: {"in": secret}}, tree], "text": json.dumps({name: secret})})
+    masks = Masks(frozenset({"password"}))
+    assert secret not in "\n".join(stored_lines(stored(text), masks))
+    assert secret not in json.dumps(stored_json(stored(text), masks))
+    assert secret in "\n".join(stored_lines(stored(text), Masks()))
+
+
+@given(json_trees)
+def test_every_stored_value_can_be_shown_and_is_printed_whole_for_machines(tree: Any) -> None:
+    text = json.dumps(tree)
+    lines = stored_lines(stored(text), Masks())
+    assert lines
+    assert all(line.isprintable() for line in lines)
+    assert stored_json(stored(text), Masks()) == tree
+
+
+@pytest.mark.parametrize("text", ["{", "not json", "[" * 100_000, '{"a": NaN', ""])
+def test_what_is_no_json_is_shown_as_it_is_or_hidden_whole(text: str) -> None:
+    assert "".join(stored_lines(stored(text), Masks())) == text
+    assert stored_lines(stored(text), Masks(frozenset({"x"}))) == [HIDDEN]
+    assert stored_json(stored(text), Masks()) == text
+    assert stored_json(stored(text), Masks(frozenset({"x"}))) == HIDDEN

@@ -1,0 +1,144 @@
+"""The registry of keys: complete, without two meanings on one screen, and the user's own keys read with care."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from textual.widget import Widget
+
+from horsies.domain.errors import ConfigurationError
+from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings
+from horsies_tui.app import ConsoleApp
+from horsies_tui.keymap import keymap
+from horsies_tui.keys import key_label, key_name
+from horsies_tui.screens.detail import DetailView
+from horsies_tui.screens.picker import Picker
+from horsies_tui.screens.recovery import RecoveryView
+from horsies_tui.screens.tasks import TasksView
+from horsies_tui.widgets.help import TITLES
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.sheet import Sheet
+
+FILE = Path("/home/ops/.config/horsies/config.toml")
+OWNERS: dict[Scope, type] = {
+    Scope.APP: ConsoleApp,
+    Scope.TABLE: RowTable,
+    Scope.TASKS: TasksView,
+    Scope.DETAIL: DetailView,
+    Scope.RECOVERY: RecoveryView,
+    Scope.VERBS: TasksView,
+    Scope.SHEET: Sheet,
+    Scope.PICKER: Picker,
+}
+
+
+def test_ids_are_unique_and_begin_with_their_scope() -> None:
+    assert [name for name, times in Counter(action.id for action in ACTIONS).items() if times > 1] == []
+    assert {action.scope for action in ACTIONS} == set(Scope)
+
+
+def test_every_scope_has_a_title_in_the_help_and_a_place_where_it_lives() -> None:
+    assert set(TITLES) == set(Scope)
+    assert {scope for scopes in TOGETHER for scope in scopes} == set(Scope)
+
+
+@pytest.mark.parametrize("scopes", TOGETHER, ids="+".join)
+def test_no_key_has_two_meanings_on_one_screen(scopes: tuple[Scope, ...]) -> None:
+    keys = Counter(key for action in ACTIONS if action.scope in scopes for key in action.keys)
+    assert [key for key, times in keys.items() if times > 1] == []
+
+
+@pytest.mark.parametrize(
+    "action", [action for action in ACTIONS if action.scope in OWNERS], ids=lambda action: action.id
+)
+def test_every_action_has_a_method_where_it_lives(action: Action) -> None:
+    called = action.binding.action.partition("(")[0]
+    owner: type = ConsoleApp if called.startswith("app.") else OWNERS[action.scope]
+    assert callable(getattr(owner, f"action_{called.rpartition('.')[2]}", None)), called
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.id)
+def test_label_and_help_fit_their_columns_and_keys_are_keys(action: Action) -> None:
+    assert 0 < len(action.label) <= 15
+    assert 0 < len(action.help) <= 52
+    assert [key_name(key) for key in action.keys] == list(action.keys)
+
+
+def test_what_writes_is_a_capital_and_undo_is_the_only_other_one() -> None:
+    others = {action.id for action in ACTIONS if action.writes and not all(key.isupper() for key in action.keys)}
+    assert others == {"verbs.undo", "outcome.undo"}
+
+
+def test_bindings_carry_the_id_by_which_a_user_moves_them() -> None:
+    assert {binding.id for binding in bindings(Scope.DETAIL)} == {
+        action.id for action in ACTIONS if action.scope is Scope.DETAIL
+    }
+    assert action_of("app.help") in ACTIONS
+    assert action_of(None) is None
+
+
+def test_a_key_is_shown_as_people_write_it_and_in_ascii_where_asked() -> None:
+    assert [key_label(key) for key in ("question_mark", "enter", "ctrl+r", "G", "space")] == [
+        "?",
+        "↵",
+        "^r",
+        "G",
+        "space",
+    ]
+    assert all(key_label(key, ascii_only=True).isascii() for action in ACTIONS for key in action.keys)
+
+
+def test_a_user_may_write_keys_as_he_reads_them() -> None:
+    user = {"tasks.follow": "F5", "tasks.hold": "Ctrl+b, -", "tasks.filter": "é", "app.help": "del"}
+    assert keymap(user, FILE) == {
+        "tasks.follow": "f5",
+        "tasks.hold": "ctrl+b,minus",
+        "tasks.filter": "é",
+        "app.help": "delete",
+    }
+
+
+def test_two_actions_may_change_places() -> None:
+    assert keymap({"tasks.follow": "p", "tasks.hold": "f"}, FILE) == {"tasks.follow": "p", "tasks.hold": "f"}
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ({"tasks.folow": "f"}, "keys.tasks.folow is no action; did you mean 'tasks.follow'?"),
+        ({"tasks.follow": "ctrl-f"}, "keys.tasks.follow names no key with 'ctrl-f'"),
+        ({"tasks.follow": "meta?+f"}, "keys.tasks.follow names no key"),
+        ({"tasks.follow": "p"}, "keys.tasks.follow takes 'p', which is tasks.hold already"),
+        ({"tasks.follow": "x", "tasks.hold": "x"}, "takes 'x', which is tasks."),
+        ({"verbs.requeue": "q"}, "keys.verbs.requeue takes 'q', which is app.leave already"),
+        ({"app.quit_now": "x"}, "keys.app.quit_now cannot be moved"),
+        ({"tasks.follow": "ctrl+c"}, "which is app.quit_now already"),
+    ],
+)
+def test_a_wrong_key_says_which_line_of_which_file(user: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        keymap(user, FILE)
+    assert says in caught.value.message
+    assert str(FILE) in caught.value.message
+    assert caught.value.help_text
+
+
+def test_a_key_of_one_screen_is_free_on_another() -> None:
+    assert keymap({"detail.find": "f"}, FILE) == {"detail.find": "f"}
+
+
+def test_textual_takes_every_scope_for_bindings_of_a_widget() -> None:
+    class All(Widget):
+        BINDINGS = bindings(*Scope)
+
+    assert len(list(All()._bindings)) == sum(len(action.keys) for action in ACTIONS)
+
+
+def test_ctrl_c_is_fixed_and_taken_before_any_widget_sees_it() -> None:
+    quit_now = action_of("app.quit_now")
+    assert quit_now is not None
+    assert quit_now.keys == ("ctrl+c",)
+    assert quit_now.binding.priority
+    assert frozenset({"app.quit_now"}) == FIXED

@@ -1,0 +1,202 @@
+"""The columns of the task list at every width, what their cells say, and how lines are compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, strategies as st
+from rich.cells import cell_len
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.views import TaskRow
+from horsies_tui.look.cells import GAP, GUTTER, Look
+from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
+from horsies_tui.look.lines import Line, Piece, changed_spans, row_line, title_line, words_line
+from horsies_tui.look.tones import Tone
+from horsies_tui.widgets.columns import TASK_COLUMNS
+
+NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
+LOOK = Look(NOW)
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+ROW = TaskRow(
+    id="019a7c2e-0000-7000-8000-00003f2a91bc",
+    name="send_confirmation",
+    queue="mail",
+    priority=10,
+    status="RUNNING",
+    state="RUNNING",
+    created_at=ago(4),
+    sent_at=None,
+    enqueued_at=ago(4),
+    next_retry_at=None,
+    good_until=None,
+    claimed_at=ago(3.9),
+    claim_expires_at=None,
+    started_at=ago(3.8),
+    finalizing_at=None,
+    finished_at=None,
+    retry_count=0,
+    max_retries=3,
+    worker_id="w1",
+    worker_hostname="web-1",
+    worker_pid=4121,
+    worker_process_name=None,
+    error_code=None,
+    is_workflow_task=False,
+    unique_key=None,
+    rerun_of=None,
+    beat_at=ago(2),
+)
+FAILED = replace(ROW, status="FAILED", state="FAILED", finished_at=ago(1.7), error_code="RATE_LIMITED", retry_count=3)
+RETRY = replace(
+    ROW,
+    status="PENDING",
+    state="RETRY",
+    next_retry_at=ago(-41),
+    error_code="TIMEOUT",
+    retry_count=1,
+    started_at=None,
+    worker_hostname=None,
+    worker_id=None,
+)
+
+
+def line(row: TaskRow, width: int, look: Look = LOOK) -> Line:
+    return row_line(row, TASK_COLUMNS.place(width), look, width, cursor=False, marked=False, struck=False)
+
+
+def words(row: TaskRow, width: int, look: Look = LOOK) -> str:
+    return "".join(piece.text for piece in line(row, width, look)).rstrip()
+
+
+def cells(row: TaskRow, look: Look = LOOK) -> dict[str, tuple[str, Tone | None]]:
+    made = {column.key: column.cell(row, look) for column in TASK_COLUMNS.columns}
+    return {key: (cell.text, cell.tone) for key, cell in made.items()}
+
+
+def test_at_80_columns_a_row_reads_as_drawn():
+    title = "".join(piece.text for piece in title_line(TASK_COLUMNS.place(80), UNICODE, 80)).rstrip()
+    assert title == "   ST  ID        NAME               QUEUE     AGE   RUN  TRY     ♥ ERROR"
+    assert words(ROW, 80) == "   ▶   …3f2a91bc send_confirmation  mail       4s    3s  1/4    2s"
+    assert words(FAILED, 80) == "   ✗   …3f2a91bc send_confirmation  mail       4s  2.1s  4/4       RATE_LIMITED"
+
+
+def test_at_120_columns_a_row_reads_as_drawn():
+    title = "".join(piece.text for piece in title_line(TASK_COLUMNS.place(120), UNICODE, 120)).rstrip()
+    assert title == (
+        "   STATE         ID        NAME                 QUEUE     PRI  AGE  WAIT   RUN  TRY WORKER            ♥ ERROR"
+    )
+    assert words(RETRY, 120) == (
+        "   ↻ retry 41s   …3f2a91bc send_confirmation    mail       10   4s    4s        2/4"
+        "                     TIMEOUT"
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
+@pytest.mark.parametrize("state", STATE_GLYPHS)
+def test_every_state_is_whole_wherever_it_has_words(width, state):
+    text = words(replace(ROW, state=state, status=state), width)
+    assert UNICODE.state(state) in text
+    assert (state.lower() in text) is (width >= 100)
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
+def test_usual_codes_and_no_heartbeat_are_whole_at_every_width(width):
+    errors = [replace(FAILED, error_code=code) for code in ("RATE_LIMITED", "no heartbeat")]
+    assert all(words(row, width).endswith(row.error_code or "") for row in errors)
+
+
+@given(st.integers(min_value=0, max_value=300), st.text(), st.text(), st.text())
+def test_a_line_is_as_wide_as_the_table_whatever_it_holds(width, name, queue, error):
+    row = replace(FAILED, name=name, queue=queue, error_code=error)
+    for look in (LOOK, Look(NOW, ASCII)):
+        pieces = line(row, width, look) if width > GUTTER else words_line(name, look.glyphs, width)
+        assert sum(piece.width for piece in pieces) == width
+        assert all(cell_len(piece.text) == piece.width for piece in pieces)
+
+
+@given(st.integers(min_value=40, max_value=300))
+def test_columns_stand_apart_and_end_with_the_table(width):
+    placed = TASK_COLUMNS.place(width)
+    assert placed[0].x == GUTTER
+    assert all(left.x + left.width + GAP == right.x for left, right in pairwise(placed))
+    assert placed[-1].x + placed[-1].width <= width
+
+
+def test_a_wider_terminal_has_more_columns_never_others():
+    keys = [TASK_COLUMNS.keys_at(width) for width in (60, 80, 100, 120, 160, 200)]
+    assert all(set(less) <= set(more) for less, more in pairwise(keys))
+    assert keys[0] == keys[1]
+    assert len(keys[-1]) == len(TASK_COLUMNS.columns)
+
+
+def test_a_hidden_column_gives_its_room_to_the_last():
+    all_of_them, some = TASK_COLUMNS.place(120), TASK_COLUMNS.without(frozenset({"worker"})).place(120)
+    assert [placed.column.key for placed in some] == [
+        placed.column.key for placed in all_of_them if placed.column.key != "worker"
+    ]
+    assert some[-1].width == all_of_them[-1].width + 13 + GAP
+    assert TASK_COLUMNS.without(frozenset({"worker"})).keys_at(120) == TASK_COLUMNS.keys_at(120)
+
+
+def test_the_heartbeat_alone_takes_colour_and_the_last_column_says_it_in_words():
+    def beats(seconds: float, recovery: RecoveryConfig | None = None) -> tuple[object, object]:
+        shown = cells(replace(ROW, beat_at=ago(seconds)), Look(NOW, recovery=recovery or RecoveryConfig()))
+        return shown["beat"], shown["error"]
+
+    assert beats(30) == (("30s", Tone.MUTED), ("", None))
+    assert beats(61) == (("1m00s", Tone.WARNING), ("", None))
+    assert beats(372) == (("6m10s", Tone.BAD), ("no heartbeat", Tone.BAD))
+    slower = RecoveryConfig(running_stale_threshold_ms=900_000, runner_heartbeat_interval_ms=120_000)
+    assert beats(372, slower) == (("6m10s", Tone.WARNING), ("", None))
+
+
+def test_a_run_that_never_beat_is_silent_since_its_start():
+    shown = cells(replace(ROW, beat_at=None, started_at=ago(400)))
+    assert shown["beat"] == ("6m40s", Tone.BAD)
+    assert cells(FAILED)["beat"] == ("", None)
+
+
+def test_a_claim_has_the_claims_thresholds():
+    claimed = replace(ROW, status="CLAIMED", state="CLAIMED", started_at=None, beat_at=ago(121))
+    assert cells(claimed)["error"] == ("no heartbeat", Tone.BAD)
+
+
+def test_what_is_over_has_its_exact_length_and_what_is_not_ticks():
+    assert cells(FAILED)["run"] == ("2.1s", None)
+    assert cells(FAILED)["wait"] == ("0.2s", None)
+    assert cells(ROW)["run"] == ("3s", None)
+
+
+def test_a_retry_that_is_due_counts_no_further():
+    assert cells(RETRY)["state"] == ("↻ retry 41s", Tone.RETRY)
+    assert cells(RETRY, Look(ago(-41)))["state"] == ("↻ retry", Tone.RETRY)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1))
+def test_only_what_differs_is_named_and_neighbours_are_joined(pieces):
+    before = tuple(Piece("a" * width, width) for width, _ in pieces)
+    after = tuple(Piece(("b" if other else "a") * width, width) for width, other in pieces)
+    spans = list(changed_spans(before, after))
+    named = "".join(
+        "b" if any(x <= place < x + width for x, width in spans) else "a"
+        for place in range(sum(p.width for p in after))
+    )
+    assert named == "".join(piece.text for piece in after)
+    assert all(x + width < next_x for (x, width), (next_x, _) in pairwise(spans))
+
+
+def test_a_line_of_another_shape_differs_as_a_whole():
+    assert list(changed_spans((Piece("a", 1), Piece("bc", 2)), (Piece("abc", 3),))) == [(0, 3)]
+
+
+def test_a_colour_alone_is_a_difference():
+    assert list(changed_spans((Piece("a", 1), Piece("b", 1)), (Piece("a", 1), Piece("b", 1, (Tone.BAD,))))) == [(1, 1)]

@@ -1,0 +1,132 @@
+"""The status cell's words, the clock behind them, and what a database lacks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies.domain.errors import HorsiesError
+from horsies.store.schema.state import SchemaKind, SchemaState
+from horsies.views.tables import Tables
+from horsies_tui.feed import DatabaseClock, FrozenClock, LinkState, LinkStatus
+from horsies_tui.feed.lacks import lacks
+from horsies_tui.feed.status import sentence
+
+NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
+STATUS = LinkStatus(
+    state=LinkState.LIVE,
+    detail="",
+    since=NOW - timedelta(minutes=5),
+    last_data_at=NOW - timedelta(seconds=0.4),
+    next_try_at=None,
+    poll_s=2.0,
+    latency_s=0.01,
+    clock_offset_s=0.0,
+    database_label="db01/app",
+    context_name="prod",
+    context_colour="red",
+    production=True,
+    read_only=False,
+    actor="ops@bastion",
+    server_version="18.1",
+    lacks=(),
+)
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (STATUS, "LIVE 0.4s"),
+        (replace(STATUS, last_data_at=at(-12.7)), "LIVE 13s"),
+        (replace(STATUS, last_data_at=at(1)), "LIVE 0.0s"),
+        (replace(STATUS, read_only=True), "LIVE 0.4s READ-ONLY"),
+        (replace(STATUS, state=LinkState.POLL), "POLL 2s"),
+        (replace(STATUS, state=LinkState.POLL, poll_s=0.5), "POLL 0.5s"),
+        (replace(STATUS, state=LinkState.HELD), "HELD"),
+        (replace(STATUS, state=LinkState.SLOW, latency_s=2.03), "SLOW 2s"),
+        (replace(STATUS, state=LinkState.STALE, last_data_at=at(-38), next_try_at=at(4.2)), "STALE 38s, retry in 4s"),
+        (replace(STATUS, state=LinkState.STALE, last_data_at=at(-125)), "STALE 2m05s, connecting"),
+        (replace(STATUS, state=LinkState.STALE, last_data_at=at(-7325)), "STALE 2h02m, connecting"),
+        (replace(STATUS, state=LinkState.DOWN, last_data_at=None, next_try_at=at(-1)), "DOWN, retry in 0s"),
+        (replace(STATUS, state=LinkState.CONNECTING, last_data_at=None), "CONNECTING"),
+    ],
+)
+def test_the_words_say_no_more_than_is_known(status: LinkStatus, words: str) -> None:
+    assert status.words(NOW) == words
+
+
+def test_a_database_can_be_asked_in_these_states_alone() -> None:
+    up = {state for state in LinkState if replace(STATUS, state=state).is_up}
+    assert up == {LinkState.LIVE, LinkState.POLL, LinkState.HELD, LinkState.SLOW}
+
+
+@given(ahead_s=st.floats(-1e6, 1e6), trips=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1)), min_size=1))
+def test_the_clock_comes_as_near_to_the_database_as_its_answers_prove(
+    ahead_s: float, trips: list[tuple[float, float]]
+) -> None:
+    clock = DatabaseClock()
+    started = clock.now() + timedelta(seconds=ahead_s)
+    zero = clock.monotonic()
+    asked = zero
+    for took, share in trips:
+        told = started + timedelta(seconds=asked - zero + took * share)
+        clock.learn(told, asked, asked + took)
+        asked += took
+    error = (clock.now() - started).total_seconds() - (clock.monotonic() - zero)
+    assert abs(error) <= min(took for took, _ in trips) + 0.01
+
+
+def test_an_answer_that_proves_nothing_new_does_not_move_the_clock() -> None:
+    clock = DatabaseClock()
+    zero = clock._zero
+    clock.learn(clock.now(), clock.monotonic() - 0.5, clock.monotonic() + 0.5)
+    assert clock._zero == zero
+    assert abs(clock.offset_s) < 0.1
+
+
+def test_a_frozen_clock_moves_when_it_is_told_to() -> None:
+    clock = FrozenClock(NOW)
+    clock.learn(NOW + timedelta(days=1), 0.0, 0.0)
+    assert clock.now() == NOW
+    clock.advance(2.5)
+    assert (clock.now(), clock.monotonic(), clock.offset_s) == (at(2.5), 2.5, 0.0)
+
+
+def test_a_sentence_is_one_line_with_the_way_out() -> None:
+    assert sentence(HorsiesError("it is gone", help_text="start it")) == "it is gone; start it"
+    assert sentence(OSError("first line\nsecond line")) == "first line"
+    assert sentence(ConnectionResetError()) == "ConnectionResetError"
+
+
+def state(kind: SchemaKind, version: int) -> SchemaState:
+    return SchemaState(kind, "public", version, "problem", "`horsies db upgrade` mends it")
+
+
+@pytest.mark.parametrize(
+    ("found", "here", "said"),
+    [
+        (state(SchemaKind.CURRENT, 6), Tables(True, True, True, NOW), ()),
+        (state(SchemaKind.READ_ONLY, 6), Tables(True, True, True, NOW), ()),
+        (state(SchemaKind.EMPTY, 0), Tables(False, False, False, NOW), ("problem; `horsies db upgrade` mends it",)),
+        (
+            state(SchemaKind.OLDER, 4),
+            Tables(True, True, False, NOW),
+            (
+                "workers cannot be drained",
+                "no indexes to page by: large tables are slow",
+                "problem; `horsies db upgrade` mends it",
+            ),
+        ),
+    ],
+)
+def test_what_a_database_lacks_is_said_with_the_command_last(
+    found: SchemaState, here: Tables, said: tuple[str, ...]
+) -> None:
+    assert lacks(found, here) == said

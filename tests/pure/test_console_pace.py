@@ -1,0 +1,125 @@
+"""When a feed reads again, and which part of the counts comes next."""
+
+from __future__ import annotations
+
+from horsies.query import parameters, parse
+from horsies.views import Count, TaskCounts
+from horsies_tui.feed import Rhythm
+from horsies_tui.feed.pace import Pace, Rest
+from horsies_tui.feed.tally import Tally
+
+RHYTHM = Rhythm()
+
+
+def read(pace: Pace, began: float, took: float = 0.01, *, done: bool = True) -> None:
+    pace.begin(began)
+    pace.end(began + took, done=done)
+
+
+def test_the_first_read_is_due_at_once() -> None:
+    assert Pace(RHYTHM).due_at(told=True) == 0.0
+
+
+def test_notifications_are_folded_into_one_read_per_tick() -> None:
+    pace = Pace(RHYTHM)
+    read(pace, 10.0)
+    for _ in range(1_000):
+        pace.mark()
+    assert pace.due_at(told=True) == 10.25
+
+
+def test_without_a_change_it_is_read_seldom_where_changes_are_told_and_polled_where_not() -> None:
+    pace = Pace(RHYTHM)
+    read(pace, 10.0)
+    assert (pace.due_at(told=True), pace.due_at(told=False)) == (25.0, 12.0)
+
+
+def test_what_changes_while_it_is_read_needs_another_read() -> None:
+    pace = Pace(RHYTHM)
+    pace.begin(10.0)
+    pace.mark()
+    pace.end(10.01, done=True)
+    assert pace.due_at(told=True) == 10.25
+
+
+def test_a_slow_read_is_repeated_after_five_times_its_cost() -> None:
+    pace = Pace(RHYTHM)
+    read(pace, 10.0, took=2.0)
+    pace.mark()
+    assert pace.due_at(told=True) == 20.0
+    assert pace.due_at(told=False) == 20.0
+
+
+def test_a_read_that_was_given_up_is_still_to_be_done() -> None:
+    pace = Pace(RHYTHM)
+    read(pace, 10.0, took=2.0, done=False)
+    assert pace.due_at(told=True) == 20.0
+
+
+def test_a_new_connection_forgets_how_slow_it_was() -> None:
+    pace = Pace(RHYTHM)
+    read(pace, 10.0, took=3.0, done=False)
+    pace.renew()
+    assert pace.due_at(told=True) == 0.0
+
+
+def test_the_operator_rests_two_seconds_after_he_moved_and_never_while_he_is_busy() -> None:
+    rest = Rest(2.0)
+    assert rest.at(0.0)
+    rest.touch(10.0)
+    assert (rest.at(11.9), rest.at(12.0), rest.begins_at()) == (False, True, 12.0)
+    rest.busy = True
+    assert (rest.at(100.0), rest.begins_at()) == (False, None)
+
+
+def counted(tally: Tally, now: float, *, done: bool = True) -> tuple[str, ...] | None:
+    """One turn; the statuses that were counted."""
+    tally.begin(now)
+    statuses = tally.part.statuses
+    if done:
+        tally.tell(TaskCounts({status: Count(1) for status in statuses or ()}, None, 7))
+    tally.end(now + 0.01, done=done)
+    return statuses
+
+
+def test_the_first_counts_are_read_part_by_part_without_a_pause_and_told_when_they_are_whole() -> None:
+    tally = Tally(RHYTHM, parameters(parse("")))
+    parts = []
+    while not tally.is_complete:
+        assert tally.due_at(told=True) == 0.0
+        assert tally.counts is None
+        parts.append(counted(tally, 10.0))
+    assert len(parts) == len(set(parts)) == 4
+    assert tally.counts is not None
+    assert tally.counts.total == Count(7)
+    assert tally.counts.in_table == 7
+    assert tally.due_at(told=True) == 25.0
+
+
+def test_after_a_change_each_part_is_read_once_more() -> None:
+    tally = Tally(RHYTHM, parameters(parse("")))
+    for _ in range(4):
+        counted(tally, 10.0)
+    tally.mark()
+    now, parts = 11.0, []
+    while tally.due_at(told=True) <= now:
+        parts.append(counted(tally, now))
+        now += 0.25
+    assert len(parts) == len(set(parts)) == 4
+
+
+def test_a_part_that_failed_waits_and_is_read_again() -> None:
+    tally = Tally(RHYTHM, parameters(parse("status:failed,running")))
+    first = counted(tally, 10.0, done=False)
+    assert tally.due_at(told=True) == 10.25
+    assert {counted(tally, 11.0), counted(tally, 12.0)} >= {first}
+    assert tally.is_complete
+
+
+def test_a_new_filter_forgets_the_counts_of_the_old_one() -> None:
+    tally = Tally(RHYTHM, parameters(parse("status:running")))
+    counted(tally, 10.0)
+    assert tally.counts is not None
+    tally.ask(parameters(parse("status:failed")))
+    assert tally.counts is None
+    assert counted(tally, 10.0) == ("FAILED",)

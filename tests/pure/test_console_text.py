@@ -1,0 +1,91 @@
+"""Signs, their ASCII twins, and text from anywhere on one line of a terminal."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, strategies as st
+from rich.cells import cell_len
+
+from horsies.domain.states import TaskStatus
+from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE, Glyphs, glyphs
+from horsies_tui.look.text import clean, cut, fit
+from horsies_tui.look.tones import TONES, state_tone, tone_css
+
+SIGNS = [field.name for field in fields(Glyphs) if field.name != "ascii"]
+
+
+def test_every_state_has_its_own_sign_word_and_tone():
+    assert STATE_GLYPHS.keys() == {status.value for status in TaskStatus} | {"RETRY", "INTERRUPTED"}
+    for both in zip(*STATE_GLYPHS.values(), strict=True):
+        assert len(set(both)) == len(STATE_GLYPHS)
+    assert len({state_tone(state) for state in STATE_GLYPHS}) == len(STATE_GLYPHS)
+
+
+def test_a_state_is_written_as_sign_and_word():
+    assert UNICODE.state_text("RUNNING") == "▶ running"
+    assert glyphs(ascii_only=True).state_text("RETRY", "41s") == "~ retry 41s"
+    assert UNICODE.state_text("NEW_IN_2030") == "? new_in_2030"
+    assert state_tone("NEW_IN_2030") is None
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_every_sign_and_its_twin_take_one_place(name):
+    assert cell_len(getattr(UNICODE, name)) == cell_len(getattr(ASCII, name)) == 1
+    assert getattr(ASCII, name).isascii()
+
+
+@given(st.text())
+def test_ascii_is_ascii_and_no_letter_is_lost(words):
+    assert ASCII.text(words).isascii()
+    assert len(ASCII.text(words)) >= len(words)
+    assert UNICODE.text(words) == words
+
+
+def test_signs_in_a_sentence_become_their_twins():
+    assert ASCII.text("✗ failed · 3× ▸ ñ") == "x failed . 3x > ?"
+
+
+def test_the_wide_sign_keeps_its_place_in_ascii():
+    assert cell_len(ASCII.text("⌛ x")) == cell_len("⌛ x")
+
+
+@given(st.text())
+def test_what_is_clean_has_nothing_that_a_terminal_obeys(text):
+    assert not [char for char in clean(text) if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp", "Cs")]
+
+
+@pytest.mark.parametrize(
+    ("dirty", "harmless"),
+    [
+        ("a\x1b[31mb", "a [31mb"),
+        ("two\nlines\ttab", "two lines tab"),
+        ("ord\u202eer", "order"),
+        ("no\u00a0break", "no break"),
+        ("❤\ufe0f", "❤"),
+        ("zero\u200bwidth", "zerowidth"),
+    ],
+)
+def test_control_characters_are_made_harmless(dirty, harmless):
+    assert clean(dirty) == harmless
+
+
+@given(st.text(), st.integers(min_value=0, max_value=40), st.booleans())
+def test_a_cell_is_exactly_as_wide_as_its_column(text, width, right):
+    for signs in (UNICODE, ASCII):
+        assert cell_len(fit(clean(text), width, signs, right=right)) == width
+
+
+def test_a_cut_says_so():
+    assert cut("RATE_LIMITED", 10, UNICODE) == "RATE_LIMI…"
+    assert cut("RATE_LIMITED", 10, ASCII) == "RATE_LIMI~"
+    assert cut("RATE_LIMITED", 12, UNICODE) == "RATE_LIMITED"
+    assert cut("日本語", 4, UNICODE) == "日 …"
+    assert fit("12", 4, UNICODE, right=True) == "  12"
+
+
+def test_each_tone_has_a_rule_for_the_widget_that_asks():
+    css = tone_css("Thing")
+    assert all(f"Thing > .{tone} {{ color: $" in css for tone in TONES)

@@ -1,0 +1,117 @@
+"""Lengths, ages, counts, sizes and moments as the console writes them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies_tui.look.clock import date_and_time, moment_text, time_of_day, zone_of
+from horsies_tui.look.units import AGE_WIDTH, LENGTH_WIDTH, age, count, length, number, size, ticking
+
+SECONDS = st.floats(min_value=0, max_value=9_999 * 86_400, allow_nan=False)
+NOON = datetime(2026, 11, 18, 12, 4, 31, 900_000, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0ms"),
+        (0.008, "8ms"),
+        (0.25, "0.2s"),
+        (4.19, "4.1s"),
+        (59.99, "59.9s"),
+        (60, "1m00s"),
+        (372, "6m12s"),
+        (599, "9m59s"),
+        (855, "14m"),
+        (11_100, "3h05m"),
+        (50_400, "14h"),
+        (187_200, "2d4h"),
+        (1_036_800, "12d"),
+        (-3, "0ms"),
+    ],
+)
+def test_a_length_has_the_units_that_it_needs(seconds, text):
+    assert length(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (3.8, "3s"), (59.9, "59s"), (60, "1m00s"), (379.9, "6m10s"), (3_599, "59m")]
+)
+def test_what_ticks_moves_each_second_and_then_each_ten(seconds, text):
+    assert ticking(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(4.2, "4s"), (61, "1m"), (3_599, "59m"), (86_399, "23h"), (90_000_000, "1041d")]
+)
+def test_an_age_is_one_number(seconds, text):
+    assert age(timedelta(seconds=seconds)) == text
+
+
+def test_where_there_is_nothing_nothing_is_written():
+    assert [write(None) for write in (length, ticking, age, size, time_of_day, date_and_time)] == [""] * 6
+    assert moment_text(None, NOON) == ""
+
+
+@given(SECONDS)
+def test_no_length_is_wider_than_its_column(seconds):
+    span = timedelta(seconds=seconds)
+    assert len(length(span)) <= LENGTH_WIDTH
+    assert len(ticking(span)) <= LENGTH_WIDTH
+    assert len(age(span)) <= AGE_WIDTH + 1
+    assert len(age(min(span, timedelta(days=999)))) <= AGE_WIDTH
+
+
+@given(SECONDS, st.integers(min_value=1, max_value=9))
+def test_above_a_minute_a_running_length_stands_still_for_ten_seconds(seconds, later):
+    start = max(60, int(seconds) // 10 * 10)
+    assert ticking(timedelta(seconds=start)) == ticking(timedelta(seconds=start + later))
+
+
+@pytest.mark.parametrize(
+    ("many", "text"),
+    [
+        (218, "218"),
+        (9_999, "9 999"),
+        (12_999, "12 k"),
+        (999_999, "999 k"),
+        (1_290_000, "1.2 M"),
+        (34_000_000_000, "34 G"),
+        (5_600_000_000_000, "5.6 T"),
+        (1_200_000_000_000_000, "1 200 T"),
+    ],
+)
+def test_a_count_is_exact_as_long_as_it_is_short_and_then_never_too_high(many, text):
+    assert count(many) == text
+
+
+def test_a_bounded_count_says_that_there_is_more():
+    assert count(10_001, at_least=True) == "10 k+"
+    assert number(1_234_567) == "1 234 567"
+
+
+@pytest.mark.parametrize(("many", "text"), [(512, "512 B"), (1_500, "1.5 kB"), (412_000_000, "412 MB")])
+def test_sizes_are_decimal(many, text):
+    assert size(many) == text
+
+
+def test_a_moment_names_its_zone():
+    there = timezone(timedelta(hours=2))
+    assert time_of_day(NOON) == "12:04:31Z"
+    assert time_of_day(NOON, there) == "14:04:31+02"
+    assert time_of_day(NOON, timezone(-timedelta(hours=9, minutes=30))) == "02:34:31-0930"
+    assert date_and_time(NOON, there) == "2026-11-18 14:04:31+02"
+
+
+def test_a_moment_of_another_day_has_its_date():
+    assert moment_text(NOON - timedelta(hours=1), NOON) == "11:04:31Z"
+    assert moment_text(NOON - timedelta(hours=13), NOON) == "2026-11-17 23:04:31Z"
+    assert moment_text(NOON - timedelta(hours=1), NOON, timezone(timedelta(hours=12))) == "2026-11-18 23:04:31+12"
+
+
+def test_local_time_is_this_machines():
+    assert zone_of(utc=True) is UTC
+    assert time_of_day(NOON, zone_of(utc=False))[:8] == f"{NOON.astimezone():%H:%M:%S}"

@@ -1,0 +1,262 @@
+"""The words of a verb, what must be typed, the account of what was done, and arguments as an editable text."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, strategies as st
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.operations.findings import Finding, FindingKind, Report, Severity, SweepState
+from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.reruns import Arguments
+from horsies.operations.tasks import TaskVerb
+from horsies.query import parse
+from horsies_tui.actions import ACTIONS
+from horsies_tui.editing import HIDDEN, Draft, EditError
+from horsies_tui.feed import DeskSnapshot
+from horsies_tui.look.cells import Look
+from horsies_tui.widgets.desk_rows import COLUMNS, countdown, filter_of, headline, rows_of, why_of
+from horsies_tui.wishes import UNDO, WORDS, Done, Wish, facts_of, summed, word_to_type
+
+NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+
+
+def target(number: int, state: str = "FAILED TIMEOUT") -> Target:
+    return Target("task", f"t-{number}", "shop.mail", state)
+
+
+def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fields: Any) -> Preview:
+    usual = {
+        "verb": "requeue",
+        "options": {},
+        "eligible": tuple(eligible),
+        "refused": tuple(Refusal(target(number), reason) for number, reason in (refused or {}).items()),
+        "consequences": ("one more run each", "the deadline is dropped"),
+        "filter": None,
+        "command": "horsies tasks requeue t-1",
+        "taken_at": NOON,
+    }
+    return Preview(**{**usual, **fields})
+
+
+def done(seen: Preview, rows: tuple[RowOutcome, ...] = (), wish: Wish | None = None, **fields: Any) -> Done:
+    return Done(wish or Wish("requeue"), seen, Outcome(UUID(int=7), "requeue", rows, **fields))
+
+
+def test_every_verb_key_of_the_registry_has_words_and_is_a_verb_of_the_engine() -> None:
+    writing = {
+        action.id.partition(".")[2].replace("_", "-")
+        for action in ACTIONS
+        if action.writes and action.scope in ("verbs", "recovery")
+    }
+    assert writing == set(WORDS)
+    assert set(TaskVerb) <= set(WORDS)
+
+
+def test_the_facts_count_states_reasons_and_consequences() -> None:
+    eligible = [target(1), target(2), target(3, "FAILED RATE_LIMITED")]
+    facts = facts_of(Wish("requeue"), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
+    assert [(fact.label, fact.text) for fact in facts] == [
+        ("3 will be requeued", "2 FAILED TIMEOUT, 1 FAILED RATE_LIMITED"),
+        ("2 will be refused", "2 it is COMPLETED"),
+        ("which means", "one more run each"),
+        ("", "the deadline is dropped"),
+        ("from a shell", "horsies tasks requeue t-1"),
+    ]
+
+
+def test_without_an_eligible_row_nothing_follows_from_anything() -> None:
+    labels = [fact.label for fact in facts_of(Wish("requeue"), preview([], {8: "it is COMPLETED"}))]
+    assert labels == ["0 will be requeued", "1 will be refused", "from a shell"]
+
+
+def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:
+    facts = {fact.label: fact.text for fact in facts_of(Wish("fail"), preview([target(1)], filter="status:failed"))}
+    assert facts["filter"].startswith("status:failed ")
+    assert "these 1" in facts["filter"]
+    nothing = {fact.label: fact.text for fact in facts_of(Wish("fail"), preview([target(1)], filter=""))}
+    assert "everything" in nothing["filter"]
+
+
+def test_a_line_for_the_shell_with_hundreds_of_ids_is_cut_and_says_so() -> None:
+    command = " ".join(["horsies tasks requeue", *(f"id-{number:06}" for number in range(400))])
+    (fact,) = [
+        fact for fact in facts_of(Wish("requeue"), preview([target(1)], command=command)) if "shell" in fact.label
+    ]
+    assert len(fact.text) < 350
+    shown, _, left = fact.text.partition(" … and ")
+    assert command.startswith(shown)
+    assert len(shown.split()) + int(left.split()[0]) == len(command.split())
+
+
+def test_many_reasons_are_summed_up_and_none_is_forgotten_silently() -> None:
+    texts = ["a"] * 3 + ["b"] * 2 + list("cdefg")
+    assert summed(texts) == "3 a, 2 b, 1 c, 1 d, and 3 other reasons"
+
+
+@pytest.mark.parametrize(
+    ("rows", "production", "word"),
+    [(1, None, None), (20, None, None), (21, None, "21"), (1, "shop-eu", "shop-eu"), (500, "shop-eu", "shop-eu")],
+)
+def test_what_must_be_typed(rows: int, production: str | None, word: str | None) -> None:
+    assert word_to_type(rows, production) == word
+
+
+def test_the_account_names_what_was_done_and_only_what_there_is() -> None:
+    rows = (RowOutcome(target(1), True, "PENDING, try 2"), RowOutcome(target(2), False, "it is RUNNING now"))
+    account = done(preview([target(1), target(2)], {9: "it is COMPLETED"}), rows)
+    assert account.line() == "1 requeued, 2 skipped"
+    assert [reason for _, reason in account.skipped] == ["it is RUNNING now", "it is COMPLETED"]
+    assert not account.went_well
+    assert account.can_be_undone
+    well = done(preview([target(1)]), rows[:1])
+    assert (well.line(), well.went_well) == ("1 requeued", True)
+
+
+def test_what_was_not_tried_or_is_in_doubt_is_never_well() -> None:
+    account = done(preview([target(1)]), not_attempted=(target(2),), in_doubt=(target(3),), stopped="interrupted")
+    assert account.line() == "0 requeued, 1 in doubt, 1 not tried: interrupted"
+    assert not account.went_well
+    assert not account.can_be_undone
+
+
+def test_an_undo_counts_a_row_once_that_the_preview_and_the_database_refuse_and_is_not_undone() -> None:
+    seen = preview([target(1)], {2: "it is RUNNING now"}, verb=UNDO)
+    rows = (RowOutcome(target(1), True, ""), RowOutcome(target(2), False, "it is RUNNING on web-1 now"))
+    account = done(seen, rows, Wish(UNDO, undoes=UUID(int=1)))
+    assert account.line() == "1 taken back, 1 skipped"
+    assert not account.can_be_undone
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(JSON, max_size=4), st.dictionaries(st.text(max_size=8), JSON, max_size=4))
+def test_arguments_that_nobody_edited_are_sent_as_they_are_stored(args: list[Any], kwargs: dict[str, Any]) -> None:
+    draft = Draft(json.dumps(args), json.dumps(kwargs), hidden=("pass*", "a"))
+    text = draft.text()
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert draft.read(text) == Arguments(None, None)
+
+
+def test_what_was_edited_is_sent_and_dots_stand_for_what_is_stored() -> None:
+    draft = Draft("[1]", '{"to":"a@b","password":"hunter2","deep":[{"password":"x"}]}', hidden=("pass*",))
+    text = draft.text()
+    assert "hunter2" not in text
+    edited = draft.read(text.replace('"a@b"', '"c@d"'))
+    assert edited.args is None
+    assert json.loads(edited.kwargs or "") == {"to": "c@d", "password": "hunter2", "deep": [{"password": "x"}]}
+    anew = draft.read(text.replace(HIDDEN, "new", 1))
+    assert json.loads(anew.kwargs or "")["password"] == "new"
+
+
+@pytest.mark.parametrize("change", ['{"kwargs":{"n":1.0}}', '{"kwargs":{"n":true}}', '{"args":[],"kwargs":{}}'])
+def test_a_change_of_type_or_leaving_out_is_a_change(change: str) -> None:
+    assert Draft(None, '{"n":1}').read(change).kwargs is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"args": [],\n "kwargs": {"a" 1}}', "line 2, column"),
+        ("[]", 'it must be {"args"'),
+        ('{"args": [], "more": 1}', 'it must be {"args"'),
+        ("[" * 100_000, "cannot be read"),
+        ('{"kwargs": {"token": "•••"}}', "kwargs.token is •••"),
+    ],
+)
+def test_what_cannot_be_used_says_why(text: str, words: str) -> None:
+    with pytest.raises(EditError) as caught:
+        Draft(None, '{"a":1}', hidden=("token",)).read(text)
+    assert words in caught.value.message
+
+
+def test_arguments_of_the_wrong_shape_are_refused_in_the_words_of_the_engine() -> None:
+    with pytest.raises(OperationError, match="must be a JSON array"):
+        Draft(None, None).read('{"args": {}}')
+    with pytest.raises(OperationError, match="NaN"):
+        Draft(None, None).read('{"args": [NaN]}')
+
+
+def test_stored_arguments_that_are_no_json_are_not_opened() -> None:
+    with pytest.raises(EditError, match="not JSON"):
+        Draft("{", None)
+
+
+def finding(kind: FindingKind = FindingKind.STALE_RUN, **fields: Any) -> Finding:
+    usual = {
+        "severity": Severity.HANDLED,
+        "target_kind": "task",
+        "name": "nightly import",
+        "ids": ("t-1",),
+        "count": 1,
+        "at_least": False,
+        "since": NOON - timedelta(minutes=6),
+        "evidence": "no beat",
+        "system_will": "fail as WORKER_CRASHED",
+        "in_seconds": 18.0,
+        "may": (),
+        "why": ("because",),
+        "queue_name": "bulk",
+        "worker_id": "web-3:88",
+    }
+    return Finding(kind, **{**usual, **fields})
+
+
+def report(*findings: Finding, **fields: Any) -> Report:
+    usual = {
+        "settings": RecoveryConfig(),
+        "settings_from": None,
+        "settings_differ": False,
+        "sweep": SweepState(NOON, "web-2", 30_000, 18.0),
+        "workers_alive": 2,
+    }
+    return Report(now=NOON, findings=findings, **{**usual, **fields})
+
+
+def test_the_countdown_goes_on_between_two_reports_and_stops_at_zero() -> None:
+    (row,) = rows_of(report(finding()), str)
+    will = next(column for column in COLUMNS.columns if column.key == "will")
+    texts = [will.cell(row, Look(NOON + timedelta(seconds=passed))).text for passed in (0, 5.5, 60)]
+    assert texts == [f"fail as WORKER_CRASHED in 0:{left}" for left in ("18", "12", "00")]
+    assert [countdown(timedelta(seconds=s)) for s in (0, 59, 61, 3661)] == ["0:00", "0:59", "1:01", "1:01:01"]
+
+
+def test_the_same_trouble_keeps_its_id_and_no_two_lines_share_one() -> None:
+    first = rows_of(report(finding(), finding(system_will="retry after 1m00s")), str)
+    second = rows_of(report(finding(count=9, evidence="no beat for longer")), str)
+    assert len({row.id for row in first}) == 2
+    assert second[0].id == first[0].id
+
+
+def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
+    shown = report(finding(), finding(FindingKind.INTERRUPTED, severity=Severity.NEEDS_YOU))
+    assert headline(DeskSnapshot(shown, False), NOON + timedelta(seconds=3)) == (
+        "1 need a decision · 1 will be handled by the system · next sweep in 0:15, the last was by web-2"
+    )
+    nobody = report(sweep=None, workers_alive=0)
+    assert headline(DeskSnapshot(nobody, False, "no connection"), NOON).startswith("no connection · 0 need")
+    assert "no worker is alive" in headline(DeskSnapshot(nobody, False), NOON)
+    assert headline(DeskSnapshot(), NOON) == "reading the recovery report…"
+
+
+@pytest.mark.parametrize("kind", FindingKind)
+@pytest.mark.parametrize("name", ["shop.mail", "night shift", 'say "hi"\\', "a,b*c"])
+def test_every_finding_opens_as_a_filter_that_can_be_read(kind: FindingKind, name: str) -> None:
+    parse(filter_of(finding(kind, name=name, queue_name=name)))
+
+
+def test_what_is_beyond_the_ids_that_were_read_is_said() -> None:
+    facts = why_of(finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True))
+    assert (
+        facts[-1].text == "t-0, t-1, t-2 and at least 9 997 more; a verb takes the 500 oldest, repeat it for the rest"
+    )

@@ -1,0 +1,125 @@
+"""Cursor and view hold on to rows by their ids, whatever comes and goes around them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import given, strategies as st
+
+from horsies_tui.widgets.viewport import Viewport
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+
+
+def rows(*ids: object) -> tuple[Row, ...]:
+    return tuple(Row(str(each)) for each in ids)
+
+
+def viewport(count: int, *, cursor: int = 0, height: int = 5) -> Viewport[Row]:
+    view: Viewport[Row] = Viewport()
+    view.resize(height)
+    view.take(rows(*range(count)))
+    view.move_to(cursor)
+    return view
+
+
+def line_of_cursor(view: Viewport[Row]) -> int:
+    return view.cursor - view.top
+
+
+def test_rows_that_come_above_move_neither_the_cursor_nor_its_line():
+    view = viewport(20, cursor=3)
+    view.take(rows("a", "b", "c", *range(20)))
+    assert (view.cursor_id, line_of_cursor(view)) == ("3", 3)
+
+
+def test_with_stick_the_first_row_stays_first():
+    view = viewport(20)
+    view.take(rows("new", *range(20)), stick=True)
+    assert (view.cursor_id, view.top) == ("new", 0)
+
+
+def test_with_stick_a_cursor_that_left_the_first_row_stays_on_its_own():
+    view = viewport(20, cursor=1)
+    view.take(rows("new", *range(20)), stick=True)
+    assert (view.cursor_id, line_of_cursor(view)) == ("1", 1)
+
+
+def test_where_its_row_is_gone_the_cursor_is_on_the_next_one():
+    view = viewport(20, cursor=4)
+    view.take(rows(*(each for each in range(20) if each not in (4, 5))))
+    assert view.cursor_id == "6"
+    view.take(rows(0, 1, 2))
+    assert view.cursor_id == "2"
+
+
+def test_among_rows_that_are_all_others_the_cursor_is_on_the_first():
+    view = viewport(20, cursor=7)
+    view.take(rows("a", "b"))
+    assert (view.cursor_id, view.top) == ("a", 0)
+
+
+def test_without_rows_there_is_no_cursor():
+    view = viewport(20, cursor=7)
+    view.take(())
+    assert (view.cursor_id, view.cursor_row, view.in_view) == (None, None, ())
+    view.move_to(5)
+    view.page(1)
+    assert view.cursor == 0
+
+
+def test_beyond_the_edge_the_view_moves_by_half_so_that_most_keys_send_two_lines():
+    view = viewport(20, cursor=4)
+    view.move_to(5)
+    assert (view.top, line_of_cursor(view)) == (3, 2)
+
+
+def test_a_page_keeps_one_row_in_view_and_ends_full():
+    view = viewport(12)
+    view.page(1)
+    assert (view.top, view.cursor_id) == (4, "4")
+    view.page(1)
+    view.page(1)
+    assert [row.id for row in view.in_view] == ["7", "8", "9", "10", "11"]
+    view.page(-1)
+    view.page(-9)
+    assert (view.top, view.cursor) == (0, 0)
+
+
+def test_a_row_is_found_by_its_id():
+    assert viewport(5).index_of("3") == 3
+    assert viewport(5).index_of("x") is None
+
+
+IDS = st.lists(st.integers(0, 30), unique=True, max_size=25)
+STEP = st.one_of(
+    st.tuples(st.just("take"), IDS, st.booleans()),
+    st.tuples(st.just("move"), st.integers(-5, 40)),
+    st.tuples(st.just("page"), st.integers(-2, 2)),
+    st.tuples(st.just("resize"), st.integers(-1, 12)),
+)
+
+
+@given(st.lists(STEP, max_size=30))
+def test_the_cursor_is_in_view_and_no_blank_is_shown_where_rows_are(steps):
+    view: Viewport[Row] = Viewport()
+    for name, *values in steps:
+        match name:
+            case "take":
+                before = view.cursor_id
+                stuck = values[1] and view.cursor == 0
+                view.take(rows(*values[0]), stick=values[1])
+                if before is not None and not stuck and view.index_of(before) is not None:
+                    assert view.cursor_id == before
+            case "move":
+                view.move_to(values[0])
+            case "page":
+                view.page(values[0])
+            case "resize":
+                view.resize(values[0])
+        assert len(view.in_view) == min(view.height, len(view.rows))
+        assert view.cursor_row is None or view.cursor_row in view.in_view
+        assert view.above + len(view.in_view) + view.below == len(view.rows)

@@ -1,0 +1,107 @@
+"""The feeds of one task's story and of the recovery desk, on a real database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from feed_steps import QUICK, Published, linked, send
+
+from horsies.operations.findings import FindingKind
+from horsies.operations.why import ReasonKind
+from horsies_tui.feed import DeskFeed, DeskSnapshot, DetailFeed, DetailSnapshot, Link
+
+
+@asynccontextmanager
+async def reading(url: str, text: str) -> AsyncIterator[tuple[DetailFeed, Published[DetailSnapshot], Link]]:
+    async with linked(url) as (link, statuses):
+        published: Published[DetailSnapshot] = Published()
+        feed = DetailFeed(link, published, rhythm=QUICK)
+        feed.ask(text)
+        feed.start()
+        await statuses.until(lambda status: status.state == "LIVE")
+        await published.until(lambda snapshot: not snapshot.loading)
+        yield feed, published, link
+        feed.stop()
+
+
+async def test_a_story_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "task-a")
+    async with reading(database, "task-a") as (_, published, _):
+        snapshot = published.last
+        assert snapshot.detail is not None
+        assert snapshot.why is not None
+        assert [reason.kind for reason in snapshot.why.reasons] == [ReasonKind.NO_WORKER]
+        assert snapshot.settings is not None
+        assert snapshot.settings.running_stale_threshold_ms == 300_000
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED'")
+        snapshot = await published.until(lambda snapshot: snapshot.detail.row.status == "CANCELLED")
+        assert snapshot.why is None
+
+
+async def test_other_tasks_do_not_make_it_read_again(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "task-a")
+    async with reading(database, "task-a") as (feed, published, link):
+        heard = asyncio.Event()
+        link.on_dirty(lambda _channel, payload: heard.set() if payload == "task-b" else None)
+        await send(connection, "task-b")
+        async with asyncio.timeout(10):
+            await heard.wait()
+        assert not feed._pace.dirty
+        assert published.last.detail is not None
+
+
+async def test_an_end_of_an_id_that_several_have_and_one_that_nobody_has(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "task-a", "task-b")
+    async with reading(database, "task") as (feed, published, _):
+        assert published.last.ambiguous is not None
+        assert set(published.last.ambiguous.ids) == {"task-a", "task-b"}
+        feed.ask("nosuch")
+        snapshot = await published.until(lambda snapshot: not snapshot.loading)
+        assert (snapshot.text, snapshot.detail, snapshot.ambiguous, snapshot.error) == ("nosuch", None, None, None)
+        feed.ask("ask-b")
+        snapshot = await published.until(lambda snapshot: not snapshot.loading)
+        assert snapshot.detail is not None
+        assert snapshot.detail.row.id == "task-b"
+
+
+async def test_the_desk_counts_what_needs_a_person(database: str, connection: asyncpg.Connection) -> None:
+    async with linked(database) as (link, _):
+        published: Published[DeskSnapshot] = Published()
+        feed = DeskFeed(link, published, every_s=0.05)
+        assert feed.snapshot.need_you is None
+        feed.start()
+        snapshot = await published.until(lambda snapshot: not snapshot.loading)
+        assert snapshot.need_you == 0
+        await send(connection, "a", queue_name="'nobody'", age_s=3600)
+        await connection.execute(
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)"
+            " VALUES ('b', 'demo.add', 'default', 'FAILED', 'TASK_INTERRUPTED', now())"
+        )
+        snapshot = await published.until(lambda snapshot: snapshot.need_you == 2)
+        assert snapshot.report is not None
+        assert FindingKind.INTERRUPTED in {finding.kind for finding in snapshot.report.findings}
+        feed.stop()
+
+
+async def test_the_desk_follows_changes_while_it_is_watched(database: str, connection: asyncpg.Connection) -> None:
+    async with linked(database) as (link, statuses):
+        published: Published[DeskSnapshot] = Published()
+        feed = DeskFeed(link, published)
+        feed.start()
+        await statuses.until(lambda status: status.state == "LIVE")
+        await published.until(lambda snapshot: not snapshot.loading)
+        feed.watch(True)
+        await connection.execute(
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)"
+            " VALUES ('b', 'demo.add', 'default', 'FAILED', 'TASK_INTERRUPTED', now())"
+        )
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await published.until(lambda snapshot: snapshot.need_you == 1)
+        assert loop.time() - began < 3  # the header would take five
+        feed.stop()

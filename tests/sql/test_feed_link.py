@@ -1,0 +1,299 @@
+"""The console's link through all that can happen to a database: down, killed, frozen, read-only, without LISTEN."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+from blackhole_proxy import BlackholeProxy
+from feed_steps import ACTOR, QUICK, Published, choice, history, ids, linked, send
+from until import until
+
+from horsies.operations import tasks
+from horsies.operations.selection import Selection
+from horsies.store.embedded import EmbeddedServer
+from horsies_tui.feed import (
+    DatabaseClock,
+    Link,
+    LinkDown,
+    LinkError,
+    LinkState,
+    LinkStatus,
+    Patience,
+    Refused,
+    SlowRead,
+    TaskFeed,
+    TaskSnapshot,
+)
+
+UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
+CONSOLE = "FROM pg_stat_activity WHERE application_name LIKE 'horsies console%' AND datname = current_database()"
+HASTY = Patience(slow_s=0.05, statement_s=0.2, read_s=0.4)
+
+
+@asynccontextmanager
+async def fed(link: Link) -> AsyncIterator[Published[TaskSnapshot]]:
+    published: Published[TaskSnapshot] = Published()
+    feed = TaskFeed(link, published, rhythm=QUICK)
+    feed.start()
+    yield published
+    feed.stop()
+
+
+def is_live(status: LinkStatus) -> bool:
+    return status.state is LinkState.LIVE
+
+
+async def one(conn: asyncpg.Connection) -> int:
+    return int(await conn.fetchval("SELECT 1"))
+
+
+async def test_it_says_what_it_is_linked_to(database: str) -> None:
+    async with linked(database) as (link, statuses):
+        status = await statuses.until(is_live)
+        assert (status.actor, status.lacks, status.detail, status.read_only) == ("ops@bastion", (), "", False)
+        assert status.server_version is not None
+        assert status.database_label.split("/")[-1] == database.split("?")[0].rsplit("/", 1)[-1]
+        assert abs(status.clock_offset_s) < 1
+        assert await link.read(one) == 1
+        assert link.status.words(link.clock.now()).startswith("LIVE 0.")
+
+
+async def test_a_database_that_is_down_at_the_start_is_waited_for(database: str) -> None:
+    async with BlackholeProxy(database) as proxy:
+        proxy.refuse(3)
+        async with linked(proxy.url) as (link, statuses):
+            status = await statuses.until(lambda status: status.state is LinkState.DOWN)
+            assert "starting up" in status.detail
+            assert status.words(link.clock.now()) == "DOWN, retry in 0s"
+            with pytest.raises(LinkDown, match="starting up"):
+                await link.read(one)
+            async with fed(link) as published:
+                link.retry_now()
+                await published.until(lambda snapshot: not snapshot.loading)
+            assert (await statuses.until(is_live)).detail == ""
+
+
+async def test_killed_backends_are_replaced_and_what_was_missed_is_read(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with linked(database) as (link, statuses), fed(link) as published:
+        await statuses.until(is_live)
+        await published.until(lambda snapshot: not snapshot.loading)
+        async with connection.transaction():
+            assert len(await connection.fetch(f"SELECT pg_terminate_backend(pid) {CONSOLE}")) == 2
+            await send(connection, "meanwhile")
+        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["meanwhile"]
+        await statuses.until(is_live)
+        assert LinkState.STALE in {status.state for status in statuses.all}
+        await send(connection, "after")
+        await published.until(lambda snapshot: len(snapshot.rows) == 2)
+
+
+@contextmanager
+def frozen(pids: list[int]) -> Iterator[None]:
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def test_a_frozen_database_is_called_slow_then_stale_and_comes_back(
+    server: EmbeddedServer, database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a")
+    async with linked(database, patience=HASTY) as (link, statuses), fed(link) as published:
+        await statuses.until(is_live)
+        await published.until(lambda snapshot: snapshot.counts is not None)
+        backends = [row["pid"] for row in await connection.fetch(f"SELECT pid {CONSOLE}")]
+        postmaster = int((server.place.data / "postmaster.pid").read_text().splitlines()[0])
+        seen = len(statuses.all)
+        with frozen([*backends, postmaster]):
+            with pytest.raises(LinkError):
+                await link.read(one)
+            await statuses.until(lambda status: status.state is LinkState.STALE and status.next_try_at is None)
+            assert link.status.words(link.clock.now()).endswith("s, connecting")
+            assert ids(published.last) == ["a"]
+            with pytest.raises(LinkDown):
+                await link.read(one)
+        words = [status.words(link.clock.now()) for status in statuses.all[seen:]]
+        assert words[0] == "SLOW 0.1s"
+        await statuses.until(is_live)
+        await send(connection, "b")
+        assert ids(await published.until(lambda snapshot: len(snapshot.rows) == 2)) == ["b", "a"]
+
+
+async def test_a_statement_that_takes_too_long_is_given_up_by_the_server_and_the_connection_kept(
+    database: str,
+) -> None:
+    async with linked(database, patience=HASTY) as (link, statuses):
+        await statuses.until(is_live)
+        backend = await link.read(lambda conn: conn.fetchval("SELECT pg_backend_pid()"))
+        with pytest.raises(SlowRead) as caught:
+            await link.read(lambda conn: conn.execute("SELECT pg_sleep(10)"))
+        assert 0.2 <= caught.value.waited_s < 0.4
+        assert link.status.words(link.clock.now()) == f"SLOW {caught.value.waited_s:.1f}s"
+        assert await link.read(lambda conn: conn.fetchval("SELECT pg_backend_pid()")) == backend
+        assert link.status.state is LinkState.LIVE
+
+
+async def test_a_feed_on_a_slow_database_widens_its_interval(database: str, connection: asyncpg.Connection) -> None:
+    async with linked(database, patience=HASTY) as (link, statuses), fed(link) as published:
+        await statuses.until(is_live)
+        await published.until(lambda snapshot: snapshot.counts is not None)
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
+            link._dirty("task_new", "x")
+            snapshot = await published.until(lambda snapshot: snapshot.slow_s is not None)
+            assert 0.2 <= snapshot.slow_s < 0.4
+        await send(connection, "a")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await published.until(lambda snapshot: snapshot.rows and snapshot.slow_s is None)
+        assert loop.time() - began > 0.2 * 5 - 0.4
+
+
+async def test_a_connection_that_a_firewall_forgot_is_replaced(database: str, connection: asyncpg.Connection) -> None:
+    async with (
+        BlackholeProxy(database) as proxy,
+        linked(proxy.url, patience=HASTY) as (link, statuses),
+        fed(link) as published,
+    ):
+        await statuses.until(is_live)
+        proxy.swallow()
+        with pytest.raises(LinkError):
+            await link.read(one)
+        await send(connection, "a")
+        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["a"]
+
+
+@pytest.fixture
+async def watcher(database: str, connection: asyncpg.Connection) -> AsyncIterator[str]:
+    """The URL of one who may read and not be notified: as behind a pooler, which takes LISTEN and never delivers."""
+    role = f"watcher_{os.getpid()}"
+    await connection.execute(
+        f"CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};"
+        "REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
+    )
+    yield database.replace("//horsies@", f"//{role}@")
+    await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+async def test_where_it_cannot_listen_it_polls(watcher: str, connection: asyncpg.Connection) -> None:
+    async with linked(watcher) as (link, statuses), fed(link) as published:
+        await published.until(lambda snapshot: not snapshot.loading)
+        assert link.status.words(link.clock.now()) == "POLL 2s"
+        await send(connection, "a")
+        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["a"]
+        assert not any(is_live(status) for status in statuses.all)
+
+
+async def test_a_read_only_link_cannot_write_even_when_it_acts(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a")
+    async with linked(database, read_only=True) as (link, statuses):
+        status = await statuses.until(is_live)
+        assert status.words(link.clock.now()).endswith(" READ-ONLY")
+        for ask in (link.act, link.read):
+            with pytest.raises((Refused, LinkDown)):
+                await ask(lambda conn: conn.execute("UPDATE horsies_tasks SET priority = 1"))
+        preview = await link.act(lambda conn: tasks.preview(conn, "cancel", Selection.of_ids(["a"])))
+        assert [target.id for target in preview.eligible] == ["a"]
+    assert await connection.fetchval("SELECT priority FROM horsies_tasks") == 100
+
+
+async def test_the_reader_cannot_write_though_the_operator_can(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a")
+    async with linked(database) as (link, statuses):
+        await statuses.until(is_live)
+        with pytest.raises(Refused, match="read-only"):
+            await link.read(lambda conn: conn.execute("DELETE FROM horsies_tasks"))
+        assert link.status.state is LinkState.LIVE
+        await link.act(lambda conn: conn.execute("DELETE FROM horsies_tasks"))
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 0
+
+
+async def test_nobody_acts_without_a_link(database: str) -> None:
+    link = Link(choice(database), read_only=False, actor=ACTOR, clock=DatabaseClock())
+    with pytest.raises(LinkDown, match="no connection"):
+        await link.act(one)
+
+
+async def test_the_operators_connection_is_opened_on_demand_and_replaced_when_it_is_lost(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    operators = "FROM pg_stat_activity WHERE application_name = 'horsies console operator'"
+    async with linked(database) as (link, statuses):
+        await statuses.until(is_live)
+        assert await connection.fetchval(f"SELECT count(*) {operators}") == 0
+        assert await link.act(one) == 1
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {operators}")
+        await until(connection, f"NOT EXISTS (SELECT {operators})")
+        with pytest.raises(LinkDown):
+            await link.act(lambda conn: conn.fetchval("SELECT pg_terminate_backend(pg_backend_pid())"))
+        assert await link.act(one) == 1
+
+
+async def test_a_database_made_by_upstream_is_shown_and_says_what_it_lacks(
+    empty_database: str,
+) -> None:
+    upstream = await asyncpg.connect(empty_database)
+    await upstream.execute(UPSTREAM_SHAPE)
+    there = await upstream.fetchval("SELECT count(*) FROM horsies_tasks")
+    async with linked(empty_database) as (link, statuses), fed(link) as published:
+        status = await statuses.until(lambda status: status.lacks)
+        assert status.lacks[:-1] == (
+            "no record of what is done by hand, and no undo",
+            "queues cannot be paused",
+            "workers cannot be drained",
+            "no indexes to page by: large tables are slow",
+        )
+        assert "`horsies db upgrade` adopts them" in status.lacks[-1]
+        snapshot = await published.until(lambda snapshot: snapshot.counts is not None)
+        assert (len(snapshot.rows), snapshot.error) == (there, None)
+    await upstream.close()
+
+
+async def test_an_empty_database_names_the_command_that_fills_it_and_is_shown_once_it_ran(
+    server: EmbeddedServer, template: str, empty_database: str
+) -> None:
+    async with linked(empty_database) as (link, _), fed(link) as published:
+        snapshot = await published.until(lambda snapshot: snapshot.error is not None)
+        assert "`horsies db init` creates them" in snapshot.error
+        assert "\n" not in snapshot.error
+        made = await asyncpg.connect(empty_database)
+        await made.execute(UPSTREAM_SHAPE)
+        await published.until(lambda snapshot: snapshot.error is None and not snapshot.loading)
+        await made.close()
+
+
+async def test_it_lets_go_of_every_connection(database: str, connection: asyncpg.Connection) -> None:
+    async with linked(database) as (link, statuses), fed(link):
+        await statuses.until(is_live)
+        await link.act(one)
+        assert await connection.fetchval(f"SELECT count(*) {CONSOLE}") == 3
+    await until(connection, f"NOT EXISTS (SELECT {CONSOLE})")
+
+
+async def test_no_read_of_the_feed_goes_through_the_table(database: str, connection: asyncpg.Connection) -> None:
+    await history(connection, 20_000)
+    await send(connection, *(f"new-{number}" for number in range(50)))
+    await connection.execute("ANALYZE horsies_tasks")
+    scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'horsies_tasks'"
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    before = await connection.fetchval(scans)
+    async with linked(database) as (link, statuses), fed(link) as published:
+        await statuses.until(is_live)
+        await published.until(lambda snapshot: snapshot.counts is not None)
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'new-7'")
+        await published.until(lambda snapshot: "CANCELLED" in snapshot.counts.states)
+    await until(connection, f"NOT EXISTS (SELECT {CONSOLE})")
+    assert await connection.fetchval(scans) == before

@@ -1,0 +1,328 @@
+"""The tasks feed on a real database: arrivals, departures, paging, filters; rows keep still when they should."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from feed_steps import NEVER_AT_REST, QUICK, Published, history, ids, linked, old, send
+from until import until
+
+from horsies.query import parse
+from horsies.views import Count, Sort
+from horsies_tui.feed import Link, Patience, Rhythm, TaskFeed, TaskNeed, TaskSnapshot
+
+
+@asynccontextmanager
+async def watching(
+    url: str, need: TaskNeed | None = None, rhythm: Rhythm = QUICK, **options: Any
+) -> AsyncIterator[tuple[TaskFeed, Published[TaskSnapshot], Link]]:
+    """A feed whose first rows have come, on a link that hears of changes."""
+    async with linked(url, **options) as (link, statuses):
+        published: Published[TaskSnapshot] = Published()
+        feed = TaskFeed(link, published, rhythm=rhythm)
+        if need is not None:
+            feed.ask(need)
+        feed.start()
+        await statuses.until(lambda status: status.state == "LIVE")
+        await published.until(lambda snapshot: not snapshot.loading and snapshot.counts is not None)
+        yield feed, published, link
+        feed.stop()
+
+
+def need(text: str = "", **others: Any) -> TaskNeed:
+    return TaskNeed(filter=parse(text), **others)
+
+
+async def test_what_is_sent_comes_in_by_itself(database: str, connection: asyncpg.Connection) -> None:
+    async with watching(database) as (_, published, _):
+        assert ids(published.last) == []
+        await send(connection, "a", "b")
+        snapshot = await published.until(lambda snapshot: snapshot.rows)
+        assert ids(snapshot) == ["b", "a"]
+        assert (snapshot.at_start, snapshot.at_end, snapshot.held, snapshot.error) == (True, True, 0, None)
+
+
+async def test_a_row_that_changes_is_new_and_the_others_stay_the_objects_they_were(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a", "b")
+    async with watching(database) as (_, published, _):
+        before = published.last
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'a'")
+        after = await published.until(lambda snapshot: snapshot.rows[1].status == "CANCELLED")
+        assert ids(after) == ["b", "a"]
+        assert after.rows[0] is before.rows[0]
+
+
+async def test_arrivals_are_held_while_the_operator_moves_and_let_in_when_he_follows(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a")
+    async with watching(database, rhythm=NEVER_AT_REST) as (feed, published, _):
+        feed.touch("a")
+        await send(connection, "b", "c")
+        snapshot = await published.until(lambda snapshot: snapshot.held == 2)
+        assert (ids(snapshot), snapshot.held_more) == (["a"], False)
+        feed.jump("newest")
+        snapshot = await published.until(lambda snapshot: len(snapshot.rows) == 3)
+        assert (ids(snapshot), snapshot.held) == (["c", "b", "a"], 0)
+
+
+async def test_arrivals_are_let_in_once_the_operator_rests(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a")
+    async with watching(database) as (feed, published, _):
+        feed.busy(True)
+        await send(connection, "b")
+        assert ids(await published.until(lambda snapshot: snapshot.held)) == ["a"]
+        feed.busy(False)
+        assert ids(await published.until(lambda snapshot: not snapshot.held)) == ["b", "a"]
+
+
+async def test_without_follow_arrivals_stay_outside_even_at_rest(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a", "b")
+    async with watching(database, need(follow=False)) as (feed, published, _):
+        await send(connection, "c")
+        await published.until(lambda snapshot: snapshot.held == 1)
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'a'")
+        snapshot = await published.until(lambda snapshot: snapshot.rows[-1].status == "CANCELLED")
+        assert (ids(snapshot), snapshot.held) == (["b", "a"], 1)
+        feed.ask(need(follow=True))
+        assert ids(await published.until(lambda snapshot: len(snapshot.rows) == 3)) == ["c", "b", "a"]
+
+
+async def test_more_arrivals_than_a_page_are_held_as_at_least_so_many(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a", age_s=60)
+    async with watching(database, rhythm=NEVER_AT_REST) as (feed, published, _):
+        feed.touch("a")
+        await send(connection, *(f"new-{number:03}" for number in range(250)))
+        snapshot = await published.until(lambda snapshot: snapshot.held_more)
+        assert (ids(snapshot), snapshot.held) == (["a"], 200)
+
+
+async def test_a_row_that_stops_matching_is_struck_until_the_screen_settles(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a", "b", "c")
+    async with watching(database, need("status:pending")) as (feed, published, _):
+        feed.busy(True)
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'b'")
+        await connection.execute("DELETE FROM horsies_tasks WHERE id = 'a'")
+        await send(connection, "d")  # a deletion alone sends no notification
+        snapshot = await published.until(lambda snapshot: len(snapshot.struck) == 2)
+        assert [(row.id, row.status) for row in snapshot.rows] == [
+            ("c", "PENDING"),
+            ("b", "CANCELLED"),
+            ("a", "PENDING"),
+        ]
+        feed.busy(False)
+        snapshot = await published.until(lambda snapshot: not snapshot.struck)
+        assert ids(snapshot) == ["d", "c"]
+
+
+async def test_a_row_that_begins_to_match_in_the_middle_waits_for_rest(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "a", "b", "c")
+    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id <> 'b'")
+    async with watching(database, need("status:cancelled", follow=False)) as (feed, published, _):
+        feed.busy(True)
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'b'")
+        await connection.execute("UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id = 'a'")
+        assert ids(await published.until(lambda snapshot: snapshot.struck)) == ["c", "a"]
+        feed.busy(False)
+        assert ids(await published.until(lambda snapshot: not snapshot.struck)) == ["c", "b"]
+
+
+async def test_a_row_changes_its_place_in_the_order_only_at_rest(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a", "b", priority="10")
+    async with watching(database, need(sort=Sort.WAITING)) as (feed, published, _):
+        assert ids(published.last) == ["a", "b"]
+        feed.busy(True)
+        await connection.execute("UPDATE horsies_tasks SET priority = 20 WHERE id = 'a'")
+        await send(connection, "c", priority="30")
+        snapshot = await published.until(lambda snapshot: snapshot.rows[0].priority == 20)
+        assert (ids(snapshot)[:2], snapshot.struck) == (["a", "b"], frozenset())
+        feed.busy(False)
+        await published.until(lambda snapshot: ids(snapshot) == ["b", "a", "c"])
+
+
+async def test_paging_reaches_the_oldest_row_and_comes_back(database: str, connection: asyncpg.Connection) -> None:
+    await history(connection, 1_500)
+    async with watching(database, need(follow=False)) as (feed, published, _):
+        assert ids(published.last) == old(1, 200)
+        while not published.last.at_end:
+            before = published.last
+            feed.near("end")
+            await published.until(lambda snapshot: not snapshot.loading and snapshot.rows != before.rows)  # noqa: B023
+            assert len(published.last.rows) <= 600
+        assert ids(published.last) == old(901, 1_500)
+        assert not published.last.at_start
+        while not published.last.at_start:
+            before = published.last
+            feed.near("start")
+            await published.until(lambda snapshot: not snapshot.loading and snapshot.rows != before.rows)  # noqa: B023
+        assert ids(published.last) == old(1, 600)
+
+
+async def test_jumps_go_to_the_ends_and_to_a_time(database: str, connection: asyncpg.Connection) -> None:
+    await history(connection, 1_000)
+    async with watching(database, need(follow=False)) as (feed, published, _):
+        feed.jump("oldest")
+        snapshot = await published.until(lambda snapshot: snapshot.at_end and not snapshot.loading)
+        assert (ids(snapshot), snapshot.at_start) == (old(801, 1_000), False)
+        feed.jump(snapshot.rows[0].created_at + timedelta(seconds=300.5))
+        snapshot = await published.until(lambda snapshot: not snapshot.at_end and not snapshot.loading)
+        assert (ids(snapshot), snapshot.at_start) == (old(501, 700), False)
+        feed.near("start")
+        snapshot = await published.until(lambda snapshot: len(snapshot.rows) == 400)
+        assert ids(snapshot) == old(301, 700)
+        feed.jump("newest")
+        snapshot = await published.until(lambda snapshot: snapshot.at_start)
+        assert ids(snapshot) == old(1, 200)
+
+
+async def test_rows_far_from_the_top_are_kept_up_to_date_too(database: str, connection: asyncpg.Connection) -> None:
+    await history(connection, 1_000)
+    async with watching(database, need(follow=False)) as (feed, published, _):
+        feed.jump("oldest")
+        await published.until(lambda snapshot: snapshot.at_end and not snapshot.loading)
+        feed.touch("old-000999")
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE id = 'old-000990'"
+        )
+        snapshot = await published.until(lambda snapshot: any(row.status == "FAILED" for row in snapshot.rows))
+        assert ids(snapshot) == old(801, 1_000)
+
+
+async def test_what_matches_rarely_is_searched_for_to_the_very_end(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await history(connection, 45_000)
+    await connection.execute(
+        "UPDATE horsies_tasks SET task_name = 'demo.rare' WHERE id IN ('old-000500', 'old-044999')"
+    )
+    async with watching(database, need("name:demo.rare")) as (_, published, _):
+        assert ids(published.last) == ["old-000500", "old-044999"]
+        assert published.last.at_end
+        searched = {snapshot.searched for snapshot in published.all if snapshot.loading and snapshot.rows}
+        assert len(searched) == 2  # a stretch is 20 000 rows
+        assert all(text.startswith("searched back to 20") for text in searched)
+        assert published.last.searched == ""
+
+
+async def test_the_newest_need_wins(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a", "b", "c")
+    await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'b'")
+    async with watching(database) as (feed, published, _):
+        asked_at = len(published.all)
+        for text in ("status:running", "name:nosuch", "id:a", "status:cancelled"):
+            feed.ask(need(text))
+        snapshot = await published.until(lambda snapshot: not snapshot.loading and snapshot.counts is not None)
+        assert (ids(snapshot), snapshot.filter_text) == (["b"], "status:cancelled")
+        assert dict(snapshot.counts.states) == {"CANCELLED": Count(1)}
+        shown = {tuple(ids(snapshot)) for snapshot in published.all[asked_at:]}
+        assert shown == {("c", "b", "a"), ("b",)}  # those of before, dimmed, and the answer
+
+
+async def test_a_slow_read_that_nobody_wants_any_more_is_ended(database: str, connection: asyncpg.Connection) -> None:
+    """The table is locked, and the server's patience is endless: only the console itself can end the first question."""
+    await send(connection, "a")
+    waits = "FROM pg_stat_activity WHERE application_name = 'horsies console' AND wait_event_type = 'Lock'"
+    async with watching(database, patience=Patience(statement_s=60, read_s=60)) as (feed, published, _):
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")
+            feed.ask(need("name:nosuch"))
+            await until(connection, f"EXISTS (SELECT {waits})")
+            first = await connection.fetchval(f"SELECT query_start::text {waits}")
+            feed._reading_since -= 1  # it has been waiting for a second
+            feed.ask(need("id:a"))
+            await until(connection, f"EXISTS (SELECT {waits} AND query_start > '{first}')")
+        snapshot = await published.until(lambda snapshot: not snapshot.loading)
+        assert (ids(snapshot), snapshot.slow_s) == (["a"], None)
+
+
+async def test_counts_follow_the_filter_and_the_changes(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a", "b", "c")
+    await history(connection, 10)
+    async with watching(database) as (_, published, _):
+        assert dict(published.last.counts.states) == {"PENDING": Count(3), "COMPLETED": Count(10)}
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'b'")
+        wanted = {"PENDING": Count(2), "COMPLETED": Count(10), "CANCELLED": Count(1)}
+        await published.until(lambda snapshot: dict(snapshot.counts.states) == wanted)
+
+
+async def test_groups_come_when_they_are_asked_for(database: str, connection: asyncpg.Connection) -> None:
+    await history(connection, 10)
+    await send(connection, "a", "b")
+    async with watching(database) as (feed, published, _):
+        assert published.last.groups is None
+        feed.ask(need(group_by="task_name"))
+        snapshot = await published.until(lambda snapshot: snapshot.groups is not None)
+        assert [(group.key, group.number) for group in snapshot.groups.groups] == [("demo.old", 10), ("demo.add", 2)]
+        feed.ask(need())
+        assert published.last.groups is None
+
+
+async def test_a_held_screen_reads_nothing_until_it_is_let_go(database: str, connection: asyncpg.Connection) -> None:
+    async with watching(database) as (feed, published, link):
+        feed.hold(True)
+        assert link.status.words(link.clock.now()) == "HELD"
+        await send(connection, "a")
+        heard = asyncio.Event()
+        link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
+        await send(connection, "b")
+        async with asyncio.timeout(10):
+            await heard.wait()
+        assert ids(published.last) == []
+        feed.hold(False)
+        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["b", "a"]
+
+
+async def test_nothing_is_read_while_no_screen_wants_it(
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(database) as (feed, published, link):
+        feed.stop()
+        reads: list[object] = []
+        read = link.read
+        monkeypatch.setattr(link, "read", lambda ask: (reads.append(ask), read(ask))[1])
+        heard = asyncio.Event()
+        link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
+        await send(connection, "a", "b")
+        async with asyncio.timeout(10):
+            await heard.wait()
+        assert reads == []
+        feed.start()
+        assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["b", "a"]
+
+
+async def test_a_thousand_notifications_a_second_cost_four_reads(
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the usual rhythm, over one second and a half."""
+    async with watching(database, rhythm=Rhythm()) as (_, published, link):
+        loop = asyncio.get_running_loop()
+        reads: list[float] = []
+        heard: list[str] = []
+        read = link.read
+        monkeypatch.setattr(link, "read", lambda ask: (reads.append(loop.time()), read(ask))[1])
+        link.on_dirty(lambda _channel, payload: heard.append(payload))
+        began = loop.time()
+        sent = 0
+        while loop.time() - began < 1.5:
+            await send(connection, *(f"new-{number:05}" for number in range(sent, sent + 50)))
+            sent += 50
+        passed = loop.time() - began
+        in_time = len(reads)
+        assert len(heard) / passed > 1_000
+        assert 3 <= in_time <= passed * 4 + 1
+        newest = f"new-{sent - 1:05}"
+        await published.until(lambda snapshot: snapshot.rows and snapshot.rows[0].id == newest)

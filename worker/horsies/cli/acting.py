@@ -1,0 +1,178 @@
+"""The way of every verb: look, show what would change, ask, change it under guard, tell what became of each row."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+
+import typer
+
+from horsies.cli.machine import print_json
+from horsies.cli.reading import READ_ONLY_SETTINGS
+from horsies.cli.tables import Screen, say
+from horsies.cli.telling import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
+from horsies.cli.words import number
+from horsies.config.url import mask_word
+from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.operations.actor import Actor
+from horsies.operations.audit import require_writable
+from horsies.store.connect import open_database
+from horsies.store.schema import SchemaKind, inspect_schema
+from horsies.views import READER_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator
+
+    from horsies.cli.reading import Connection
+    from horsies.cli.verb_options import Asked
+    from horsies.operations.preview import Outcome, Preview
+    from horsies.store.connect import Database
+
+_MOST_BY_Y: Final = 20
+_LONG: Final = 500
+_UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
+
+
+class Verb(Protocol):
+    """What one command does."""
+
+    async def look(self, connection: Connection) -> Preview:
+        """What would change. Reads only."""
+        ...
+
+    async def apply(
+        self,
+        connection: Connection,
+        preview: Preview,
+        actor: Actor,
+        reason: str | None,
+        on_progress: Callable[[int, int], None],
+    ) -> Outcome:
+        """Change what the preview found eligible."""
+        ...
+
+
+def act(asked: Asked, verb: Verb) -> NoReturn:
+    """Ends the command with its exit code.
+
+    The question stands between two runs of the event loop: inside one, ctrl+c would not end a line that is being read.
+    """
+    refuse_read_only(asked)
+    with asyncio.Runner() as runner:
+        held = AsyncExitStack()
+        try:
+            database = runner.run(held.enter_async_context(open_database(asked.choice)))
+            preview = runner.run(_look(database, asked, verb))
+            outcome = None
+            if preview.eligible and not asked.dry_run:
+                if not asked.yes:
+                    show(preview_lines(preview, database.label, Screen.of(sys.stderr), dry_run=False), on_stderr=True)
+                    confirm(asked, len(preview.eligible))
+                outcome = _apply(runner, database, asked, verb, preview)
+        finally:
+            runner.run(held.aclose())
+    if asked.as_json:
+        print_json(report(preview, outcome, database.label, dry_run=asked.dry_run))
+    elif outcome is None:
+        show(preview_lines(preview, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
+    else:
+        show(outcome_lines(preview, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
+    raise typer.Exit(code_of(preview, outcome))
+
+
+def show(lines: list[str], *, on_stderr: bool = False) -> None:
+    for line in lines:
+        say(line, stream=sys.stderr if on_stderr else sys.stdout)
+
+
+def refuse_read_only(asked: Asked) -> None:
+    """Before a connection is made. A dry run changes nothing and goes on."""
+    context = asked.choice.context
+    if asked.dry_run or not (asked.read_only or asked.choice.read_only):
+        return
+    why = "--read-only was given"
+    if context is not None and context.read_only:
+        why = f"context {context.shown_name!r} is read-only"
+    raise ConfigurationError(
+        f"{why}, so `horsies {asked.command}` will not change anything",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        help_text="use --dry-run to see what it would do, or a session that may write",
+    )
+
+
+def confirm(asked: Asked, count: int) -> None:
+    """By y; by the number of what will change above twenty; by the name of a production context."""
+    context = asked.choice.context
+    if context is not None and context.production:
+        wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on: "
+    elif count > _MOST_BY_Y:
+        wanted, prompt = str(count), f"Type {number(count)} to go on: "
+    else:
+        wanted, prompt = "y", "Type y to go on: "
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise _unchanged(
+            "nobody is there to confirm it", "add --yes where nobody can be asked, or --dry-run to see what it would do"
+        )
+    print(prompt, end="", file=sys.stderr, flush=True)
+    typed = sys.stdin.readline().strip()
+    if wanted not in (typed, typed.replace(" ", "").replace(",", ""), typed.lower() if wanted == "y" else ""):
+        raise _unchanged("it was not confirmed", f"type {mask_word(wanted)} when asked, or add --yes")
+
+
+def _unchanged(why: str, way_out: str) -> ConfigurationError:
+    return ConfigurationError(f"nothing was changed: {why}", code=ErrorCode.CLI_INVALID_ARGS, help_text=way_out)
+
+
+async def require_upgraded(connection: Connection) -> None:
+    """SchemaError with `horsies db upgrade`, or what else helps, where verbs have no place for their traces."""
+    state = await inspect_schema(connection)
+    if state.kind not in _UPGRADED:
+        raise state.error
+
+
+async def _look(database: Database, asked: Asked, verb: Verb) -> Preview:
+    settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS
+    async with database.connected(asked.command, settings=settings) as connection:
+        await require_upgraded(connection)
+        if not asked.dry_run:
+            await require_writable(connection)
+        return await verb.look(connection)
+
+
+def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb, preview: Preview) -> Outcome:
+    """A connection of its own: the question may have taken minutes."""
+
+    async def work(on_progress: Callable[[int, int], None]) -> Outcome:
+        async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
+            applying = verb.apply(connection, preview, Actor.current(), asked.reason, on_progress)
+            return await _told_when_it_stops(applying)
+
+    with _progress(len(preview.eligible), preview.verb) as on_progress:
+        try:
+            return runner.run(work(on_progress))
+        except KeyboardInterrupt:
+            say(BROKEN_OFF, stream=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+
+
+async def _told_when_it_stops(applying: Coroutine[Any, Any, Outcome]) -> Outcome:
+    """The first ctrl+c lets the batch at hand end, which may take a while: that must not look like a hang."""
+    work = asyncio.ensure_future(applying)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        say(STOPPING, stream=sys.stderr)
+        work.cancel()
+        return await work
+
+
+@contextmanager
+def _progress(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, where somebody sees it and it takes long enough."""
+    if count <= _LONG or not sys.stderr.isatty():
+        yield lambda done, of: None
+        return
+    with typer.progressbar(length=count, label=label, file=sys.stderr, show_pos=True) as bar:
+        yield lambda done, of: bar.update(done - bar.pos)

@@ -1,0 +1,103 @@
+"""`horsies audit`: who did what by hand, and taking it back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from horsies.cli.confirm import YesOption
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.verb_options import (
+    AfterOption,
+    Asked,
+    DryRunOption,
+    LimitOption,
+    ReadOnlyOption,
+    ReasonOption,
+    fit_for_text,
+)
+
+app = typer.Typer(name="audit", help="See who did what by hand, and take it back.", no_args_is_help=True)
+
+OperationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="Its id, which the outcome showed, or how that ends.", callback=fit_for_text
+    ),
+]
+
+
+@app.command("ls")
+def ls(
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            "--operation",
+            metavar="ID",
+            help="Each row of one operation, by its id.",
+            callback=fit_for_text,
+            show_default=False,
+        ),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            "--task", metavar="ID", help="What was done to one task.", callback=fit_for_text, show_default=False
+        ),
+    ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            "--worker", metavar="ID", help="What was done to one worker.", callback=fit_for_text, show_default=False
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue", metavar="NAME", help="What was done to one queue.", callback=fit_for_text, show_default=False
+        ),
+    ] = None,
+    limit: LimitOption = 50,
+    after: AfterOption = None,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List what was done by hand, newest first; of an operation on many rows one line, unless it is asked for.
+
+    `--json` prints `now`, `actions` (each row with its state before and after) and `next`, the cursor of the next page
+    or null.
+    """
+    from horsies.cli.audit_list import list_audit
+
+    targets = {"task": task, "worker": worker, "queue": queue}
+    given = [(kind, name) for kind, name in targets.items() if name is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --task, --worker and --queue")
+    target = given[0] if given else None
+    list_audit(choose(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
+
+
+@app.command("undo")
+def undo(
+    operation: OperationArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Take an operation back, row by row, where there is a way back and nothing has happened since.
+
+    There is one from requeue, fail, cancel, retry-now, drain, pause and resume: not from what took a RUNNING task away.
+    """
+    from horsies.cli.cluster_verbs import take_back
+
+    database = choose(database_url, context)
+    asked = Asked(database, "audit undo", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
+    take_back(asked, operation)

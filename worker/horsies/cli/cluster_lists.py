@@ -1,0 +1,207 @@
+"""`horsies workers ls`, `horsies queues ls` and `horsies status`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.machine import print_json
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.words import ago, counted, number, rows
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import Severity
+from horsies.operations.words import span
+from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
+from horsies.views.tables import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from horsies.cli.reading import Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.findings import Report
+    from horsies.views import ClusterStatus, QueueRow, WorkerRow
+
+_LATELY: Final = timedelta(hours=1)
+_SIGNS: Final = {
+    Liveness.ALIVE: ("●", "*", "green"),
+    Liveness.DRAINING: ("◐", "o", "cyan"),
+    Liveness.LATE: ("◌", "?", "yellow"),
+    Liveness.GONE: ("✗", "x", "red"),
+}
+_WORKERS: Final = (
+    Column("STATE"),
+    Column("WORKER"),
+    Column("SEEN", right=True),
+    Column("RUNS", right=True),
+    Column("CLAIMED", right=True),
+    Column("CHILDREN", right=True, rank=6),
+    Column("MEMORY", right=True, rank=3),
+    Column("CPU", right=True, rank=4),
+    Column("UP", right=True, rank=5),
+    Column("QUEUES", least=10, rank=2),
+    Column("NOTE", least=40, rank=1),
+)
+_QUEUES: Final = (
+    Column("QUEUE", least=12),
+    Column("DUE", right=True),
+    Column("LATER", right=True, rank=4),
+    Column("CLAIMED", right=True, rank=3),
+    Column("RUNNING", right=True),
+    Column("CAP", right=True, rank=5),
+    Column("OLDEST", right=True, rank=2),
+    Column("WORKERS", right=True),
+    Column("NOTE", least=12, rank=1),
+)
+
+
+def list_workers(choice: DatabaseChoice, *, everyone: bool, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[tuple[WorkerRow, ...], datetime]:
+        workers = await worker_rows(session.connection, gone_within=None if everyone else _LATELY)
+        return workers, (await tables(session.connection)).now
+
+    workers, now = read(choice, "workers ls", work)
+    if as_json:
+        print_json({"now": now, "workers": workers})
+        return
+    _print(_worker_lines(workers, now, Screen.of(sys.stdout)))
+
+
+def list_queues(choice: DatabaseChoice, *, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[tuple[QueueRow, ...], datetime]:
+        return await queue_rows(session.connection), (await tables(session.connection)).now
+
+    queues, now = read(choice, "queues ls", work)
+    if as_json:
+        print_json({"now": now, "queues": queues})
+        return
+    _print(_queue_lines(queues, now, Screen.of(sys.stdout)))
+
+
+def tell_status(choice: DatabaseChoice, *, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[str, ClusterStatus, Report]:
+        return session.label, await cluster_status(session.connection), await diagnose(session.connection)
+
+    label, cluster, report = read(choice, "status", work)
+    if as_json:
+        print_json(_status_report(label, cluster, report))
+        return
+    _print(_status_lines(label, cluster, report, Screen.of(sys.stdout)))
+
+
+def _print(lines: Sequence[str] | Iterator[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def _worker_lines(workers: Sequence[WorkerRow], now: datetime, screen: Screen) -> list[str]:
+    if not workers:
+        return ["no worker was here in the last hour", "`horsies worker MODULE` starts one, --all lists older ones"]
+    return table(_WORKERS, [_worker(worker, now, screen) for worker in workers], screen)
+
+
+def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    unicode, ascii_only, style = _SIGNS[worker.liveness]
+    told = worker.snapshot
+    memory = None if told is None or told.memory_mb is None else told.memory_mb + (told.children_memory_mb or 0.0)
+    return [
+        Cell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
+        worker.id,
+        span(worker.silent_s),
+        number(worker.running),
+        number(worker.claimed),
+        str(told.processes) if told else "",
+        "" if memory is None else f"{memory:.0f} MB",
+        "" if told is None or told.cpu_percent is None else f"{told.cpu_percent:.0f} %",
+        ago(told.started_at, now) if told else "",
+        ", ".join(told.queues) if told else "",
+        _worker_note(worker, now),
+    ]
+
+
+def _worker_note(worker: WorkerRow, now: datetime) -> str:
+    held = worker.running + worker.claimed
+    if worker.liveness is Liveness.GONE and held:
+        return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
+    if worker.draining_since is None:
+        return ""
+    why = f': "{worker.draining_reason}"' if worker.draining_reason else ""
+    return f"told to drain {ago(worker.draining_since, now)} ago by {worker.draining_by}{why}"
+
+
+def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> list[str]:
+    if not queues:
+        return ["no queue has tasks that wait or run, and no worker serves one"]
+    return table(_QUEUES, [_queue(queue, now) for queue in queues], screen)
+
+
+def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
+    return [
+        queue.name,
+        counted(queue.due),
+        counted(queue.later),
+        number(queue.claimed),
+        number(queue.running),
+        "" if queue.cap is None else f"{queue.claimed + queue.running}/{queue.cap}",
+        ago(queue.oldest_due_at, now),
+        str(queue.workers),
+        _queue_note(queue, now),
+    ]
+
+
+def _queue_note(queue: QueueRow, now: datetime) -> Cell:
+    if queue.paused_at is not None:
+        why = f': "{queue.paused_reason}"' if queue.paused_reason else ""
+        return Cell(f"paused {ago(queue.paused_at, now)} ago by {queue.paused_by}{why}", "yellow")
+    return Cell("nobody serves it", "red") if queue.due.number and not queue.workers else Cell("")
+
+
+def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[str, Any]:
+    return {
+        "now": cluster.now,
+        "database": label,
+        "workers": cluster.workers,
+        "queues": cluster.queues,
+        "ended": {
+            "window_s": cluster.window,
+            "completed": cluster.completed,
+            "failed": cluster.failed,
+            "other": cluster.other,
+        },
+        "interrupted": cluster.interrupted,
+        "tasks_in_table": cluster.in_table,
+        "findings": {"needing_you": report.needing_you, "handled": report.handled, "all": len(report.findings)},
+        "sweep": report.sweep,
+    }
+
+
+def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Screen) -> Iterator[str]:
+    stored = "" if cluster.in_table is None else f", about {number(cluster.in_table)} tasks stored"
+    yield screen.paint(f"{clean(label)}{stored}", "bold")
+    window = span(cluster.window.total_seconds())
+    failed = screen.paint(f"{counted(cluster.failed)} failed", "red" if cluster.failed.number else "")
+    other = f"{counted(cluster.other)} cancelled or expired"
+    yield f"in the last {window}: {counted(cluster.completed)} completed, {failed}, {other}"
+    yield from _troubles(report, screen)
+    yield ""
+    yield from _worker_lines(cluster.workers, cluster.now, screen)
+    yield ""
+    yield from _queue_lines(cluster.queues, cluster.now, screen)
+
+
+def _troubles(report: Report, screen: Screen) -> Iterator[str]:
+    """The worst few; `horsies recovery ls` has them all."""
+    if not report.findings:
+        yield screen.paint("nothing is stuck", "green")
+        return
+    need = f"{report.needing_you} need you" if report.needing_you else "nothing needs you"
+    painted = screen.paint(need, "red" if report.needing_you else "green")
+    yield f"{painted}, {report.handled} will be handled by themselves: horsies recovery ls"
+    for finding in report.findings:
+        if finding.severity is Severity.NEEDS_YOU:
+            more = "+" if finding.at_least else ""
+            count = f" {screen.glyph('×', 'x')}{number(finding.count)}{more}" if finding.count > 1 else ""
+            yield f"  {screen.glyph('▲', '!')} {clean(finding.what)}{count}: {clean(finding.evidence)}"

@@ -1,0 +1,193 @@
+"""`horsies demo`: a shop on a PostgreSQL of its own, with failures, a hung task and a dead worker, and the console."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from horsies.cli.options import DebugOption, JsonOption, debugging
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.demo.opening import Demo, Line
+    from horsies.demo.tally import Tally
+
+_HEADLESS_S: Final = 20.0
+_MOST_RECALLED: Final = 12
+_APP: Final = "horsies.demo.shop:app"
+
+
+def demo(
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the database, and say how to come back to it.", show_default=False)
+    ] = False,
+    headless: Annotated[
+        bool,
+        typer.Option(
+            "--headless",
+            help=f"No console: run for {_HEADLESS_S:.0f} seconds, or as --for says, and print what has become of the"
+            " tasks. So it is where there is no terminal, too.",
+            show_default=False,
+        ),
+    ] = False,
+    for_s: Annotated[
+        float | None,
+        typer.Option("--for", metavar="SECONDS", min=1, help="The same for so long.", show_default=False),
+    ] = None,
+    as_json: JsonOption = False,
+    processes: Annotated[
+        int, typer.Option(min=2, max=32, help="Child processes of the first worker; one of them will hang.")
+    ] = 4,
+    debug: DebugOption = False,
+) -> None:
+    """See it all in one go: a shop whose workers fail, hang and die, and the console opened on it.
+
+    It brings a PostgreSQL of its own in a temporary directory, two workers and their customers. Leaving the console, by
+    `q` or ctrl+c, ends all of it and leaves nothing behind.
+    """
+    from horsies.demo.opening import Demo
+
+    without_console = _why_no_console(asked=headless or as_json or for_s is not None)
+    _end_cleanly_by_signal()
+    if without_console is None:
+        typer.echo("a PostgreSQL and a shop with two workers are starting …", err=True)
+        _show(Demo(keep=keep, processes=processes, on_line=lambda line: None))
+    if without_console:
+        typer.echo(f"{without_console}, so this is the demo without the console", err=True)
+    told = Demo(keep=keep, processes=processes, on_line=(lambda line: None) if as_json else _tell)
+    _run(told, for_s or _HEADLESS_S, as_json=as_json)
+
+
+def _why_no_console(*, asked: bool) -> str | None:
+    """None where it can be opened, else the reason, empty where that is what was asked for."""
+    if asked:
+        return ""
+    if find_spec("horsies_tui") is None or find_spec("textual") is None:
+        return "the console is not part of this installation"
+    terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    reason: str | None = import_module("horsies_tui.environment").why_unfit(os.environ, is_terminal=terminal)
+    return reason
+
+
+def _show(demo: Demo) -> NoReturn:
+    """The console on the running demo. By name, because the engine must work, and be checked, without it."""
+    from horsies.config.contexts import config_path, read_config_file
+
+    file = read_config_file(config_path(os.environ))
+    with demo:
+        launch, _ = import_module("horsies_tui.launch"), import_module("horsies_tui.feed")  # while the server starts
+        demo.wait()
+        options = import_module("horsies_tui.options").ConsoleOptions(
+            choice=_choice(demo),
+            config=replace(file, mask_arguments=(*file.mask_arguments, "card")),
+            debug=debugging.on,
+        )
+        code = launch.run(options)
+    for line in (*_recap(demo), *_farewell(demo)):
+        typer.echo(line, err=True)
+    raise typer.Exit(code)
+
+
+def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
+    from horsies.cli.machine import print_json
+    from horsies.demo.tally import tally
+
+    with demo:
+        demo.wait()
+        time.sleep(seconds)
+        found = asyncio.run(tally(_choice(demo)))
+    if as_json:
+        print_json({"seconds": seconds, **_report(demo, found)})
+        return
+    for text in (*_told(found), "", *_farewell(demo)):
+        typer.echo(text)
+
+
+def _choice(demo: Demo) -> DatabaseChoice:
+    from horsies.config.contexts import Context, DatabaseChoice
+    from horsies.config.url import DatabaseUrl
+
+    url = DatabaseUrl.parse(demo.url)
+    return DatabaseChoice(url, "made by `horsies demo`", Context("demo", url, colour="green"))
+
+
+def _tell(line: Line) -> None:
+    typer.echo(_shown(line))
+
+
+def _shown(line: Line) -> str:
+    return f"{int(line.at_s) // 60}:{int(line.at_s) % 60:02}  {line.text}"
+
+
+def _recap(demo: Demo) -> Sequence[str]:
+    """What stood behind the rows that were on the screen."""
+    lines = demo.lines[-_MOST_RECALLED:]
+    return ["what happened in the shop:", *(f"  {_shown(line)}" for line in lines), ""] if lines else []
+
+
+def _report(demo: Demo, found: Tally) -> dict[str, Any]:
+    return {
+        "directory": str(demo.directory) if demo.keep else None,
+        "states": found.states,
+        "queues": found.queues,
+        "errors": found.errors,
+        "paused": found.paused,
+        "workers": found.workers,
+        "findings": found.findings,
+        "story": demo.lines,
+    }
+
+
+def _told(found: Tally) -> Sequence[str]:
+    counts = {
+        "states": found.states,
+        "queues": found.queues,
+        "errors": found.errors,
+        "stuck": found.findings,
+    }
+    return ["", *(f"{name:<8}{_listed(values)}" for name, values in counts.items())]
+
+
+def _listed(counts: Any) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "none"
+
+
+def _farewell(demo: Demo) -> Sequence[str]:
+    if demo.keep:
+        return [
+            f"the demo is over; its database is kept in {demo.directory}. To come back:",
+            f"  horsies tui --database-url {demo.url}",
+            f"  HORSIES_DATABASE_URL={demo.url} horsies worker {_APP}",
+            f"  rm -r {demo.directory}   when you are done",
+        ]
+    over = "the demo is over, and nothing of it is left"
+    if not demo.gone:
+        over = f"the demo is over; {demo.directory} goes as soon as the last process that uses its database ends"
+    return [
+        f"{over}. The same with tasks of your own:",
+        "  horsies db init        a database: an embedded one, or --database-url postgresql://…",
+        "  horsies worker MODULE  runs the tasks of your application",
+        "  horsies tui            the console on it",
+        f"The shop's code is an example: python -m pydoc {_APP.partition(':')[0]}",
+    ]
+
+
+def _end_cleanly_by_signal() -> None:
+    """By default SIGTERM ends this process at once; whoever sent it may look for what is left before all is cleared."""
+
+    def end(number: int, _frame: object) -> NoReturn:
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)

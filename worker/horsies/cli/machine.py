@@ -1,0 +1,40 @@
+"""`--json`: one object on stdout, with the names of the fields that the views and operations have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import typer
+
+
+def print_json(report: Mapping[str, Any]) -> None:
+    typer.echo(json.dumps(plain(report), indent=2))
+
+
+def plain(value: Any) -> Any:
+    """Times as ISO 8601 in UTC, durations in seconds, enums by their values."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case Enum():
+            return value.value
+        case str():
+            return value
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return value.total_seconds()
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case _ if is_dataclass(value):
+            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        case _:
+            return [plain(item) for item in value]

@@ -1,0 +1,38 @@
+"""Which operation is meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from horsies.cli.words import unshortened
+from horsies.operations.preview import OperationError
+from horsies.views import audit_page
+
+if TYPE_CHECKING:
+    from horsies.cli.reading import Connection
+
+_WHOLE: Final = 36
+_SEARCHED: Final = 1_000
+
+
+async def operation_of(connection: Connection, text: str) -> UUID:
+    """By its whole id, or by the end of one among the newest that were done."""
+    wanted = unshortened(text).lower()
+    if len(wanted) == _WHOLE:
+        try:
+            return UUID(wanted)
+        except ValueError as error:
+            raise _unknown(text) from error
+    page = await audit_page(connection, limit=_SEARCHED)
+    fitting = {row.operation_id for row in page.rows if wanted and str(row.operation_id).endswith(wanted)}
+    if len(fitting) != 1:
+        raise _unknown(text)
+    return fitting.pop()
+
+
+def _unknown(text: str) -> OperationError:
+    return OperationError(
+        f"{text!r} is no operation, and not the end of one of the newest",
+        help_text="`horsies audit ls` lists what was done by hand, with --json by whole ids",
+    )

@@ -1,0 +1,135 @@
+"""Stored arguments and results for people: nothing of the user's runs, and what is secret stays hidden."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.tables import clean
+from horsies.domain.codec import CodecError, load_for_display
+from horsies.domain.codec.display import Labelled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.views import Stored
+
+HIDDEN: Final = "***"
+POSITIONAL: Final = "args"
+_ON_ONE_LINE: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Names, or patterns like `card_*`, under which nothing is shown, in any case of letters and at any depth."""
+
+    names: frozenset[str] = frozenset()
+
+    def hides(self, name: str) -> bool:
+        return any(fnmatchcase(name.casefold(), each.casefold()) for each in self.names)
+
+    def on(self, tree: Any) -> Any:
+        """The same tree without what is hidden; text that is JSON itself is looked through too."""
+        match tree:
+            case Labelled():
+                return Labelled(tree.label, self.on(tree.data))
+            case dict():
+                return {key: HIDDEN if self.hides(str(key)) else self.on(item) for key, item in tree.items()}
+            case list():
+                return [self.on(item) for item in tree]
+            case str() if self.names and tree[:1] in ("{", "["):
+                return self._in_text(tree)
+            case _:
+                return tree
+
+    def _in_text(self, text: str) -> str:
+        try:
+            tree = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        hidden = self.on(tree)
+        return text if hidden == tree else json.dumps(hidden)
+
+
+def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[str]:
+    """`hide`: all of it."""
+    if hide:
+        return [HIDDEN]
+    try:
+        lines = list(_lines(masks.on(load_for_display(stored.text))))
+    except CodecError:
+        lines = [HIDDEN] if masks.names else [clean(line) for line in stored.text.splitlines()]
+    return [*lines, f"… cut: {stored.size:,} bytes are stored, --json prints all"] if stored.cut else lines
+
+
+def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> Any:
+    """As it is stored; text that is no JSON as text."""
+    if stored is None or hide:
+        return None if stored is None else HIDDEN
+    try:
+        return masks.on(json.loads(stored.text))
+    except (ValueError, RecursionError):
+        return HIDDEN if masks.names else stored.text
+
+
+def _lines(value: Any, key: str = "", indent: int = 0, end: str = "") -> Iterator[str]:
+    """JSON with the names of types, short things on one line, and text of several lines as such."""
+    pad = "  " * indent
+    line = _inline(value) + end
+    if len(line) + len(key) <= _ON_ONE_LINE and not _has_lines(value):
+        yield f"{pad}{key}{line}"
+        return
+    match value:
+        case Labelled() if isinstance(value.data, dict | list):
+            yield from _lines(value.data, f"{key}{clean(value.label)} ", indent, end)
+        case dict():
+            yield f"{pad}{key}{{"
+            for name, item in value.items():
+                yield from _lines(item, f"{_scalar(name)}: ", indent + 1, ",")
+            yield f"{pad}}}{end}"
+        case list():
+            yield f"{pad}{key}["
+            for item in value:
+                yield from _lines(item, "", indent + 1, ",")
+            yield f"{pad}]{end}"
+        case str() if "\n" in value:
+            yield f"{pad}{key}|"
+            yield from (f"{pad}  {clean(part)}" for part in value.splitlines())
+        case _:
+            yield f"{pad}{key}{line}"
+
+
+def _has_lines(value: Any) -> bool:
+    match value:
+        case Labelled():
+            return _has_lines(value.data)
+        case dict():
+            return any(map(_has_lines, value.values()))
+        case list():
+            return any(map(_has_lines, value))
+        case str():
+            return "\n" in value.rstrip("\n")
+        case _:
+            return False
+
+
+def _inline(value: Any) -> str:
+    match value:
+        case Labelled():
+            return f"{clean(value.label)} {_inline(value.data)}"
+        case dict():
+            inside = ", ".join(f"{_scalar(name)}: {_inline(item)}" for name, item in value.items())
+            return f"{{{inside}}}"
+        case list():
+            return f"[{', '.join(map(_inline, value))}]"
+        case _:
+            return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    return clean(json.dumps(value, ensure_ascii=False))

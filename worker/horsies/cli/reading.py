@@ -1,0 +1,45 @@
+"""Sessions that only read, on whatever tables the database has."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from horsies.store.connect import open_database
+from horsies.store.schema import SchemaKind, inspect_schema
+from horsies.views import READER_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from horsies.config.contexts import DatabaseChoice
+
+T = TypeVar("T")
+
+Connection: TypeAlias = Any
+"""The driver's; only the store may name it."""
+
+READ_ONLY_SETTINGS: Final = (*READER_SETTINGS, ("default_transaction_read_only", "on"))
+_UNREADABLE: Final = frozenset({SchemaKind.EMPTY, SchemaKind.FOREIGN})
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connection, and in words which database it leads to."""
+
+    connection: Connection
+    label: str
+
+
+def read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Older tables and those of upstream are read as well; where there are none, SchemaError says how to make them."""
+    return asyncio.run(_read(choice, role, work))
+
+
+async def _read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
+    async with open_database(choice) as database, database.connected(role, settings=READ_ONLY_SETTINGS) as connection:
+        state = await inspect_schema(connection)
+        if state.kind in _UNREADABLE:
+            raise state.error
+        return await work(Session(connection, database.label))

@@ -1,0 +1,56 @@
+"""`horsies recovery`: what is stuck, and one sweep now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from horsies.cli.confirm import YesOption
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
+
+app = typer.Typer(name="recovery", help="See what is stuck and what becomes of it; sweep now.", no_args_is_help=True)
+
+
+@app.command("ls")
+def ls(
+    why: Annotated[
+        bool, typer.Option("--why", help="Also say why, and the commands that help.", show_default=False)
+    ] = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List what is not where it should be, worst first: the evidence, what the system will do, what you may do.
+
+    `--json` prints `now`, `database`, `workers_alive`, `settings`, `settings_from`, `settings_differ`, `sweep` and
+    `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`, `since`, `evidence`,
+    `system_will`, `in_seconds`, `may`, `why`, `queue_name` and `worker_id`.
+    """
+    from horsies.cli.recovery_report import list_findings
+
+    list_findings(choose(database_url, context), why=why, as_json=as_json)
+
+
+@app.command("run")
+def run(
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Sweep once, now: stale claims go back, crashed runs are tried again or fail, what came too late expires.
+
+    It does what the next sweep of a worker would do, by the settings of the newest worker, and so leaves attempts and
+    no audit. Meant for a time in which no worker lives. `--json` prints `database`, `dry_run`, `settings_from` and
+    `requeued`, `retried`, `failed`, `expired`, `refused`, or with `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
+    """
+    from horsies.cli.sweep_now import sweep
+
+    database = choose(database_url, context)
+    sweep(Asked(database, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

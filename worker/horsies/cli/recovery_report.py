@@ -1,0 +1,158 @@
+"""`horsies recovery ls`: the recovery report as a table, or as JSON."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from textwrap import wrap
+from typing import TYPE_CHECKING, Final
+
+from horsies.cli.machine import plain, print_json
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
+from horsies.cli.words import ago, number, short, unshortened
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.words import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.cli.reading import Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.findings import Finding, Remedy, Report
+
+_NAMED: Final = 5
+_ABOVE: Final = 5
+_COLUMNS: Final = (
+    Column("WHAT"),
+    Column("NAME", least=10),
+    Column("COUNT", right=True),
+    Column("ID", rank=3),
+    Column("SINCE", right=True, rank=4),
+    Column("EVIDENCE", least=16),
+    Column("THE SYSTEM WILL", least=14, rank=2),
+    Column("YOU MAY", least=12, rank=1),
+)
+_MARKS: Final = {
+    Severity.NEEDS_YOU: ("▲", "!", "red"),
+    Severity.HANDLED: ("↻", "~", "yellow"),
+    Severity.NOTE: ("·", ".", "dim"),
+}
+
+
+def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[str, Report]:
+        return session.label, await diagnose(session.connection)
+
+    label, report = read(choice, "recovery ls", work)
+    if as_json:
+        findings = [plain(finding) | {"severity": finding.severity.name.lower()} for finding in report.findings]
+        print_json(plain(report) | {"database": label, "findings": findings})
+        return
+    screen = Screen.of(sys.stdout)
+    for line in _lines(report, screen, why=why):
+        say(line)
+
+
+def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
+    yield screen.paint(_headline(report), "bold")
+    if report.settings_differ:
+        yield "living workers have different recovery settings: whoever sweeps next may judge otherwise"
+    if not report.findings:
+        yield "nothing is stuck: every task is where it should be"
+        return
+    yield from _findings(report, screen)
+    if not why:
+        yield screen.paint("--why says more, with the commands that help; horsies tasks show ID tells all", "dim")
+        return
+    for finding in report.findings:
+        yield ""
+        yield screen.paint(clean(finding.what), "bold")
+        yield from (f"  {clean(sentence)}" for sentence in finding.why)
+        yield from (f"  {_command(remedy, screen)}" for remedy in finding.may)
+
+
+def _findings(report: Report, screen: Screen) -> Iterator[str]:
+    """One line each where there is room for all that they say, otherwise a few."""
+    cells = [_cells(finding, report, screen) for finding in report.findings]
+    whole = table(_COLUMNS, cells, replace(screen, width=None))
+    if screen.width is None or max(width_of(line) for line in table(_COLUMNS, cells, Screen())) <= screen.width:
+        yield from whole
+        return
+    above = table(_COLUMNS[:_ABOVE], [row[:_ABOVE] for row in cells], screen)
+    yield above[0]
+    for line, row in zip(above[1:], cells, strict=True):
+        evidence, will, may = (clean(cell if isinstance(cell, str) else cell.text) for cell in row[_ABOVE:])
+        yield line
+        for sentence in (f"{evidence} {screen.glyph('→', '->')} {will}", f"you may: {may}"):
+            yield from wrap(sentence, screen.width, initial_indent="  ", subsequent_indent="    ")
+
+
+def _headline(report: Report) -> str:
+    notes = len(report.findings) - report.needing_you - report.handled
+    parts = [f"{report.needing_you} need you", f"{report.handled} will be handled by themselves"]
+    parts += [f"{notes} to know"] if notes else []
+    return ", ".join([*parts, _next_sweep(report)])
+
+
+def _next_sweep(report: Report) -> str:
+    if not report.workers_alive:
+        return "no worker lives that could sweep: horsies recovery run sweeps once"
+    if report.sweep is None or report.sweep.next_in_s is None:
+        return "no sweep has been recorded"
+    return f"next sweep in {span(report.sweep.next_in_s)}"
+
+
+def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]:
+    unicode, ascii_only, style = _MARKS[finding.severity]
+    when = "" if finding.in_seconds is None else f" in {span(finding.in_seconds)}"
+    return [
+        Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind}", style),
+        finding.name,
+        f"{number(finding.count)}{'+' if finding.at_least else ''}",
+        _id(finding, screen),
+        ago(finding.since, report.now),
+        finding.evidence,
+        f"{finding.system_will}{when}",
+        ", ".join(_verb(remedy) for remedy in finding.may),
+    ]
+
+
+def _id(finding: Finding, screen: Screen) -> str:
+    """The one task; several are in the commands of --why."""
+    return short(finding.ids[0], screen) if finding.target_kind == "task" and finding.count == 1 else ""
+
+
+def _verb(remedy: Remedy) -> str:
+    return remedy.verb if remedy.target_kind == "task" else f"{remedy.verb} the {remedy.target_kind}"
+
+
+def _command(remedy: Remedy, screen: Screen) -> str:
+    """What does it; of many tasks the first few, and how to get the others."""
+    ids = [unshortened(short(one, screen)) if remedy.target_kind == "task" else clean(one) for one in remedy.ids]
+    command = shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]])
+    left = len(remedy.ids) - _NAMED
+    return f"{command}  # and {left} more: --json lists them" if left > 0 else command
+
+
+SWEPT: Final = {
+    FindingKind.STALE_CLAIM: "stale_claims",
+    FindingKind.STALE_RUN: "stale_runs",
+    FindingKind.PAST_DEADLINE: "overdue",
+}
+"""What a sweep takes, by the names of `horsies recovery run --dry-run --json`."""
+
+
+def sweepable(report: Report) -> dict[str, int]:
+    """How many a sweep would take now, by the settings that the report goes by."""
+    counts = dict.fromkeys(SWEPT.values(), 0)
+    for finding in report.findings:
+        if finding.kind in SWEPT:
+            counts[SWEPT[finding.kind]] += finding.count
+    if not report.settings.auto_requeue_stale_claimed:
+        counts["stale_claims"] = 0
+    if not report.settings.auto_fail_stale_running:
+        counts["stale_runs"] = 0
+    return counts

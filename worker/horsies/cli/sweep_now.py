@@ -1,0 +1,92 @@
+"""`horsies recovery run`: one sweep, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from horsies.cli.acting import confirm, refuse_read_only, require_upgraded
+from horsies.cli.machine import print_json
+from horsies.cli.reading import READ_ONLY_SETTINGS
+from horsies.cli.recovery_report import sweepable
+from horsies.cli.tables import clean, say
+from horsies.cli.telling import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
+from horsies.cli.words import rows
+from horsies.lifecycle.recovering import Recovered, recover
+from horsies.operations.audit import require_writable
+from horsies.operations.diagnose import diagnose
+from horsies.store.connect import open_database
+
+if TYPE_CHECKING:
+    from horsies.cli.verb_options import Asked
+    from horsies.operations.findings import Report
+    from horsies.store.connect import Database
+
+_BROKEN_OFF = "broken off: what was swept until then stays so, and the next sweep goes on"
+
+
+def sweep(asked: Asked) -> NoReturn:
+    refuse_read_only(asked)
+    done: Recovered | None = None
+    with asyncio.Runner() as runner:
+        held = AsyncExitStack()
+        try:
+            database = runner.run(held.enter_async_context(open_database(asked.choice)))
+            report = runner.run(_look(database, asked))
+            counts = sweepable(report)
+            if not asked.dry_run and any(counts.values()):
+                if not asked.yes:
+                    say(_would(counts, database.label), stream=sys.stderr)
+                    confirm(asked, sum(counts.values()))
+                done = runner.run(_sweep(database, report))
+        except KeyboardInterrupt:
+            say(_BROKEN_OFF, stream=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        finally:
+            runner.run(held.aclose())
+    told: dict[str, Any] = {
+        "database": database.label,
+        "dry_run": asked.dry_run,
+        "settings_from": report.settings_from,
+        **(counts if asked.dry_run else (done or Recovered()).report()),
+    }
+    if asked.as_json:
+        print_json(told)
+    else:
+        say(_would(counts, database.label) if done is None else _did(done))
+    raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)
+
+
+async def _look(database: Database, asked: Asked) -> Report:
+    settings = READ_ONLY_SETTINGS if asked.dry_run else ()
+    async with database.connected(asked.command, settings=settings) as connection:
+        await require_upgraded(connection)
+        if not asked.dry_run:
+            await require_writable(connection)
+        return await diagnose(connection)
+
+
+async def _sweep(database: Database, report: Report) -> Recovered:
+    async with database.connected("recovery run") as connection:
+        return await recover(connection, report.settings)
+
+
+def _would(counts: dict[str, int], label: str) -> str:
+    if not any(counts.values()):
+        return f"nothing to sweep in {clean(label)}"
+    return (
+        f"a sweep of {clean(label)} finds {rows(counts['stale_claims'], 'stale claim')},"
+        f" {rows(counts['stale_runs'], 'stale run')} and {rows(counts['overdue'], 'task')} past good_until"
+    )
+
+
+def _did(done: Recovered) -> str:
+    refused = "".join(f"\nrefused: {clean(one.item)}: {clean(one.error)}" for one in done.refused)
+    return (
+        f"{done.requeued} put back into the queue, {done.retried} tried again, {done.failed} failed as WORKER_CRASHED,"
+        f" {done.expired} expired{refused}"
+    )

@@ -1,0 +1,154 @@
+"""`horsies tasks ls`: a page of tasks as a table, or as JSON."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from horsies.cli.filters import understood
+from horsies.cli.machine import plain, print_json
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.cli.words import ago, lasting, short, state
+from horsies.query import parameters
+from horsies.views import Cursor, Sort, task_page
+
+if TYPE_CHECKING:
+    from horsies.cli.reading import Connection, Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.query import TaskParameters
+    from horsies.views import TaskRow
+
+_COLUMNS: Final = (
+    Column("STATE"),
+    Column("ID"),
+    Column("NAME", least=16),
+    Column("QUEUE", least=7, rank=3),
+    Column("PRI", right=True, rank=8),
+    Column("AGE", right=True),
+    Column("WAIT", right=True, rank=5),
+    Column("RUN", right=True, rank=2),
+    Column("TRY", right=True, rank=6),
+    Column("WORKER", least=10, rank=7),
+    Column("BEAT", right=True, rank=4),
+    Column("ERROR", least=9, rank=1),
+)
+
+
+def list_tasks(
+    choice: DatabaseChoice, text: str, order: str | None, *, limit: int, after: str | None, as_json: bool
+) -> None:
+    wanted = understood(text)
+    sort, cursor = _place(order, after)
+
+    async def work(session: Session) -> tuple[list[TaskRow], datetime, Cursor | None]:
+        return await _page(session.connection, parameters(wanted), sort, limit, cursor)
+
+    rows, now, further = read(choice, "tasks ls", work)
+    next_cursor = None if further is None else write_cursor(sort, further)
+    if as_json:
+        listed = [task_report(row, now) for row in rows]
+        print_json({"now": now, "filter": wanted.text, "sort": sort, "tasks": listed, "next": next_cursor})
+        return
+    screen = Screen.of(sys.stdout)
+    for line in table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else []:
+        say(line)
+    for line in _footer(rows, wanted.text, sort, next_cursor, first=after is None):
+        say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
+
+
+def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
+    """A task for `--json`: what is stored, and what follows from it at `now`."""
+    wait, run = row.wait(now), row.run(now)
+    stored: dict[str, Any] = plain(row)
+    return stored | {
+        "attempt": row.attempt,
+        "attempts_allowed": row.attempts_allowed,
+        "due_at": row.due_at,
+        "age_s": row.age(now).total_seconds(),
+        "wait_s": None if wait is None else wait.total_seconds(),
+        "run_s": None if run is None else run.total_seconds(),
+    }
+
+
+async def _page(
+    connection: Connection, wanted: TaskParameters, sort: Sort, limit: int, after: Cursor | None
+) -> tuple[list[TaskRow], datetime, Cursor | None]:
+    """One page may end before it is full, where little matches: here there is time to go on."""
+    rows: list[TaskRow] = []
+    while True:
+        page = await task_page(connection, wanted, sort=sort, limit=limit - len(rows), after=after)
+        rows += page.rows
+        after = page.next
+        if after is None or len(rows) >= limit:
+            return rows, page.now, after
+
+
+def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    left = f" {lasting(row.next_retry_at - now)}" if row.state == "RETRY" and row.next_retry_at else ""
+    return [
+        state(row.state, screen, left),
+        short(row.id, screen),
+        row.name,
+        row.queue,
+        str(row.priority),
+        lasting(row.age(now)),
+        lasting(row.wait(now)),
+        lasting(row.run(now)),
+        f"{row.attempt}/{row.attempts_allowed}",
+        place_of(row),
+        ago(row.beat_at, now),
+        Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
+    ]
+
+
+def place_of(row: TaskRow) -> str:
+    """The process that ran it, or who has claimed it."""
+    return process(row.worker_hostname, row.worker_pid) or row.worker_id or ""
+
+
+def process(hostname: str | None, pid: int | None) -> str:
+    return f"{hostname}:{pid}" if hostname and pid is not None else hostname or ""
+
+
+def _footer(rows: list[TaskRow], text: str, sort: Sort, next_cursor: str | None, *, first: bool) -> list[str]:
+    if next_cursor is not None:
+        words = ["horsies", "tasks", "ls", *(["--filter", text] if text else []), "--after", next_cursor]
+        return [f"more: {shlex.join(words)}"]
+    if rows:
+        return []
+    if not first:
+        return ["there are no more"]
+    if text:
+        return [f"no task matches {text}", "`horsies tasks ls` shows the newest of all, --filter-help explains filters"]
+    if sort in (Sort.WAITING, Sort.RUNNING, Sort.FINISHED):
+        return [f"no task is {sort}; `horsies tasks ls` shows the newest of all"]
+    return ["no task has been sent to this database yet", "an application sends one with `name_of_the_task.send(…)`"]
+
+
+def write_cursor(sort: Sort, cursor: Cursor) -> str:
+    return f"{sort}/{cursor.priority}/{cursor.time.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
+
+
+def read_cursor(text: str) -> tuple[Sort, Cursor]:
+    try:
+        sort, priority, time, task_id = text.split("/", 3)
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is None:
+            raise ValueError("no time zone")
+        return Sort(sort), Cursor(moment, task_id, int(priority))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None
+
+
+def _place(order: str | None, after: str | None) -> tuple[Sort, Cursor | None]:
+    if after is None:
+        return Sort(order or Sort.NEWEST), None
+    sort, cursor = read_cursor(after)
+    if order is not None and order != sort:
+        raise typer.BadParameter(f"the cursor belongs to --sort {sort}, not to {order}")
+    return sort, cursor

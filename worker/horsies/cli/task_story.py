@@ -1,0 +1,209 @@
+"""`horsies tasks show`: the whole story of one task."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from horsies.cli.machine import plain, print_json
+from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.task_list import place_of, process, task_report
+from horsies.cli.task_verbs import ambiguous
+from horsies.cli.telling import NOTHING_MATCHED
+from horsies.cli.words import ago, at, lasting, state
+from horsies.operations.why import why_pending
+from horsies.views import Ambiguous, task_detail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from horsies.cli.reading import Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.why import Why
+    from horsies.views import Attempt, AuditRow, Stored, TaskDetail
+
+_SHOWN: Final = 200_000
+_ALL: Final = 1_000_000_000
+_BEATS: Final = 40
+_AT_ONCE: Final = timedelta(seconds=1)
+
+_ATTEMPTS: Final = (
+    Column("#", right=True),
+    Column("WAITED", right=True),
+    Column("RAN", right=True),
+    Column("OUTCOME"),
+    Column("ERROR", least=10, rank=1),
+    Column("WHERE", least=10, rank=2),
+    Column("ENDED", right=True),
+)
+
+
+def tell_story(choice: DatabaseChoice, text: str, *, masks: frozenset[str], as_json: bool) -> None:
+    async def work(session: Session) -> tuple[TaskDetail | None, Why | None]:
+        found = await task_detail(session.connection, text, most_characters=_ALL if as_json else _SHOWN)
+        if isinstance(found, Ambiguous):
+            raise ambiguous(found)
+        waits = found is not None and found.row.status == "PENDING"
+        return found, await why_pending(session.connection, found.row.id) if found and waits else None
+
+    found, why = read(choice, "tasks show", work)
+    if found is None:
+        say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
+        raise typer.Exit(NOTHING_MATCHED)
+    if as_json:
+        print_json(report(found, why, Masks(masks)))
+        return
+    screen = Screen.of(sys.stdout)
+    for line in _story(found, why, Masks(masks), screen):
+        say(line)
+
+
+def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
+    """All there is to tell of a task: what `--json` prints and what the console copies."""
+    return {
+        "now": detail.now,
+        "task": task_report(detail.row, detail.now),
+        "args": stored_json(detail.args, masks, hide=masks.hides(POSITIONAL)),
+        "kwargs": stored_json(detail.kwargs, masks),
+        "options": stored_json(detail.options, masks),
+        "result": stored_json(detail.result, masks),
+        "failed_reason": None if detail.failed_reason is None else detail.failed_reason.text,
+        "attempts": detail.attempts,
+        "earlier_attempts": detail.earlier_attempts,
+        "executions": detail.executions,
+        "why": None if why is None else why.reasons,
+        "audit": masks.on(plain(detail.audit)),
+        "reruns": detail.reruns,
+        "workflow": detail.node,
+    }
+
+
+def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
+    yield from _head(detail, screen)
+    yield from _titled("times", _times(detail), screen)
+    yield from _titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)
+    yield from _titled("attempts", _attempts(detail, screen), screen)
+    yield from _titled("heartbeats", _beats(detail, screen), screen)
+    hidden = masks.hides(POSITIONAL)
+    yield from _titled("args", _stored(detail.args, masks, hide=hidden), screen)
+    yield from _titled("kwargs", _stored(detail.kwargs, masks), screen)
+    yield from _titled("result", _stored(detail.result, masks), screen)
+    yield from _titled("options", _stored(detail.options, masks), screen)
+    yield from _titled("by hand", [_action(row, detail.now) for row in detail.audit], screen)
+    yield from _titled("links", _links(detail), screen)
+
+
+def _titled(title: str, lines: list[str], screen: Screen) -> Iterator[str]:
+    """A part that has nothing to say is left out."""
+    if lines:
+        yield ""
+        yield screen.paint(title, "bold")
+        yield from (f"  {line}" for line in lines)
+
+
+def _head(detail: TaskDetail, screen: Screen) -> Iterator[str]:
+    row = detail.row
+    shown = state(row.state, screen)
+    error = f" {clean(row.error_code)}" if row.error_code else ""
+    painted = screen.paint(f"{shown.text}{error}", shown.style)
+    yield f"{painted}  {screen.paint(clean(row.name), 'bold')}  {clean(row.id)}"
+    tries = f"try {row.attempt} of {row.attempts_allowed}"
+    where = f"   on {clean(place_of(row))}" if place_of(row) else ""
+    yield f"queue {clean(row.queue)}   priority {row.priority}   {tries}{where}"
+
+
+def _times(detail: TaskDetail) -> list[str]:
+    row, now = detail.row, detail.now
+    sent_at = row.sent_at or row.created_at
+    moments = {
+        "sent": sent_at,
+        "due": row.due_at if row.due_at - sent_at > _AT_ONCE else None,
+        "claimed": row.claimed_at,
+        "lease ends": row.claim_expires_at,
+        "started": row.started_at,
+        "code ended": row.finalizing_at,
+        "ended": row.finished_at,
+        "good until": row.good_until,
+    }
+    return [f"{name:<11}{at(moment, now)}" for name, moment in moments.items() if moment is not None]
+
+
+def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
+    row, now = detail.row, detail.now
+    cells: list[list[Cell | str]] = []
+    before = row.sent_at or row.created_at
+    for attempt in detail.attempts:
+        cells.append(_attempt(attempt, before, now, screen))
+        before = attempt.finished_at
+    if row.status in ("CLAIMED", "RUNNING"):
+        waited, ran = lasting((row.started_at or now) - before), lasting(row.run(now))
+        cells.append([str(row.attempt), waited, ran, state(row.state, screen), "", place_of(row), ""])
+    left_out = [f"{detail.earlier_attempts} earlier ones are left out"] if detail.earlier_attempts else []
+    reasons = [
+        f"{attempt.attempt}: {clean(attempt.error_message)}" for attempt in detail.attempts if attempt.error_message
+    ]
+    return [*left_out, *table(_ATTEMPTS, cells, screen), *reasons] if cells else []
+
+
+def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) -> list[Cell | str]:
+    good = attempt.outcome == "COMPLETED"
+    mark = screen.glyph("✓", "+") if good else screen.glyph("✗", "x")
+    again = ", tried again" if attempt.will_retry else ""
+    where = process(attempt.worker_hostname, attempt.worker_pid) or attempt.worker_id or ""
+    return [
+        str(attempt.attempt),
+        lasting(attempt.started_at - before),
+        lasting(attempt.finished_at - attempt.started_at),
+        Cell(f"{mark} {attempt.outcome.lower().replace('_', ' ')}{again}", "green" if good else "red"),
+        attempt.error_code or "",
+        where,
+        f"{ago(attempt.finished_at, now)} ago",
+    ]
+
+
+def _beats(detail: TaskDetail, screen: Screen) -> list[str]:
+    """Of the newest execution: how many, how far apart, and how long ago the last one was."""
+    if not detail.executions:
+        return []
+    newest = detail.executions[-1]
+    lines = []
+    for role, beats in (("runner", newest.runner), ("claimer", newest.claimer)):
+        if beats:
+            marks = screen.glyph("♥", "*") * min(len(beats), _BEATS)
+            apart = lasting((beats[-1] - beats[0]) / (len(beats) - 1)) if len(beats) > 1 else ""
+            every = f", every {apart}" if apart else ""
+            more = "+" if newest.cut else ""
+            lines.append(f"{role:<8}{marks} {len(beats)}{more}{every}, the last {ago(beats[-1], detail.now)} ago")
+    who = [f"sent by {clean(newest.runner_sender)}"] if newest.runner_sender else []
+    return [f"attempt {newest.attempt}", *lines, *who] if lines else []
+
+
+def _stored(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[str]:
+    return [] if stored is None else stored_lines(stored, masks, hide=hide)
+
+
+def _action(row: AuditRow, now: datetime) -> str:
+    why = f' "{clean(row.reason)}"' if row.reason else ""
+    what = "" if row.outcome == "applied" else f" {row.outcome}: {clean(row.detail or '')}"
+    undone = ", taken back since" if row.undone_by else ""
+    who = clean(f"{row.os_user}@{row.os_host} as {row.db_role}")
+    return f"{at(row.acted_at, now)}  {row.verb} by {who}{why}{what}{undone}  operation {row.operation_id}"
+
+
+def _links(detail: TaskDetail) -> list[str]:
+    row, node = detail.row, detail.node
+    links = {
+        "worker": row.worker_id,
+        "unique key": row.unique_key,
+        "rerun of": row.rerun_of,
+        "rerun as": ", ".join(detail.reruns),
+        "workflow": node and f"{node.workflow_name} {node.workflow_status} {node.workflow_id}",
+        "its node": node and f"{node.node_id or node.task_index} {node.node_status}",
+    }
+    return [f"{name:<11}{clean(text)}" for name, text in links.items() if text]

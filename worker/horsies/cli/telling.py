@@ -1,0 +1,199 @@
+"""What a verb would do and has done, in lines for people and as one object for machines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.tables import Cell, Column, clean, table
+from horsies.cli.words import number, rows, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from horsies.cli.tables import Screen
+    from horsies.operations.preview import Outcome, Preview, RowOutcome, Target
+
+ALL_APPLIED: Final = 0
+FAILED: Final = 1
+SOME_REFUSED: Final = 3
+NOTHING_MATCHED: Final = 4
+INTERRUPTED: Final = 130
+
+STOPPING: Final = "\nstopping after the rows at hand; ctrl+c once more breaks off"
+BROKEN_OFF: Final = "broken off: `horsies audit ls` tells what was done until then"
+
+_MOST_LISTED: Final = 20
+_MOST_KINDS: Final = 10
+_NOT_THERE: Final = frozenset({"missing", "unknown"})
+_DONE: Final = {
+    "requeue": "requeued",
+    "fail": "failed",
+    "cancel": "cancelled",
+    "retry-now": "made due now",
+    "release": "released",
+    "rerun": "run again as new tasks",
+    "expire": "expired",
+    "recover": "recovered",
+    "drain": "told to drain",
+    "resume": "resumed",
+    "pause": "paused",
+    "undo": "taken back",
+}
+_HAS_WAY_BACK: Final = frozenset({"requeue", "fail", "cancel", "retry-now", "drain", "resume", "pause"})
+
+
+def code_of(preview: Preview, outcome: Outcome | None) -> int:
+    """0 all applied, 3 some refused, 4 nothing matched, 1 trouble on the way, 130 interrupted by ctrl+c."""
+    if not preview.eligible and all(refusal.target.state in _NOT_THERE for refusal in preview.refused):
+        return NOTHING_MATCHED
+    if outcome is not None and outcome.stopped is not None:
+        return INTERRUPTED if outcome.stopped == "interrupted" else FAILED
+    return SOME_REFUSED if preview.refused or (outcome is not None and outcome.refused) else ALL_APPLIED
+
+
+def report(preview: Preview, outcome: Outcome | None, label: str, *, dry_run: bool) -> dict[str, Any]:
+    """For `--json`; the same keys for every verb, before and after."""
+    listed = list(_rows(preview, outcome))
+    results = Counter(row["result"] for row in listed)
+    operation = None if outcome is None else str(outcome.operation_id)
+    return {
+        "verb": str(preview.verb),
+        "database": label,
+        "dry_run": dry_run,
+        "operation_id": operation,
+        "filter": preview.filter,
+        "command": preview.command,
+        "taken_at": preview.taken_at,
+        "eligible": len(preview.eligible),
+        "applied": results["applied"],
+        "refused": results["refused"],
+        "not_attempted": results["not attempted"],
+        "in_doubt": results["in doubt"],
+        "stopped": None if outcome is None else outcome.stopped,
+        "consequences": preview.consequences,
+        "undo": None if outcome is None else undo_command(outcome),
+        "rows": listed,
+    }
+
+
+def _rows(preview: Preview, outcome: Outcome | None) -> Iterator[dict[str, Any]]:
+    if outcome is None:
+        yield from (_row(target, "eligible", None) for target in preview.eligible)
+    else:
+        for row in outcome.rows:
+            yield _row(row.target, "applied" if row.applied else "refused", row.detail, row.new_id)
+        yield from (_row(target, "not attempted", outcome.stopped) for target in outcome.not_attempted)
+        yield from (_row(target, "in doubt", outcome.stopped) for target in outcome.in_doubt)
+    yield from (_row(refusal.target, "refused", refusal.reason) for refusal in preview.refused)
+
+
+def _row(target: Target, result: str, detail: str | None, new_id: str | None = None) -> dict[str, Any]:
+    return {
+        "kind": target.kind,
+        "id": target.id,
+        "name": target.label,
+        "state": target.state,
+        "result": result,
+        "detail": detail,
+        "new_id": new_id,
+    }
+
+
+def undo_command(outcome: Outcome) -> str | None:
+    return f"horsies audit undo {outcome.operation_id}" if outcome.verb in _HAS_WAY_BACK and outcome.applied else None
+
+
+def preview_lines(preview: Preview, label: str, screen: Screen, *, dry_run: bool) -> list[str]:
+    """What will change, what will not and why, and what a person should know before."""
+    if not preview.eligible and not preview.refused:
+        asked = f"matches {preview.filter}" if preview.filter else "was named"
+        return [f"nothing to {preview.verb}: no task {clean(asked)}"]
+    if not preview.eligible:
+        headline = f"nothing to {preview.verb} in {clean(label)}"
+    else:
+        headline = f"{'would ' if dry_run else ''}{preview.verb} {_things(preview.eligible)} in {clean(label)}"
+    lines = [screen.paint(headline, "bold")]
+    lines += _listed(preview.eligible, screen)
+    lines += _refusals(((refusal.target, refusal.reason) for refusal in preview.refused), screen, "will not:")
+    if preview.eligible:
+        lines += [f"  {screen.glyph('•', '*')} {clean(sentence)}" for sentence in preview.consequences]
+    if dry_run and preview.eligible:
+        lines.append(f"  without --dry-run: {clean(preview.command)}")
+    return lines
+
+
+def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview_shown: bool) -> list[str]:
+    """How many, what became of each where they are few, those refused that were not shown before, and the way back."""
+    applied, not_applied = outcome.applied, len(outcome.refused) + len(preview.refused)
+    parts = [f"{number(len(applied))} {_DONE.get(outcome.verb, outcome.verb)}"]
+    parts += [f"{number(not_applied)} refused"] if not_applied else []
+    parts += [f"{number(len(outcome.in_doubt))} in doubt"] if outcome.in_doubt else []
+    parts += [f"{number(len(outcome.not_attempted))} not attempted"] if outcome.not_attempted else []
+    lines = [screen.paint(", ".join(parts), "bold")]
+    if outcome.stopped:
+        lines.append(f"  stopped: {clean(outcome.stopped)}")
+    if len(applied) <= _MOST_LISTED:
+        mark = Cell(screen.glyph("✓", "+"), "green")
+        cells = [(mark, _id(row.target, screen), row.target.label, _detail(row)) for row in applied]
+        columns = (Column(""), Column("", rank=1), Column("", least=10), Column("", least=10, rank=1))
+        lines += [f"  {line}" for line in table(columns, cells, _inside(screen))[1:]]
+    refused = [(row.target, row.detail) for row in outcome.refused]
+    refused += [] if preview_shown else [(refusal.target, refusal.reason) for refusal in preview.refused]
+    lines += _refusals(refused, screen, "refused:")
+    if way_back := undo_command(outcome):
+        lines.append(f"  undo, as far as nothing has happened since: {way_back}")
+    if outcome.in_doubt or len(applied) > _MOST_LISTED:
+        lines.append(f"  each row: horsies audit ls --operation {outcome.operation_id}")
+    return lines
+
+
+def _things(targets: Sequence[Target]) -> str:
+    return rows(len(targets), targets[0].kind)
+
+
+def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
+    """One by one where they are few, else by kind."""
+    if len(targets) <= _MOST_LISTED:
+        # Of a worker or a queue the name is the id.
+        few = [(_id(target, screen), target.label, target.state) for target in targets]
+        columns = (Column("ID", rank=1), Column("NAME", least=10), Column("STATE", least=12))
+        return [f"  {line}" for line in table(columns, few, _inside(screen))[1:]]
+    kinds = Counter((target.label, target.state) for target in targets)
+    cells = [(number(count), *kind) for kind, count in kinds.most_common(_MOST_KINDS)]
+    columns = (Column("", right=True), Column("", least=10), Column("", least=12))
+    lines = [f"  {line}" for line in table(columns, cells, _inside(screen))[1:]]
+    more = len(kinds) - _MOST_KINDS
+    return [*lines, f"  and {more} more kinds"] if more > 0 else lines
+
+
+def _detail(row: RowOutcome) -> str:
+    """What it is now; of an order the verb alone, which has been said."""
+    return "" if row.detail in _DONE else row.detail
+
+
+def _id(target: Target, screen: Screen) -> str:
+    return short(target.id, screen) if target.kind == "task" else ""
+
+
+def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: str) -> list[str]:
+    """By reason, with the first few that it is said of."""
+    by_reason: dict[str, list[Target]] = {}
+    for target, reason in refused:
+        by_reason.setdefault(reason, []).append(target)
+    lines = [heading] if by_reason else []
+    most_first = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    for reason, targets in most_first[:_MOST_LISTED]:
+        shown = ", ".join(_id(target, screen) or clean(target.id) for target in targets[:5])
+        more = f" and {number(len(targets) - 5)} more" if len(targets) > 5 else ""
+        count = f"{number(len(targets))} {screen.glyph('×', 'x')} " if len(targets) > 1 else ""
+        mark = screen.paint(screen.glyph("✗", "x"), "red")
+        lines.append(f"  {mark} {count}{clean(reason)}  {screen.paint(f'{shown}{more}', 'dim')}")
+    left = len(most_first) - _MOST_LISTED
+    return [*lines, f"  and for {left} more reasons: --json lists all"] if left > 0 else lines
+
+
+def _inside(screen: Screen) -> Screen:
+    """Two places less, for what stands indented."""
+    return screen if screen.width is None else replace(screen, width=screen.width - 2)

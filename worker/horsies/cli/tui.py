@@ -1,0 +1,107 @@
+"""`horsies tui`: the console."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging
+
+_SCREENS = ("tasks", "recovery")
+
+
+def tui(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False
+        ),
+    ] = None,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="Change nothing: the database itself refuses.", show_default=False)
+    ] = False,
+    screen: Annotated[str, typer.Option(help=f"Which one first: {', '.join(_SCREENS)}.")] = "tasks",
+    filter: Annotated[  # noqa: A002 - the option is --filter
+        str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
+    ] = "",
+    ascii: Annotated[  # noqa: A002 - the option is --ascii
+        bool, typer.Option("--ascii", help="No signs beyond ASCII.", show_default=False, rich_help_panel="The terminal")
+    ] = False,
+    no_mouse: Annotated[
+        bool,
+        typer.Option(
+            "--no-mouse",
+            help="Leave the mouse to the terminal, to select text.",
+            show_default=False,
+            rich_help_panel="The terminal",
+        ),
+    ] = False,
+    theme: Annotated[
+        str | None,
+        typer.Option(
+            help="`horsies-dark`, `horsies-light` or `ansi`, the terminal's own colours.",
+            show_default=False,
+            rich_help_panel="The terminal",
+        ),
+    ] = None,
+    refresh: Annotated[
+        float,
+        typer.Option(
+            min=0.5,
+            max=60,
+            help="Seconds between two reads where the server tells nothing by itself.",
+            rich_help_panel="The terminal",
+        ),
+    ] = 2.0,
+    fps: Annotated[
+        int,
+        typer.Option(
+            min=1, max=60, help="Most frames per second; 4 is for slow links.", rich_help_panel="The terminal"
+        ),
+    ] = 20,
+    debug: DebugOption = False,
+) -> None:
+    """Watch the tasks live, see what hurts, and repair it.
+
+    `horsies tui task 7f3a` opens that task. `?` inside shows every key.
+    """
+    from horsies.config.contexts import config_path, read_config_file
+
+    task_id = _task_id(what or [])
+    if screen not in _SCREENS:
+        raise typer.BadParameter(f"there is no screen {screen!r}; there are {', '.join(_SCREENS)}")
+    if find_spec("horsies_tui") is None:
+        typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
+        raise typer.Exit(1)
+    # By name, because the engine must work, and be checked, without the console.
+    options = import_module("horsies_tui.options").ConsoleOptions(
+        choice=choose(database_url, context),
+        config=read_config_file(config_path(os.environ)),
+        read_only=read_only,
+        screen=screen,
+        filter=filter,
+        task_id=task_id,
+        ascii=ascii,
+        mouse=not no_mouse,
+        theme=theme,
+        refresh_s=refresh,
+        fps=fps,
+        debug=debugging.on,
+    )
+    raise typer.Exit(import_module("horsies_tui.launch").run(options))
+
+
+def _task_id(words: list[str]) -> str | None:
+    match words:
+        case []:
+            return None
+        case ["task", task_id]:
+            return task_id
+        case _:
+            raise typer.BadParameter(f"{' '.join(words)!r} is nothing to open; write `horsies tui task ID`")

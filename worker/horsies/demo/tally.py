@@ -1,0 +1,55 @@
+"""What a demo has come to: how many tasks are in which state, why they failed, and what is stuck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.operations.diagnose import diagnose
+from horsies.query import parameters, parse
+from horsies.store.connect import open_database
+from horsies.views import READER_SETTINGS, queue_rows, task_counts, task_groups, worker_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.config.contexts import DatabaseChoice
+
+_ALL = parse("")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """`states` has RETRY and INTERRUPTED apart from PENDING and FAILED. `findings` counts kinds, worst first."""
+
+    states: Mapping[str, int]
+    queues: Mapping[str, int]
+    errors: Mapping[str, int]
+    paused: tuple[str, ...]
+    workers: Mapping[str, str]
+    findings: Mapping[str, int]
+
+
+async def tally(choice: DatabaseChoice) -> Tally:
+    everything = parameters(_ALL)
+    async with (
+        open_database(choice) as database,
+        database.connected("demo", settings=READER_SETTINGS) as connection,
+    ):
+        counts = await task_counts(connection, everything)
+        by_queue = await task_groups(connection, everything, by="queue_name")
+        by_error = await task_groups(connection, everything, by="error_code")
+        queues = await queue_rows(connection)
+        workers = await worker_rows(connection)
+        report = await diagnose(connection)
+    findings: dict[str, int] = {}
+    for finding in report.findings:
+        findings[finding.kind.value] = findings.get(finding.kind.value, 0) + finding.count
+    return Tally(
+        states={state: count.number for state, count in counts.states.items()},
+        queues={group.key or "": group.number for group in by_queue.groups},
+        errors={group.key: group.number for group in by_error.groups if group.key is not None},
+        paused=tuple(queue.name for queue in queues if queue.paused_at is not None),
+        workers={worker.id: worker.liveness.value for worker in workers},
+        findings=findings,
+    )

@@ -1,0 +1,27 @@
+"""Processes that must not outlive their parent.
+
+`python -m horsies.run.leash PARENT_PID COMMAND…` becomes COMMAND, under the same pid.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def die_with(parent_pid: int) -> None:
+    """The kernel kills us when the parent dies, also in the middle of C code that never lets go of the GIL."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(1)  # it died before the kernel knew
+
+
+if __name__ == "__main__":
+    die_with(int(sys.argv[1]))
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - a list of arguments, no shell

@@ -1,0 +1,42 @@
+"""Directories for servers that nobody keeps, and those whose processes were killed before they could remove them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.place import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the system's memory: a server starts there in 0.4 s, on a busy disk in 4
+_ENOUGH_MEMORY_BYTES: Final = 2_000_000_000
+_STARTING_S: Final = 120.0
+
+
+def fast_place() -> Path:
+    """In memory, where there is plenty."""
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY_BYTES:
+        return _MEMORY
+    return Path(tempfile.gettempdir())
+
+
+def left_behind(parent: Path, prefix: str) -> Iterable[Path]:
+    """Those below `parent` whose locks are free, and that are too old to be just being made."""
+    for directory in parent.glob(f"{prefix}*"):
+        place = Place(directory)
+        try:
+            stat = directory.lstat()
+            if stat.st_uid != os.geteuid() or stat.st_mtime > time.time() - _STARTING_S:
+                continue
+            with FileLock(place.users_lock) as users, FileLock(place.keeper_lock) as keeper:
+                if users.try_exclusive() and keeper.try_exclusive():
+                    yield directory
+        except OSError:  # its owner is removing it at this moment
+            continue
