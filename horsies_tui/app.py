@@ -79,7 +79,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
 
     def __init__(
-        self, options: ConsoleOptions, *, keys: Mapping[str, str] | None = None, clock: Clock | None = None
+        self,
+        options: ConsoleOptions,
+        *,
+        keys: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        actor: Actor | None = None,
     ) -> None:
         theme = themes.THEMES[options.theme or themes.DEFAULT]
         # Textual decides in here what NO_COLOR means: greys in 24 bit, unless the colours are the terminal's own.
@@ -88,7 +93,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.options = options
         self.utc = True
         self.crash: BaseException | None = None
-        self._clock = clock
+        self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
         self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
@@ -187,7 +192,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.link = Link(
             choice,
             read_only=self.options.read_only,
-            actor=Actor.current(),
+            actor=self._actor,
             clock=self._clock or DatabaseClock(),
             poll_s=self.options.refresh_s,
         )

@@ -73,6 +73,7 @@ def _write_report(error: BaseException) -> Path | str:
     path = user_state_path("horsies") / "tui-crash.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # task arguments may stand in it
         path.write_text(text, encoding="utf-8")
     except OSError:
         return "running it again with --debug"

@@ -185,6 +185,9 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         if self.feed is not None:
             self.feed.stop()
 
+    def on_unmount(self) -> None:
+        self.hide()
+
     def publish(self, snapshot: SnapshotT) -> None:
         """What a feed is given to hand over its snapshots."""
         self.post_message(self.Arrived(cast("ConsoleView[object]", self), snapshot))

@@ -10,7 +10,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from horsies.store.connect import open_database, was_cancelled
+from horsies.store.connect import open_database, was_cancelled, with_settings
+from horsies.store.lane import is_behind_pooler
 from horsies.store.listener import Listener
 from horsies.store.pool import LOST_CONNECTION, TROUBLE
 from horsies.store.schema.look import inspect_schema
@@ -155,7 +156,8 @@ class Link:
                 raise LinkDown(self._status)
             with Watch(reader, self.patience.read_s, slow_after_s=self.patience.slow_s, on_slow=self._is_slow) as watch:
                 try:
-                    answer = await ask(reader)
+                    async with with_settings(reader):
+                        answer = await ask(reader)
                 except TROUBLE as error:
                     if was_cancelled(error) or watch.gave_up:
                         self._is_slow(watch.passed_s)
@@ -173,7 +175,10 @@ class Link:
             operator = await self._operators_connection()
             with Watch(operator, _ACT_LIMIT_S) as watch:
                 try:
-                    return await do(operator)
+                    if not self._status.read_only:
+                        return await do(operator)
+                    async with with_settings(operator):
+                        return await do(operator)
                 except TROUBLE as error:
                     if watch.gave_up or was_cancelled(error):
                         raise SlowRead(watch.passed_s) from error
@@ -207,7 +212,8 @@ class Link:
         try:
             while True:
                 async with self._connected(database) as lost:
-                    starting = starting or asyncio.create_task(self._listener.start())
+                    if starting is None and not await is_behind_pooler(database):
+                        starting = asyncio.create_task(self._listener.start())
                     while not lost.is_set():
                         with suppress(TimeoutError):
                             async with asyncio.timeout(_LOOK_AGAIN_S):

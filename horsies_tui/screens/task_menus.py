@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.views import Sort
 from horsies_tui.look.clock import date_and_time
+from horsies_tui.look.tones import state_tone
 from horsies_tui.moments import read_moment
 from horsies_tui.screens.task_words import SORT_WORDS, states_on
 from horsies_tui.widgets.columns import TASK_COLUMNS
-from horsies_tui.widgets.counts_line import ORDER
+from horsies_tui.widgets.counts_line import ORDER, counted
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt
 
@@ -72,7 +73,8 @@ def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> P
             state,
             glyphs.state_text(state),
             _STATE_LETTERS[state],
-            f"{found.get(state, '')!s:>{_COUNT_WIDTH}}  {_STATE_HELP.get(state, '')}",
+            f"{counted(found.get(state)):>{_COUNT_WIDTH}}  {_STATE_HELP.get(state, '')}",
+            state_tone(state),
         )
         for state in ORDER
     ]

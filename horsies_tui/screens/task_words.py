@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 from horsies.query.keys import EVERY_STATE
 from horsies.query.sense import states
 from horsies.views import Sort
+from horsies_tui.look.clock import moment_text
 from horsies_tui.look.units import count, number
 from horsies_tui.widgets.counts_line import Tally
 from horsies_tui.widgets.group_list import GROUP_WORDS
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from horsies.query import TaskFilter
-    from horsies.views import GroupBy
+    from horsies.views import GroupBy, TaskCounts, TaskGroups
     from horsies_tui.feed import LinkStatus, TaskNeed, TaskSnapshot
     from horsies_tui.look.glyphs import Glyphs
 
@@ -38,15 +39,29 @@ def toggled(current: TaskFilter, state: str) -> frozenset[str]:
     return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
 
 
-def tally(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool) -> Tally:
+def tally(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, held: bool) -> Tally:
     words = []
     if need.sort is not Sort.NEWEST:
         words.append(SORT_WORDS[need.sort])
     if need.group_by is not None:
-        words.append(f"by {GROUP_WORDS[need.group_by]}")
+        since = _since(snapshot, snapshot.groups, zone)
+        words.append(f"by {GROUP_WORDS[need.group_by]}{f' since {since}' if since else ''}")
     elif snapshot.searched:
         words.append(snapshot.searched)
-    return Tally(snapshot.counts, bool(need.filter.terms), tuple(words), _loud(snapshot, need, glyphs, held=held))
+    return Tally(
+        counts=snapshot.counts,
+        filtered=bool(need.filter.terms),
+        since=_since(snapshot, snapshot.counts, zone),
+        words=tuple(words),
+        loud=_loud(snapshot, need, glyphs, held=held),
+    )
+
+
+def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:
+    """How far back was counted; empty for all of it."""
+    if counted is None or counted.reached is None:
+        return ""
+    return moment_text(counted.reached, snapshot.now or counted.reached, zone)
 
 
 def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool) -> str:
@@ -57,7 +72,8 @@ def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool)
     if snapshot.held:
         more = "more than " if snapshot.held_more else "+"
         return f"{more}{number(snapshot.held)} newer {glyphs.up}"
-    return "FOLLOW" if need.follow and need.sort is Sort.NEWEST else ""
+    follows = need.follow and need.sort is Sort.NEWEST and (snapshot.rows or not snapshot.loading)
+    return "FOLLOW" if follows else ""
 
 
 def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> str:

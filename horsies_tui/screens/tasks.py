@@ -2,119 +2,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import on
-from textual.message import Message
 
 from horsies.query import FilterError, TaskFilter, parse
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.feed import TaskFeed, TaskNeed, TaskSnapshot
-from horsies_tui.feed.values import KnownValues
-from horsies_tui.feed.window import ASCENDING
+from horsies_tui.clipboard import copy
 from horsies_tui.look.clock import zone_of
-from horsies_tui.look.glyphs import glyphs
 from horsies_tui.narrowing import NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.screens.task_choice import Choice
+from horsies_tui.screens.task_list import TaskList
 from horsies_tui.screens.task_menus import NO_GROUPS, column_menu, group_menu, sort_menu, state_menu, time_prompt
-from horsies_tui.screens.task_words import empty_words, no_groups_words, tally, toggled
-from horsies_tui.view import ConsoleView
+from horsies_tui.screens.task_words import toggled
 from horsies_tui.widgets.columns import TASK_COLUMNS
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
-from horsies_tui.widgets.group_list import GroupList
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.task_table import TaskTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable
 
-    from textual.app import ComposeResult
     from textual.binding import BindingType
 
     from horsies.operations.selection import Selection
     from horsies.views import GroupBy
-    from horsies_tui.feed import Link, LinkStatus
-    from horsies_tui.widgets.row_table import Edge
     from horsies_tui.widgets.sheet import Sheet
     from horsies_tui.wishes import Wish
 
 ResultT = TypeVar("ResultT")
 
-_TICK_S: Final = 1.0
 
-
-class TasksView(ConsoleView[TaskSnapshot]):
-    """Follows while the cursor is on the first row; a step away from it, and nothing moves by itself any more."""
+class TasksView(TaskList):
+    """Keys and messages to what is wanted, and what is chosen for a verb."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
-    DEFAULT_CSS = """
-    TasksView {
-        & > GroupList { display: none; }
-        &.-grouped > GroupList { display: block; }
-        &.-grouped > TaskTable { display: none; }
-    }
-    """
-
-    @dataclass
-    class ValuesRead(Message, bubble=False):
-        """What may stand in a filter."""
-
-        values: Mapping[str, Sequence[str]]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
-        self._need = TaskNeed()
-        self._snapshot = TaskSnapshot()
-        self._values: KnownValues | None = None
-        self._status_ends: Callable[[], None] | None = None
-        self._land: Edge | None = None
-        """Where the cursor goes when what was asked for is there."""
         self._all_that_match = False
-        self._error: str | None = None
-
-    def compose(self) -> ComposeResult:
-        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
-        self._filter_bar = FilterBar(id="filter")
-        self._filter_bar.named = self.console.options.config.filters
-        self._counts = CountsLine(self._glyphs, id="counts")
-        self._table = TaskTable(self._glyphs, id="rows")
-        self._groups = GroupList(self._glyphs, id="groups")
-        yield from (self._filter_bar, self._counts, self._table, self._groups)
 
     def on_mount(self) -> None:
-        self.set_interval(_TICK_S, self._tick)
         if self.console.options.filter:
             self.filter_by(self.console.options.filter)
-
-    def on_unmount(self) -> None:
-        self._let_go()
-
-    # The base class asks.
-
-    def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
-        self._let_go()
-        self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
-        self._status_ends = link.on_status(self._show_status)
-        feed = TaskFeed(link, publish)
-        feed.ask(self._need)
-        return feed
-
-    def draw(self, snapshot: TaskSnapshot) -> None:
-        self._snapshot = snapshot
-        self._show_all()
-        # Until what was asked for is there, rows are those of before: the cursor waits too.
-        asked = (self._need.filter.text, self._need.sort)
-        if self._land is not None and not snapshot.loading and (snapshot.filter_text, snapshot.sort) == asked:
-            self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
-            self._land = None
-        if snapshot.error not in (None, self._error):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
 
     def selection(self) -> Selection | None:
         """NoSuchFilter where what is chosen cannot be said as a filter."""
@@ -132,12 +65,10 @@ class TasksView(ConsoleView[TaskSnapshot]):
 
     def leave(self) -> bool:
         """`esc`, one step at a time: the choice, the groups, the filter."""
-        if self._all_that_match or self._table.marks:
-            self._all_that_match = False
-            self._table.action_clear_marks()
-            self._note()
+        if self._choice.words:
+            self._choose_nothing()
         elif self._need.group_by is not None:
-            self._ask(group_by=None)
+            self._group_by(None)
         elif self._need.filter.terms:
             self._use(TaskFilter())
         else:
@@ -146,10 +77,7 @@ class TasksView(ConsoleView[TaskSnapshot]):
 
     def acted(self) -> None:
         """What was chosen has had its use: another verb would mean it again."""
-        self._all_that_match = False
-        self._table.action_clear_marks()
-        self._groups.action_clear_marks()
-        self._note()
+        self._choose_nothing()
         self.refresh_now()
 
     def neighbour(self, step: int) -> str | None:
@@ -159,15 +87,9 @@ class TasksView(ConsoleView[TaskSnapshot]):
         self._table.move_to(index)
         return self._table.cursor_id
 
-    def take_focus(self) -> None:
-        (self._table if self._need.group_by is None else self._groups).focus()
-
     def show(self) -> None:
         super().show()
         self._note()
-
-    def refresh_now(self) -> None:
-        self._task_feed.refresh()
 
     def filter_by(self, text: str) -> None:
         """Show what matches; a text that is no filter is opened where it is wrong."""
@@ -179,18 +101,24 @@ class TasksView(ConsoleView[TaskSnapshot]):
 
     # Keys.
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a filter is typed its keys are letters, and the footer offers none of these."""
+        return not (action == "filter" and self._filter_bar.editing)
+
     def action_filter(self) -> None:
         self._filter_bar.edit()
 
     def action_follow(self) -> None:
-        if self._need.follow:
+        if self._need.sort is not Sort.NEWEST:
+            self._ask(sort=Sort.NEWEST, follow=True)
+        elif self._need.follow:
             self._ask(follow=False)
         else:
-            self._go_to_end("start")
+            self._table.action_first()
 
     def action_hold(self) -> None:
-        link = self.console.link
-        self._task_feed.hold(not link.held)
+        self._task_feed.hold(not self.console.link.held)
+        self._follow_at_top()
         self._show_all()
 
     def action_sort(self) -> None:
@@ -198,7 +126,7 @@ class TasksView(ConsoleView[TaskSnapshot]):
 
     def action_group(self) -> None:
         def group(by: str) -> None:
-            self._ask(group_by=None if by == NO_GROUPS else cast("GroupBy", by))
+            self._group_by(None if by == NO_GROUPS else cast("GroupBy", by))
 
         self._open_menu(group_menu(self._need.group_by, self._glyphs), group)
 
@@ -220,15 +148,13 @@ class TasksView(ConsoleView[TaskSnapshot]):
             self.console.say_error("these stand in the order of their priorities, not of time; s chooses another order")
             return
 
-        def jump(moment: datetime) -> None:
-            self._ask(follow=False)
-            self._land = "start"
-            self._task_feed.jump(moment)
-
-        zone = zone_of(utc=self.console.utc)
-        self._open_menu(time_prompt(self.console.link.clock.now(), zone, self._glyphs), jump)
+        prompt = time_prompt(self.console.link.clock.now(), zone_of(utc=self.console.utc), self._glyphs)
+        self._open_menu(prompt, self._jump)
 
     def action_mark_matching(self) -> None:
+        if self._need.group_by is not None:
+            self._groups.action_mark_shown()
+            return
         if not self._all_that_match:
             try:
                 all_shown(self._need.filter, self._need.sort)
@@ -242,20 +168,21 @@ class TasksView(ConsoleView[TaskSnapshot]):
             self.console.say(f"chosen: all that match {self._need.filter}, shown or not; esc lets them go")
 
     def action_copy(self) -> None:
-        row_id = self._table.cursor_id
-        if row_id is not None and self._need.group_by is None:
-            self.app.copy_to_clipboard(row_id)
-            self.console.say(f"copied {row_id}")
+        """The id of the task, or what the group is called."""
+        group = self._groups.cursor_row
+        text = self._table.cursor_id if self._need.group_by is None else group and group.key
+        if text:
+            copy(self.app, text)
+            self.console.say(f"copied {text}")
 
     # What the widgets tell.
 
     @on(FilterBar.Opened)
-    def _learn_values(self) -> None:
-        if self._values is not None:
-            self._values.refresh()
+    def _filter_opened(self) -> None:
+        self._learn_values()
 
-    @on(ValuesRead)
-    def _offer_values(self, message: ValuesRead) -> None:
+    @on(TaskList.ValuesRead)
+    def _offer_values(self, message: TaskList.ValuesRead) -> None:
         self._filter_bar.learn(message.values)
 
     @on(FilterBar.Closed)
@@ -272,9 +199,7 @@ class TasksView(ConsoleView[TaskSnapshot]):
     def _follow_the_operator(self, message: RowTable.CursorMoved) -> None:
         if message.by_hand:
             self._task_feed.touch(message.row_id)
-            follow = message.at_top and self._snapshot.at_start
-            if follow is not self._need.follow:
-                self._ask(follow=follow)
+            self._follow_at_top()
 
     @on(RowTable.NearEdge, "#rows")
     def _load_more(self, message: RowTable.NearEdge) -> None:
@@ -311,64 +236,17 @@ class TasksView(ConsoleView[TaskSnapshot]):
         except NoSuchFilter as error:
             self.console.say_error(error.message)
             return
-        self._need = replace(self._need, group_by=None)
         self._use(narrowed)
-
-    # One way to change what is wanted, one to show what came.
-
-    @property
-    def _task_feed(self) -> TaskFeed:
-        return cast("TaskFeed", self.feed)
+        self._group_by(None)
 
     def _use(self, understood: TaskFilter) -> None:
-        """Marks of rows that are no longer in sight would be acted on unseen."""
-        self._table.action_clear_marks()
-        self._groups.action_clear_marks()
-        self._all_that_match = False
+        """Another filter. Marks of rows that are no longer in sight would be acted on unseen."""
+        self._choose_nothing()
         self._ask(filter=understood, follow=self._need.sort is Sort.NEWEST)
         self._filter_bar.show(understood.text)
-        self._note()
-
-    def _ask(self, **changes: Any) -> None:
-        before, self._need = self._need, replace(self._need, **changes)
-        if (self._need.filter, self._need.sort) != (before.filter, before.sort):
-            self._land = "start"
-        if self.feed is not None:
-            self._task_feed.ask(self._need)
-        grouped = self._need.group_by is not None
-        if grouped is not self.has_class("-grouped"):
-            self.set_class(grouped, "-grouped")
-            if not self._filter_bar.editing:
-                self.take_focus()
-        self._show_all()
-
-    def _go_to_end(self, which: Edge) -> None:
-        ascending = self._need.sort in ASCENDING
-        self._ask(follow=which == "start" and self._need.sort is Sort.NEWEST)
-        beyond = self._snapshot.held or not (self._snapshot.at_start if which == "start" else self._snapshot.at_end)
-        if beyond:
-            self._land = which
-            self._task_feed.jump("newest" if (which == "start") is not ascending else "oldest")
 
     def _open_menu(self, menu: Sheet[ResultT], take: Callable[[ResultT], None]) -> None:
         self.console.push_sheet(menu, lambda result: None if result is None else take(result))
-
-    def _show_all(self) -> None:
-        snapshot, link = self._snapshot, self.console.link
-        now = link.clock.now()
-        stick = self._need.follow
-        empty = empty_words(snapshot, link.status, now)
-        self._table.show(snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty)
-        if self._need.group_by is not None:
-            words = no_groups_words(snapshot, self._need.group_by)
-            self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)
-        self._counts.show(tally(snapshot, self._need, self._glyphs, held=link.held))
-
-    def _tick(self) -> None:
-        if self.shown and self.console.link.status.is_up:
-            now = self.console.link.clock.now()
-            self._table.tick(now)
-            self._groups.tick(now)
 
     @property
     def _choice(self) -> Choice:
@@ -377,15 +255,16 @@ class TasksView(ConsoleView[TaskSnapshot]):
         groups = tuple(group.key for group in self._groups.chosen())
         return Choice(self._need, self._all_that_match, groups, tuple(ids), len(table.marks))
 
+    def _group_by(self, by: GroupBy | None) -> None:
+        self._ask(group_by=by)
+        self._note()
+
+    def _choose_nothing(self) -> None:
+        self._all_that_match = False
+        self._table.action_clear_marks()
+        self._groups.action_clear_marks()
+        self._note()
+
     def _note(self) -> None:
         words = self._choice.words
         self.console.note(f"{self._glyphs.mark} {words}" if words else "")
-
-    def _show_status(self, _status: LinkStatus) -> None:
-        self._show_all()
-
-    def _let_go(self) -> None:
-        if self._values is not None:
-            self._values.stop()
-        if self._status_ends is not None:
-            self._status_ends()

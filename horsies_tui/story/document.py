@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.facts import by_hand, links, why
 from horsies_tui.story.heartbeats import heartbeats
-from horsies_tui.story.lines import Band, Line, OpenTask, Section, Span, words, wrapped
+from horsies_tui.story.lines import Band, Line, OpenTask, Section, Span, cut_spans, words, wrapped
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
 from horsies_tui.story.timeline import timeline
 
@@ -64,7 +64,11 @@ def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> It
 def _told(told: Told | None, key: str, title: str, width: int, tell: Telling) -> Section:
     if told is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
-    return Section(key, told.title, told.tree.lines(width, tell.glyphs), told.note)
+    lines = told.tree.lines(width, tell.glyphs)
+    if told.note:
+        note = cut_spans((words(f"{tell.glyphs.ellipsis} {told.note}", Tone.WARNING, tell.glyphs),), width, tell.glyphs)
+        lines = (*lines, Line("note", note))
+    return Section(key, told.title, lines)
 
 
 def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:

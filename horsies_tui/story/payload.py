@@ -114,4 +114,4 @@ def _value(stored: Stored, masks: Masks) -> Any:
 
 def _note(*texts: Stored | None) -> str:
     cut = [stored for stored in texts if stored is not None and stored.cut]
-    return f"the beginning of {size(sum(stored.size for stored in cut))}; copy offers the whole" if cut else ""
+    return f"this is the beginning of {size(sum(stored.size for stored in cut))}; y offers the whole" if cut else ""

@@ -152,8 +152,8 @@ def _between_words(lane: Lane, tell: Telling) -> Iterator[Span]:
     else:
         yield Span(f"retry after {'about ' if lane.about else ''}{_long(waited)}")
     if lane.action is not None:
-        hurried = "" if lane.due is None else " retry now"
-        yield words(f" {hurried} by {actor_of(lane.action)}", Tone.MUTED, tell.glyphs)
+        hurried = "" if lane.due is None else "  retry now"
+        yield words(f"{hurried} by {actor_of(lane.action)}", Tone.MUTED, tell.glyphs)
 
 
 def _present_words(lane: Lane, tell: Telling) -> Iterator[Span]:

@@ -55,6 +55,8 @@ class Tally:
 
     counts: TaskCounts | None = None
     filtered: bool = False
+    since: str = ""
+    """How far back was counted, where that is not everything."""
     words: tuple[str, ...] = ()
     loud: str = ""
     """The last word, in bold: what the list does by itself."""
@@ -110,7 +112,7 @@ class CountsLine(Widget):
         found = counts.states if counts is not None else {}
         for state in ORDER:
             if state in found or state in self._slots:
-                self._slots[state] = max(self._slots.get(state, 1), cell_len(_short(found.get(state))))
+                self._slots[state] = max(self._slots.get(state, 1), cell_len(counted(found.get(state))))
         line, self._ends = Text(), []
         for way in _WAYS:
             chips = [self._chip(state, found.get(state), way) for state in ORDER if state in self._slots]
@@ -124,7 +126,7 @@ class CountsLine(Widget):
         return line
 
     def _chip(self, state: str, number: Count | None, way: _Way) -> Text:
-        text = _short(number)
+        text = counted(number)
         words = f" {state.lower()}" if way.words else ""
         tone = state_tone(state) if number is not None else None
         sign = self._glyphs.state(state) + " " * way.space
@@ -147,12 +149,12 @@ class CountsLine(Widget):
         in_table = None if counts.in_table is None else count(counts.in_table)
         if not self._tally.filtered:
             about = f"{in_table} tasks" if brief else f"about {in_table} in table"
-            return about if in_table else f"{_short(counts.total)} tasks"
-        match = _short(counts.total)
+            return about if in_table else f"{counted(counts.total)} tasks"
+        match = counted(counts.total)
         if brief:
             return f"{match} of {in_table}" if in_table else f"{match} match"
         # Where counting stopped is said beside the number: a plus alone explains nothing.
-        bound = f", counted back to {counts.reached:%Y-%m-%d %H:%MZ}" if counts.reached is not None else ""
+        bound = f" since {self._tally.since}" if self._tally.since else ""
         table = f" · {in_table} in table" if in_table else ""
         return f"{match} match{bound}{table}"
 
@@ -165,5 +167,6 @@ class CountsLine(Widget):
             self.post_message(self.StateChosen(state))
 
 
-def _short(number: Count | None) -> str:
+def counted(number: Count | None) -> str:
+    """None: there are none."""
     return "0" if number is None else count(number.number, at_least=number.at_least)

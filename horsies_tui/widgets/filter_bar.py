@@ -99,6 +99,7 @@ class FilterBar(Widget):
 
     def edit(self, text: str | None = None) -> None:
         """Begin to type, on this text or on the filter in force."""
+        self._begin()
         if text is not None:
             self._write(text)
         self._field.focus()
@@ -110,14 +111,13 @@ class FilterBar(Widget):
             self._suggest()
 
     def on_descendant_focus(self, _event: events.DescendantFocus) -> None:
-        if not self._open:
-            self._open, self._back = True, 0
-            self.post_message(self.Opened(self))
-            self._suggest()
+        self._begin()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
-        """A click elsewhere, or a sheet that opens: what was typed is not in force, so it is not shown as if."""
-        if self._open and self.screen.is_active:
+        """A click elsewhere: what was typed is not in force, so it is not shown as if. But sheets and other windows
+        above the terminal take the focus only for a while.
+        """
+        if self._open and self.screen.is_active and self.app.app_focus:
             self._close(None)
 
     @on(Input.Changed)
@@ -162,6 +162,12 @@ class FilterBar(Widget):
         """Up through the offers; above the first one lie the filters of before."""
         if not self._suggestions.move(-1):
             self._recall(1)
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._open, self._back = True, 0
+            self.post_message(self.Opened(self))
+            self._suggest()
 
     def _close(self, understood: TaskFilter | None) -> None:
         self._open = False
@@ -222,7 +228,7 @@ def _problems(text: str) -> list[Problem]:
 def _repairs(problems: Sequence[Problem]) -> list[Completion]:
     """What could stand instead of the first thing that is wrong."""
     return [
-        Completion(each.start, each.end, each.suggestion, "instead")
+        Completion(each.start, each.end, each.suggestion, "tab puts it there")
         for each in problems[:1]
         if each.suggestion is not None
     ]

@@ -76,6 +76,8 @@ class Footer(Widget):
 
     def draw_again(self) -> None:
         """Repaint, if there is anything else to see than before: bindings change with every focus."""
+        if not self.is_attached:
+            return  # the link tells how it stands even while the application closes
         line = self._message_line() if self._message is not None else self._keys_line(self.content_size.width)
         if line != self._line or line.spans != self._line.spans:
             self._line = line

@@ -59,7 +59,7 @@ class MenuLines(Widget, can_focus=True):
         """Enter, or in a menu of one the line's letter."""
 
     def __init__(self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool) -> None:
-        super().__init__()
+        super().__init__(id="sheet")
         self.items = tuple(items)
         self.on = set(on)
         self._glyphs = glyphs
@@ -141,17 +141,10 @@ class MenuLines(Widget, can_focus=True):
 
 class _Menu(Sheet[ResultT]):
     DEFAULT_CSS = """
-    _Menu { align: left top; }
-    _Menu > MenuLines {
-        width: auto;
-        min-width: 30;
-        max-width: 100%;
-        max-height: 100%;
-        height: auto;
-        margin: 3 0 0 2;
-        padding: 0 1;
-        border: round $primary;
-        background: $surface;
+    _Menu {
+        align: left top;
+        & > #sheet { width: auto; min-width: 30; max-width: 100%; max-height: 100%; margin: 3 0 0 2; }
+        &.-narrow > #sheet { width: auto; }
     }
     """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual import events
 from textual.app import App
 from textual.widgets import Static
 
@@ -209,6 +210,17 @@ async def test_a_click_on_an_offer_takes_it_and_a_click_elsewhere_closes() -> No
         await pilot.pause()
         assert app.closed == [None]
         assert app.bar.text == ""
+
+
+async def test_another_window_above_the_terminal_loses_nothing_that_was_typed() -> None:
+    async with LineApp().run_test() as pilot:
+        app = await begin(pilot, "queue:pay", ",mail")
+        app.post_message(events.AppBlur())
+        await pilot.pause()
+        app.post_message(events.AppFocus())
+        await pilot.pause()
+        await pilot.press("enter")
+        assert app.closed == ["queue:pay,mail"]
 
 
 async def test_an_empty_line_asks_for_everything() -> None:

@@ -1,89 +1,16 @@
-"""The frame on a real database: header, tabs, footer, help, palette, errors, and the way from one screen to another."""
+"""The frame on a real database: tabs, footer, help, palette, errors, and the way from one screen to another."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from frame_steps import console, lines, live, options, until
 from textual.command import CommandPalette
-from textual.pilot import Pilot
 
-from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
-from horsies.config.url import DatabaseUrl
 from horsies_tui.actions import live_actions
-from horsies_tui.app import ConsoleApp
-from horsies_tui.keymap import keymap
-from horsies_tui.options import ConsoleOptions
-from horsies_tui.screens.picker import Picker
 from horsies_tui.widgets.errors import ErrorSheet
 from horsies_tui.widgets.help import HelpSheet
-
-NOWHERE = "postgresql://ops@127.0.0.1:1/app"
-
-
-def options(url: str, **settings: Any) -> ConsoleOptions:
-    """Two contexts: `shop` is the test's database, `down` answers never."""
-    contexts = {
-        "shop": Context("shop", DatabaseUrl.parse(url)),
-        "down": Context("down", DatabaseUrl.parse(NOWHERE), colour="yellow"),
-    }
-    context = replace(contexts[settings.pop("start", "shop")], **settings.pop("context", {}))
-    choice = DatabaseChoice(context.url, f"context {context.name!r}, given by --context", context)
-    return ConsoleOptions(choice, ConfigFile(Path("/nowhere/config.toml"), contexts, None), **settings)
-
-
-@asynccontextmanager
-async def console(
-    wanted: ConsoleOptions, size: tuple[int, int] = (120, 30), keys: dict[str, str] | None = None
-) -> AsyncIterator[Pilot[int]]:
-    app = ConsoleApp(wanted, keys=keymap(keys or {}, wanted.config.path))
-    async with app.run_test(size=size) as pilot:
-        yield pilot
-
-
-def lines(pilot: Pilot[int]) -> list[str]:
-    """What stands on the terminal."""
-    return ["".join(segment.text for segment in strip) for strip in pilot.app.screen._compositor.render_strips()]
-
-
-def frame(pilot: Pilot[int]) -> list[str]:
-    """What stands on it below any sheet."""
-    return [
-        "".join(segment.text for segment in strip) for strip in pilot.app.screen_stack[0]._compositor.render_strips()
-    ]
-
-
-async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
-    """The loop goes on until this is so; an error after ten seconds."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause()
-            await asyncio.sleep(0)
-
-
-async def live(pilot: Pilot[int]) -> None:
-    await until(pilot, lambda: "LIVE" in frame(pilot)[0])
-
-
-async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        header, tabs = lines(pilot)[:2]
-        assert header.split()[:3] == ["horsies", "shop", "▸"]
-        assert str(pilot.app.link.actor) in header
-        assert header.rstrip().endswith("Z")
-        assert tabs.split() == ["2", "Tasks", "5", "Recovery"]
-
-
-async def test_production_says_so_without_a_colour(database: str) -> None:
-    async with console(options(database, context={"production": True})) as pilot:
-        await live(pilot)
-        assert "shop PROD" in lines(pilot)[0]
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160])
@@ -177,57 +104,6 @@ async def test_errors_are_one_line_and_kept_behind_a_key(database: str) -> None:
         await until(pilot, lambda: "the disk is full; make room" in lines(pilot)[-1])
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: any("make room (3 times" in line for line in lines(pilot)))
-
-
-async def test_a_read_only_session_offers_no_writes_and_says_why(database: str) -> None:
-    async with console(options(database, read_only=True)) as pilot:
-        await live(pilot)
-        assert "READ-ONLY" in lines(pilot)[0]
-        assert "requeue" not in lines(pilot)[-1]
-        await pilot.press("R")
-        await until(pilot, lambda: "read-only" in lines(pilot)[-1])
-        await pilot.press("question_mark")
-        await until(pilot, lambda: any("this session changes nothing" in line for line in lines(pilot)))
-
-
-async def test_a_context_may_be_read_only_by_itself(database: str) -> None:
-    async with console(options(database, context={"read_only": True})) as pilot:
-        await live(pilot)
-        assert (pilot.app.why_no_writes() or "").startswith("read-only")
-
-
-async def test_a_database_that_does_not_answer_shows_the_others_instead_of_an_empty_board(database: str) -> None:
-    async with console(options(database, start="down")) as pilot:
-        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        await until(pilot, lambda: any("nothing answers at 127.0.0.1:1" in line for line in lines(pilot)))
-        assert (pilot.app.why_no_writes() or "").startswith("not connected: DOWN")
-        await pilot.press("escape")
-        assert isinstance(pilot.app.screen, Picker)
-        await pilot.press("j", "k", "enter")
-        await live(pilot)
-        assert "shop" in lines(pilot)[0]
-        assert pilot.app.screen is pilot.app.screen_stack[0]
-
-
-async def test_another_context_keeps_nothing_of_the_one_before(database: str) -> None:
-    async with console(options(database)) as pilot:
-        await live(pilot)
-        first_link, first_view = pilot.app.link, pilot.app.query_one("#tasks")
-        await pilot.press("at")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
-        await pilot.press("down", "enter")
-        await until(pilot, lambda: pilot.app.link is not first_link)
-        await until(pilot, lambda: not first_view.is_attached)
-        await until(pilot, lambda: "down" in frame(pilot)[0])
-        assert not first_view.shown
-        assert "LIVE" not in frame(pilot)[0]
-
-
-async def test_a_database_without_our_tables_says_once_which_command_makes_them(empty_database: str) -> None:
-    async with console(options(empty_database)) as pilot:
-        await until(pilot, lambda: "horsies db init" in lines(pilot)[-1])
-        (told,) = [error for error in pilot.app._errors if error.text == " ".join(pilot.app.link.status.lacks)]
-        assert told.times == 1
 
 
 async def test_times_change_between_utc_and_local(database: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,8 +95,8 @@ async def test_what_a_time_means_stands_under_it_and_what_is_none_is_not_taken()
         assert app.results == [NOON - timedelta(minutes=30)]
 
 
-def a_tally(words: tuple[str, ...] = (), *, reached: datetime | None = None, **states: Count) -> Tally:
-    return Tally(TaskCounts(states, reached, 1_204_000), True, words, "FOLLOW")
+def a_tally(since: str = "", **states: Count) -> Tally:
+    return Tally(TaskCounts(states, None, 1_204_000), filtered=True, since=since, loud="FOLLOW")
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
     line = CountsLine(UNICODE)
     app = OneWidget(widget=line)
     async with app.run_test(size=(120, 4)) as pilot:
-        line.show(a_tally(reached=NOON, FAILED=Count(5_000, at_least=True)))
+        line.show(a_tally("11:34:05Z", FAILED=Count(5_000, at_least=True)))
         await pilot.pause()
-        assert app.text[0].endswith("5 000+ match, counted back to 2026-11-18 12:00Z · 1.2 M in table · FOLLOW")
+        assert app.text[0].endswith("5 000+ match since 11:34:05Z · 1.2 M in table · FOLLOW")
 
 
 async def test_numbers_keep_their_places_when_they_shrink_or_vanish() -> None:

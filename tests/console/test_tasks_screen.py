@@ -103,14 +103,14 @@ async def test_a_wrong_filter_keeps_the_rows_and_says_what_is_wrong(shop: str) -
         await screen.filter("staus:failed")
         await screen.sees("there is no key 'staus'; did you mean status?", "render_invoice")
         await screen.press("tab", "enter")
-        await screen.sees("/ status:failed", "match ·")
+        await screen.sees("/ status:failed", "match")
 
 
 async def test_a_wrong_filter_on_the_command_line_is_opened_where_it_is_wrong(shop: str) -> None:
     async with console(shop, filter="status:faild") as screen:
         await screen.sees("/ status:faild", "status is never 'faild'")
         await screen.press("tab", "enter")
-        await screen.sees("/ status:failed", "match ·")
+        await screen.sees("/ status:failed", "match")
 
 
 async def test_nothing_that_matches_says_how_far_was_searched_and_the_way_out(shop: str) -> None:
@@ -167,7 +167,7 @@ async def test_a_row_that_matches_no_more_stays_where_it_is_until_the_operator_r
 ) -> None:
     await fill(connection, 300)
     async with console(database, filter="status:pending") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         await screen.press("space")
         task = screen.cursor.split()[3].removeprefix("…")
         await connection.execute(
@@ -191,13 +191,13 @@ async def test_g_and_capital_g_go_to_both_ends_of_the_table(shop: str) -> None:
 
 async def test_pages_down_go_on_to_the_very_last_row(shop: str) -> None:
     async with console(shop, (120, 200), filter="status:failed") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         seen: list[str] = []
         while not seen or screen.cursor.split()[3] != seen[-1]:
             seen.append(screen.cursor.split()[3])
             await screen.press("pagedown", "j")
             await until(screen.pilot, lambda: not screen.view._snapshot.loading)
-        assert seen[-1] == "…0000176f"
+        assert seen[-1] == "…0000176b"
         assert seen == sorted(set(seen))
 
 
@@ -227,7 +227,7 @@ async def test_the_order_is_chosen_from_a_menu(shop: str) -> None:
 
 async def test_states_are_switched_by_letters(shop: str) -> None:
     async with console(shop, filter="queue:mail") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         await screen.press("t", "r", "c", "enter")
         await screen.sees("/ status:claimed,running queue:mail")
         await until(screen.pilot, lambda: all("running" in row or "claimed" in row for row in screen.rows))
@@ -237,10 +237,12 @@ async def test_states_are_switched_by_letters(shop: str) -> None:
 
 async def test_a_click_on_a_count_shows_these_and_another_click_all(shop: str) -> None:
     async with console(shop) as screen:
-        await screen.sees("✗")
+        await screen.sees("▶ 20")
         place = screen.text.splitlines()[3].index("▶")
-        await screen.pilot.click("#counts", offset=(place - 3, 0))
-        await screen.sees("/ status:running")
+        await screen.pilot.click("#counts", offset=(place, 0))
+        await screen.sees("/ status:running", "20 match")
+        await screen.pilot.click("#counts", offset=(place, 0))
+        await screen.sees("filter, as in", "FOLLOW")
 
 
 async def test_columns_are_left_out_and_come_back(shop: str) -> None:
@@ -256,7 +258,7 @@ async def test_columns_are_left_out_and_come_back(shop: str) -> None:
 
 async def test_groups_are_counted_and_enter_narrows_to_one(shop: str) -> None:
     async with console(shop, filter="status:failed") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         await screen.press("e", "e")
         await screen.sees("by error code", "RATE_LIMITED", "TIMEOUT", "SHARE")
         biggest = screen.cursor.split()
@@ -285,8 +287,8 @@ async def test_a_filter_by_name_is_recalled_from_the_palette(shop: str) -> None:
         await screen.sees("FOLLOW")
         await screen.press("colon", *"filter stuck")
         await screen.sees("status:running run:>10m")
-        await screen.press("enter", "enter")
-        await screen.sees("/ status:running run:>10m", "match ·")
+        await screen.press("enter")
+        await screen.sees("/ status:running run:>10m", "match")
 
 
 async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(
@@ -301,3 +303,22 @@ async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(
         await send(connection, "n-000001")
         await screen.sees("n-000001", "LIVE")
         assert "render_invoice" in screen.text
+
+
+async def test_counts_and_groups_that_stop_at_a_bound_say_how_far_back_they_go(shop: str) -> None:
+    async with console(shop, filter="queue:mail status:completed") as screen:
+        text = await screen.sees("+ match since ")
+        assert "919+ completed" in text
+        await screen.press("e", "n")
+        await screen.sees("by task name", "100%", "send_confirmation")
+
+
+async def test_a_session_ends_without_anything_left_running(shop: str) -> None:
+    before = asyncio.all_tasks()
+    async with console(shop) as screen:
+        await screen.sees("FOLLOW")
+        await screen.press("slash")
+        await screen.sees("apply")
+        assert "/ filter " not in screen.text.splitlines()[-1]
+    await asyncio.gather(*(task for task in asyncio.all_tasks() - before if task.cancelling()), return_exceptions=True)
+    assert asyncio.all_tasks() == before

@@ -57,7 +57,7 @@ async def test_marks_and_ranges_are_chosen_and_named_in_the_footer(database: str
 
 async def test_a_marks_all_that_are_loaded(database: str) -> None:
     async with console(database, filter="status:failed") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         failed = len(screen.view._snapshot.rows)
         await screen.press("a")
         await screen.sees(f"● {failed} marked")
@@ -70,14 +70,14 @@ async def test_another_filter_lets_marks_go_so_that_nothing_unseen_is_acted_on(d
         await screen.press("space")
         await screen.sees("● 1 marked")
         await screen.filter("status:failed")
-        await screen.sees("match ·")
+        await screen.sees("match")
         assert "marked" not in screen.text
         assert chosen(screen) == [end(2)]
 
 
 async def test_a_star_chooses_all_that_match_as_the_order_shows_it(database: str) -> None:
     async with console(database, filter="queue:mail") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         await screen.press("asterisk")
         await screen.sees("chosen: all that match queue:mail")
         assert chosen(screen) == "queue:mail"
@@ -98,19 +98,30 @@ async def test_a_star_without_a_filter_is_refused(database: str) -> None:
 
 async def test_a_verb_on_a_group_is_meant_for_the_whole_group(database: str) -> None:
     async with console(database, filter="status:failed") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         await screen.press("e", "e")
-        await screen.sees("by error code")
+        await screen.sees("SHARE", "RATE_LIMITED")
         assert chosen(screen) == "status:failed error:RATE_LIMITED"
         await screen.press("space", "j", "space")
         assert str(chosen(screen)).startswith("status:failed error:RATE_LIMITED,")
+
+
+async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: str) -> None:
+    async with console(database, filter="status:failed -error:TIMEOUT") as screen:
+        await screen.sees("match")
+        await screen.press("e", "e")
+        await screen.sees("SHARE", "RATE_LIMITED")
+        await screen.press("asterisk", "y")
+        await screen.sees("copied RATE_LIMITED")
+        assert screen.app.clipboard == "RATE_LIMITED"
+        assert chosen(screen) == "status:failed -error:TIMEOUT error:RATE_LIMITED,TASK_INTERRUPTED"
 
 
 async def test_requeue_of_all_that_match_changes_the_rows_and_the_list(
     database: str, connection: asyncpg.Connection
 ) -> None:
     async with console(database, filter="error:TIMEOUT") as screen:
-        await screen.sees("match ·")
+        await screen.sees("match")
         before = await connection.fetchval(
             "SELECT count(*) FROM horsies_tasks WHERE error_code = 'TIMEOUT' AND status = 'FAILED'"
         )

@@ -209,6 +209,18 @@ async def test_masked_names_are_hidden_at_any_depth_in_both_forms(connection: as
     assert hidden.json["args"] == "***"
 
 
+async def test_the_config_file_masks_for_everybody(connection: asyncpg.Connection, tmp_path: Path) -> None:
+    (tmp_path / "horsies").mkdir()
+    (tmp_path / "horsies" / "config.toml").write_text('mask_arguments = ["pass*"]\n')
+    await story(connection)
+    await horsies("tasks", "requeue", "t", "--yes")
+    for words in (["tasks", "show", "t"], ["tasks", "show", "t", "--json"], ["audit", "ls", "--json"]):
+        said = await horsies(*words)
+        assert said.code == 0, said.err
+        assert "hunter" not in said.out
+        assert "***" in said.out
+
+
 async def test_what_cannot_be_read_is_hidden_whole_where_something_is_masked(connection: asyncpg.Connection) -> None:
     await story(connection, kwargs='\'{"password": "hunter2"\'', args="NULL", result="NULL")
     assert "hunter2" in (await horsies("tasks", "show", "t")).out

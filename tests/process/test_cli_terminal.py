@@ -9,7 +9,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from cli_steps import failed, insert, running, statuses
+from cli_steps import failed, insert, running, said, statuses
 from cli_terminal import ESCAPES, HORSIES, Terminal
 
 from horsies.cli.tables import width_of
@@ -292,3 +292,18 @@ async def test_a_connection_that_is_lost_on_the_way_leaves_a_true_account(
     assert summary == "2 500 requeued, 500 in doubt"
     assert sorted((await statuses(connection)).values()).count("PENDING") == 2_500
     assert "each row: horsies audit ls --operation" in terminal.text
+
+
+@pytest.mark.parametrize("group", ["tasks", "workers", "queues", "recovery", "audit", "db"])
+def test_every_group_and_every_command_of_it_explains_itself(group: str) -> None:
+    """Groups are put together when they are called; for the help above them they are a name and a sentence."""
+    above = said("--help")
+    listed = said(group, "-h")
+    assert listed.code == 0
+    commands = listed.out.partition("Commands")[2].splitlines()[1:]
+    named = [line.split()[1] for line in commands if line.startswith("│ ") and not line.startswith("│  ")]
+    assert named
+    for name in named:
+        assert said(group, name, "--help").code == 0
+    assert any(line.split()[1:2] == [group] for line in above.out.splitlines())
+    assert f"Did you mean '{named[0]}'?" in said(group, f"{named[0]}x").words

@@ -50,9 +50,7 @@ def text(detail: object, now: float, width: int = 120, **fields: object) -> str:
 
 
 def test_a_healthy_run_says_when_it_was_heard_last() -> None:
-    assert text(running(), 1_040) == (
-        "attempt 2, runner web-1:4120\n♥♥♥   every 30s   last 9s ago   stale after 5m00s"
-    )
+    assert text(running(), 1_040) == ("attempt 2, runner web-1:4120\n♥♥♥   every 30s   last 9s ago   stale after 5m00s")
 
 
 def test_a_silent_run_says_when_it_will_count_as_dead_and_then_what_is_done_about_it() -> None:

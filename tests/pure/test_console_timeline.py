@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from math import isclose
 
 from hypothesis import given, settings, strategies as st
@@ -36,7 +37,7 @@ def test_what_happened_has_a_place_where_there_is_room(lengths: list[float], wid
 @given(LENGTHS, st.integers(1, 200))
 def test_a_longer_stretch_never_has_fewer_places(lengths: list[float], width: int) -> None:
     ranked = sorted(zip(lengths, places(lengths, width), strict=True))
-    for (shorter, fewer), (longer, more) in zip(ranked, ranked[1:], strict=False):
+    for (shorter, fewer), (longer, more) in pairwise(ranked):
         assert fewer <= more or isclose(shorter, longer)
 
 
@@ -141,7 +142,7 @@ def test_lanes_follow_each_other_and_fit_any_width(gaps: list[float], width: int
     detail = replace(running(), attempts=tries, executions=(), row=replace(running().row, started_at=at(total)))
     told_lanes = lanes(detail, at(total + 100))
     stretches = [stretch for lane in told_lanes for stretch in lane.stretches]
-    assert all(before.end == after.begin for before, after in zip(stretches, stretches[1:], strict=False))
+    assert all(before.end == after.begin for before, after in pairwise(stretches))
     tell = told(detail, now=total + 100, glyphs=ASCII) if ascii_only else told(detail, now=total + 100)
     for line in timeline(replace(tell, open=frozenset({EARLIER, Fold("timeline", 1)})), width).lines:
         assert width_of(line.spans) <= width

@@ -18,7 +18,7 @@ from horsies.config.url import mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
-from horsies.store.connect import open_database
+from horsies.store.connect import open_database, with_settings
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
@@ -138,7 +138,8 @@ async def _look(database: Database, asked: Asked, verb: Verb) -> Preview:
         await require_upgraded(connection)
         if not asked.dry_run:
             await require_writable(connection)
-        return await verb.look(connection)
+        async with with_settings(connection):
+            return await verb.look(connection)
 
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb, preview: Preview) -> Outcome:

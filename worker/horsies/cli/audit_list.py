@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from horsies.cli.machine import print_json
+from horsies.cli.machine import plain, print_json
 from horsies.cli.operation_ids import operation_of
+from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.words import ago, number, rows, short, unshortened
@@ -61,7 +62,8 @@ def list_audit(
     page, options = read(choice, "audit ls", work)
     next_cursor = None if page.next is None else _write_cursor(page.next)
     if as_json:
-        print_json({"now": page.now, "actions": page.rows, "next": next_cursor})
+        actions = Masks.of().on(plain(page.rows))  # the state before may hold a result
+        print_json({"now": page.now, "actions": actions, "next": next_cursor})
         return
     screen = Screen.of(sys.stdout)
     for line in _lines(page, screen, each=operation is not None or target is not None):

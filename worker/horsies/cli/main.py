@@ -12,16 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from setproctitle import setproctitle
-from typer.core import TyperGroup
 
 import horsies
 from horsies.cli import audit, check, db, demo, queues, recovery, status, tasks, tui, worker, workers
+from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, debugging
 from horsies.config.url import mask, mask_word
 from horsies.domain.errors import HorsiesError, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_GROUPS = {
+    "tasks": tasks.app,
+    "workers": workers.app,
+    "queues": queues.app,
+    "recovery": recovery.app,
+    "audit": audit.app,
+    "db": db.app,
+}
 
 # UsageError: click has it, or typer itself from the release on that carries its own click.
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -37,7 +46,9 @@ def _masked_usage_errors() -> Iterator[None]:
         raise
 
 
-class _Commands(TyperGroup):
+class _Commands(GroupsOnDemand):
+    groups = _GROUPS
+
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _masked_usage_errors():
             return super().make_context(*args, **kwargs)
@@ -51,7 +62,7 @@ app = typer.Typer(
     cls=_Commands,
     name="horsies",
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(worker.worker)
@@ -59,8 +70,6 @@ app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(status.status)
-for group in (tasks, workers, queues, recovery, audit, db):
-    app.add_typer(group.app)
 
 
 def _show_version(value: bool) -> None:
@@ -71,8 +80,8 @@ def _show_version(value: bool) -> None:
 
 @app.callback(
     invoke_without_command=True,
-    epilog="Start with `horsies db init`, then `horsies db status`: on a machine where no database is configured both "
-    "use the embedded one.",
+    epilog="`horsies demo` shows it all. Then start with `horsies db init`, then `horsies db status`: on a machine "
+    "where no database is configured both use the embedded one.",
 )
 def root(
     context: typer.Context,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.tables import clean
+from horsies.config.contexts import config_path, read_config_file
 from horsies.domain.codec import CodecError, load_for_display
 from horsies.domain.codec.display import Labelled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from horsies.views import Stored
 
@@ -27,6 +29,11 @@ class Masks:
     """Names, or patterns like `card_*`, under which nothing is shown, in any case of letters and at any depth."""
 
     names: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, names: Iterable[str] = ()) -> Masks:
+        """These, and those of the user's config file."""
+        return cls(frozenset(names) | frozenset(read_config_file(config_path(os.environ)).mask_arguments))
 
     def hides(self, name: str) -> bool:
         return any(fnmatchcase(name.casefold(), each.casefold()) for each in self.names)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from horsies.store.connect import open_database
+from horsies.store.connect import open_database, with_settings
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
@@ -42,4 +42,5 @@ async def _read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awa
         state = await inspect_schema(connection)
         if state.kind in _UNREADABLE:
             raise state.error
-        return await work(Session(connection, database.label))
+        async with with_settings(connection):
+            return await work(Session(connection, database.label))

@@ -19,7 +19,7 @@ from horsies.cli.words import rows
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
-from horsies.store.connect import open_database
+from horsies.store.connect import open_database, with_settings
 
 if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
@@ -63,7 +63,7 @@ def sweep(asked: Asked) -> NoReturn:
 
 async def _look(database: Database, asked: Asked) -> Report:
     settings = READ_ONLY_SETTINGS if asked.dry_run else ()
-    async with database.connected(asked.command, settings=settings) as connection:
+    async with database.connected(asked.command, settings=settings) as connection, with_settings(connection):
         await require_upgraded(connection)
         if not asked.dry_run:
             await require_writable(connection)

@@ -44,7 +44,9 @@ _ATTEMPTS: Final = (
 )
 
 
-def tell_story(choice: DatabaseChoice, text: str, *, masks: frozenset[str], as_json: bool) -> None:
+def tell_story(choice: DatabaseChoice, text: str, names: list[str], *, as_json: bool) -> None:
+    masks = Masks.of(names)
+
     async def work(session: Session) -> tuple[TaskDetail | None, Why | None]:
         found = await task_detail(session.connection, text, most_characters=_ALL if as_json else _SHOWN)
         if isinstance(found, Ambiguous):
@@ -57,10 +59,10 @@ def tell_story(choice: DatabaseChoice, text: str, *, masks: frozenset[str], as_j
         say(f"no task has the id {text}, or one that begins or ends so", stream=sys.stderr)
         raise typer.Exit(NOTHING_MATCHED)
     if as_json:
-        print_json(report(found, why, Masks(masks)))
+        print_json(report(found, why, masks))
         return
     screen = Screen.of(sys.stdout)
-    for line in _story(found, why, Masks(masks), screen):
+    for line in _story(found, why, masks, screen):
         say(line)
 
 

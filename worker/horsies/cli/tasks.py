@@ -90,8 +90,8 @@ def show(
         typer.Option(
             "--mask",
             metavar="NAME",
-            help="Hide what is stored under this name, in arguments and results; `--mask args` hides the arguments "
-            "without names. May be repeated.",
+            help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
+            "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -108,7 +108,7 @@ def show(
     """
     from horsies.cli.task_story import tell_story
 
-    tell_story(choose(database_url, context), task_id, masks=frozenset(mask or ()), as_json=as_json)
+    tell_story(choose(database_url, context), task_id, mask or [], as_json=as_json)
 
 
 @app.command("requeue")

@@ -17,9 +17,6 @@ read_only = true     # nothing is ever written through it
 [filters]            # offered by name on the console's filter line
 mine = "queue:mail status:failed since:1h"
 
-[filters]            # offered by the filter line and the palette of the console
-stuck = "status:running run:>10m"
-
 [keys]               # by the ids that `?` in the console shows
 tasks.follow = "F5"
 table.down = "j,down"
@@ -180,16 +177,6 @@ def _word(path: Path, content: dict[str, Any], key: str) -> str | None:
     if word is not None and not isinstance(word, str):
         raise _config_error(f"{path}: {key} is not a string", f'write {key} = "NAME"')
     return word
-
-
-def _filters(path: Path, table: object) -> Iterator[tuple[str, str]]:
-    """Whether one can be read is told where it is used, with the place that is wrong."""
-    if not isinstance(table, dict):
-        raise _config_error(f"{path}: filters is not a table", 'write [filters] and stuck = "run:>10m" below it')
-    for name, text in table.items():
-        if not isinstance(text, str) or not text.strip():
-            raise _config_error(f"{path}: filters.{name} is no filter", f'write {name} = "status:failed since:1h"')
-        yield name, text
 
 
 def _keys(path: Path, table: object, where: str) -> Iterator[tuple[str, str]]:

@@ -122,7 +122,7 @@ class Story:
 
     async def pause_mail(self) -> None:
         """What is only good for a moment expires meanwhile."""
-        await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house, until 12:30")
+        await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house")
         self._say("ops pauses the queue mail; what is good for ten seconds only will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
         flash = send_newsletter.with_options(good_until=good_until)

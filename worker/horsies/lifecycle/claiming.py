@@ -131,6 +131,7 @@ def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
     """In the order of the queue; the rows come in the order of their ids, by which they were found again.
 
     id, claimed_at and enqueued_at are followed by the fields of ClaimedTask, in its order: by name, a claim of 100 took
-    0.05 ms more.
+    0.05 ms more. enqueued_at comes in seconds: as a timestamp, one written by hand as -infinity or BC ends up as what
+    cannot be compared or not be read, and no task of that claim would ever run.
     """
     return [ClaimedTask(Token(row[0], worker_id, row[1]), *row[3:]) for row in sorted(rows, key=_queue_order)]

@@ -73,6 +73,11 @@ def _problem(
     if not upgraded:
         return "the tables have no place for the audit of manual operations", "run `horsies db upgrade`"
     if lacking:
-        rights = ", ".join(lacking)
-        return f"the role {role} lacks {rights}", f"GRANT {rights} TO {role}, or connect as another role"
+        return f"the role {role} lacks {', '.join(lacking)}", grants(lacking, role)
     return None, None
+
+
+def grants(rights: list[str], role: str) -> str:
+    """The way out for a role without these rights; one statement takes no more than one table."""
+    statements = "; ".join(f"GRANT {right} TO {role}" for right in rights)
+    return f"as the owner of the tables: {statements}; or connect as another role"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
-from horsies.operations.audit import require_writable
+from horsies.operations.audit import grants, require_writable
 from horsies.operations.preview import OperationError, Outcome, RowOutcome
 from horsies.store.statements import statement
 
@@ -57,7 +57,7 @@ async def begin(
     await require_writable(conn)
     if lacking := [right for (right,) in await conn.fetch(statement("order_rights"), table)]:
         rights = ", ".join(lacking)
-        raise OperationError(f"this role lacks {rights}", help_text=f"GRANT {rights} TO it, or connect as another role")
+        raise OperationError(f"this role lacks {rights}", help_text=grants(lacking, "<this role>"))
     return Act(UUID(new_task_id()), preview.verb, actor, reason, undoes or {})
 
 

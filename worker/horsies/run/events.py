@@ -85,6 +85,11 @@ class Events:
         self.stale += 1
         self._tell(logging.WARNING, "lost claim", task=task_name, id=task_id, doing=doing)
 
+    def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
+        """An outcome that the database will not have; it is kept, and offered again now and then."""
+        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        self._tell(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
+
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
         level = logging.ERROR if tasks else logging.INFO
         self._tell(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)

@@ -6,7 +6,10 @@ import random
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING
+
+import asyncpg
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
@@ -19,12 +22,12 @@ from horsies.lifecycle.turnover import finish_and_claim, is_end
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
+from horsies.store.connect import is_transient
+from horsies.store.piecemeal import is_about_a_row
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import asyncpg
+    from collections.abc import Awaitable, Callable
 
     from horsies.lifecycle.finishing import Finished
     from horsies.run.child import ChildResult
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 _LARGEST_BATCH = 200
 _OVERDUE_S = 2.0
+_REFUSED_AGAIN_S = 30.0
 _PATIENCE_S = 0.05  # for a claim under way, a fraction of a millisecond if it is not stuck
 
 
@@ -78,11 +82,19 @@ class Finisher:
         self._capped_queues = capped_queues
         self._outcomes: dict[Held, _Ended] = {}
         self._unanswered: set[Held] = set()
+        self._refused: dict[Held, float] = {}
+        """Those that the database would not have, each for a reason of its own, and when to offer them again."""
         self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
     def pending(self) -> int:
-        return len(self._outcomes)
+        """How many are about to be stored."""
+        return len(self._outcomes) - len(self._refused)
+
+    @property
+    def refused(self) -> int:
+        """How many the database has refused; they are offered again now and then."""
+        return len(self._refused)
 
     def result(self, held: Held, result: ChildResult) -> None:
         """A child has reported."""
@@ -127,31 +139,73 @@ class Finisher:
         self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
 
     async def step(self) -> None:
-        batch = dict(list(self._outcomes.items())[:_LARGEST_BATCH])
+        batch = self._next_batch()
         if not batch:
             return
         connection = await self.lane.ready()
-        outcomes = [ended.outcome for ended in batch.values()]
         try:
-            finished = await self._store(connection, batch)
+            finished = await self._store_or_refuse(connection, batch)
         except BaseException:
             self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
             raise
         self._unanswered.difference_update(batch)
         for held, ended in batch.items():
-            del self._outcomes[held]
-            self._holdings.drop(held)
-            self._tell(held, ended.outcome, finished[held.task.token], ended.duration_s)
+            if (answer := finished.get(held.task.token)) is not None:
+                del self._outcomes[held]
+                self._refused.pop(held, None)
+                self._holdings.drop(held)
+                self._tell(held, ended.outcome, answer, ended.duration_s)
         self._on_stored()
-        if self._outcomes:
+        if self.pending:
             self.wake.set()
         if self._capped_queues:
             # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
-            await connection.execute(statement("announce_room"), self._capped_queues, outcomes[0].token.task_id)
+            task_id = next(iter(batch)).task_id
+            await connection.execute(statement("announce_room"), self._capped_queues, task_id)
 
-    async def _store(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+    def _next_batch(self) -> dict[Held, _Ended]:
+        """What has not been refused; only when there is none of that, and their time has come, what has."""
+        if self.pending:
+            fresh = (each for each in self._outcomes.items() if each[0] not in self._refused)
+            return dict(islice(fresh, _LARGEST_BATCH))
+        now = time.monotonic()
+        return {held: self._outcomes[held] for held, due in self._refused.items() if due <= now}
+
+    async def _store_or_refuse(
+        self, connection: asyncpg.Connection, batch: dict[Held, _Ended]
+    ) -> dict[Token, Finished]:
+        """One that the database will not have, as its numbers overflow or a trigger forbids it, holds up no other."""
+        if not self._refused.keys() & batch.keys():
+            try:
+                return await self._store(connection, batch, self._finish)
+            except asyncpg.PostgresError as error:
+                if not _is_of_one_row(error):
+                    raise
+        self._unanswered.update(batch)
+        self._claimer.wake.set()
+        finished: dict[Token, Finished] = {}
+        for held, ended in batch.items():
+            try:
+                finished |= await self._store(connection, {held: ended}, self._finish_only)
+            except asyncpg.PostgresError as error:
+                if not _is_of_one_row(error):
+                    raise
+                self._refuse(held, error)
+        return finished
+
+    def _refuse(self, held: Held, error: asyncpg.PostgresError) -> None:
+        if held not in self._refused:
+            self._events.outcome_refused(held.task_id, held.task.task_name, error)
+        self._refused[held] = time.monotonic() + _REFUSED_AGAIN_S
+
+    async def _store(
+        self,
+        connection: asyncpg.Connection,
+        batch: dict[Held, _Ended],
+        do: Callable[[asyncpg.Connection, dict[Held, _Ended]], Awaitable[dict[Token, Finished]]],
+    ) -> dict[Token, Finished]:
         worker_id = self._identity.worker_id
-        finished = await self._finish(connection, batch)
+        finished = await do(connection, batch)
         in_doubt = [
             ended.outcome
             for held, ended in batch.items()
@@ -168,7 +222,10 @@ class Finisher:
                 if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
                     return await self._finish_and_claim(connection, outcomes, offer)
         self._claimer.wake.set()
-        return await finish(connection, self._identity.worker_id, outcomes)
+        return await self._finish_only(connection, batch)
+
+    async def _finish_only(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+        return await finish(connection, self._identity.worker_id, [ended.outcome for ended in batch.values()])
 
     async def _finish_and_claim(
         self, connection: asyncpg.Connection, outcomes: list[Outcome], offer: Offer
@@ -241,3 +298,8 @@ class Finisher:
             self._on_retry(delay)
         else:
             self._events.task_failed(held.task_id, name, outcome.error_code, outcome.error_message)
+
+
+def _is_of_one_row(error: asyncpg.PostgresError) -> bool:
+    """Whether it would come again, and without a certain row would not."""
+    return is_about_a_row(error) and not is_transient(error)

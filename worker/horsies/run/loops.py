@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from horsies.store.connect import is_transient
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 WATCH_S = 1.0
+_HASTY_S = 0.5
 MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itself
 
 
@@ -74,6 +76,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
+        self._hasty = asyncio.Event()
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
 
@@ -92,6 +95,10 @@ class Supervisor:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def hasten(self) -> None:
+        """From now on no failed step waits long for its next try: what is not stored when the worker ends is lost."""
+        self._hasty.set()
 
     async def stop_all(self) -> None:
         await self.stop(*self._tasks)
@@ -114,6 +121,15 @@ class Supervisor:
                 self._events.loop_stuck(name, stuck[name])
             self._reported |= stuck.keys()
 
+    async def _pause(self, delay_s: float) -> None:
+        """So long, or until there is haste."""
+        if self._hasty.is_set():
+            await asyncio.sleep(delay_s)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._hasty.wait()
+
     async def _drive(self, loop: Loop) -> None:
         failures = 0
         while True:
@@ -125,8 +141,10 @@ class Supervisor:
                 if is_transient(error):
                     loop.lane.discard()
                 delay = backoff_s(self._resilience, failures)
+                if self._hasty.is_set():
+                    delay = min(delay, _HASTY_S)
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
-                await asyncio.sleep(delay)
+                await self._pause(delay)
                 continue
             if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)

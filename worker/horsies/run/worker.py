@@ -97,14 +97,15 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop claiming, give claims back, drain with beats going on, interrupt the rest, store every outcome."""
+        self._supervisor.hasten()
         await self._stop_claiming()
         await self._give_back()
         await self._drain(self.settings.shutdown_grace_ms / 1000)
         if self.holdings.count(Stage.RUNNING):
             await self._interrupt()
         await self._until(lambda: self.finisher.pending == 0, _STORE_S, hurried=_STORE_HURRIED_S)
-        if self.finisher.pending:
-            self.events.warn("outcomes lost", count=self.finisher.pending, reason="the database did not take them")
+        if lost := self.finisher.pending + self.finisher.refused:
+            self.events.warn("outcomes lost", count=lost, reason="the database did not take them")
         await self._supervisor.stop_all()
         await self._give_back()
         await self.slots.close(_GOODBYE_S)
@@ -326,11 +327,12 @@ class Worker:
 
         Cancelled, it may be made all the same, and be RUNNING with nobody to run it until it is given back.
         """
+        await self._supervisor.stop("orders")  # first: not drained by any order, it would have us claim again
         self.claimer.draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
                 await self._supervisor.stop("claim")
-        await self._supervisor.stop("claim", "strangers", "orders")
+        await self._supervisor.stop("claim", "strangers")
 
     async def _give_back(self) -> None:
         """Return what has not started, and what was claimed or started by a statement whose reply nobody waited for.
@@ -353,7 +355,7 @@ class Worker:
     async def _drain(self, grace_s: float) -> None:
         if len(self.holdings):
             self.events.note("draining", running=self.holdings.count(Stage.RUNNING), grace=f"{grace_s:.0f}s")
-        await self._until(lambda: len(self.holdings) == 0, grace_s)
+        await self._until(lambda: len(self.holdings) <= self.finisher.refused, grace_s)
 
     async def _interrupt(self) -> None:
         for held in self.holdings.at(Stage.RUNNING):

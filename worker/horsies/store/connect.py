@@ -12,12 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.store.embedded import EmbeddedServer, Place, acquire, default_place
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -28,6 +30,8 @@ Connection: TypeAlias = asyncpg.Connection
 """For those above the store who hand one on."""
 
 CONNECT_TIMEOUT_S = 10.0
+
+_LEFT_TO_TRANSACTIONS: WeakKeyDictionary[asyncpg.Connection, Sequence[tuple[str, str]]] = WeakKeyDictionary()
 
 _FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
@@ -85,14 +89,24 @@ class Database:
         By default no statement is prepared: PgBouncer in transaction mode hands each one to another backend.
         """
         try:
-            return await asyncpg.connect(
-                self.url.secret_text,
-                timeout=self.url.connect_timeout_s or CONNECT_TIMEOUT_S,
-                statement_cache_size=statement_cache_size,
-                server_settings={"application_name": f"horsies {role}", **dict(settings)},
-            )
+            try:
+                return await self._connect(role, settings, statement_cache_size)
+            except asyncpg.ProtocolViolationError:  # PgBouncer: "unsupported startup parameter"
+                if not settings:
+                    raise
+                connection = await self._connect(role, (), statement_cache_size)
+                _LEFT_TO_TRANSACTIONS[connection] = settings
+                return connection
         except (*_FAILURES, ValueError, KeyError) as error:  # KeyError: a uid without an account
             raise self._explain(error) from error
+
+    async def _connect(self, role: str, settings: Sequence[tuple[str, str]], cached: int) -> asyncpg.Connection:
+        return await asyncpg.connect(
+            self.url.secret_text,
+            timeout=self.url.connect_timeout_s or CONNECT_TIMEOUT_S,
+            statement_cache_size=cached,
+            server_settings={"application_name": f"horsies {role}", **dict(settings)},
+        )
 
     @asynccontextmanager
     async def connected(
@@ -195,6 +209,22 @@ def _account() -> str | None:
         return getpass.getuser()
     except (KeyError, OSError):  # OSError from Python 3.13 on
         return None
+
+
+@asynccontextmanager
+async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """A block in which the settings hold that the connection was opened with.
+
+    Only a pooler makes the difference: it takes none at the start, and a SET would reach whoever gets the backend next.
+    """
+    settings = _LEFT_TO_TRANSACTIONS.get(connection)
+    if settings is None:
+        yield
+        return
+    async with connection.transaction():
+        names, values = [name for name, _ in settings], [value for _, value in settings]
+        await connection.fetch(statement("settings_here"), names, values)
+        yield
 
 
 @asynccontextmanager

@@ -49,10 +49,15 @@ async def piecemeal(batches: Iterable[Sequence[T]], act: Callable[[Sequence[T]],
         try:
             done.answers.append(await act(batch))
         except asyncpg.PostgresError as error:
-            if isinstance(error, _NOT_ABOUT_A_ROW):
+            if not is_about_a_row(error):
                 raise
             await _one_by_one(batch, act, done)
     return done
+
+
+def is_about_a_row(error: asyncpg.PostgresError) -> bool:
+    """Whether it may be the fault of one row among many that the statement touched."""
+    return not isinstance(error, _NOT_ABOUT_A_ROW)
 
 
 async def _one_by_one(batch: Sequence[T], act: Callable[[Sequence[T]], Awaitable[R]], done: Done[T, R]) -> None:
@@ -60,6 +65,6 @@ async def _one_by_one(batch: Sequence[T], act: Callable[[Sequence[T]], Awaitable
         try:
             done.answers.append(await act([item]))
         except asyncpg.PostgresError as error:
-            if isinstance(error, _NOT_ABOUT_A_ROW):
+            if not is_about_a_row(error):
                 raise
             done.refused.append(Refused(item, f"{type(error).__name__}: {error}"))

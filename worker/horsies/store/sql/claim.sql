@@ -43,7 +43,8 @@ UPDATE horsies_tasks task
        -- A claim that a crash of the server undoes has started nothing, and the commit of its start makes it durable.
        -- One task: 0.07 ms instead of 0.23 ms; 50 tasks: 0.61 ms instead of 0.79 ms.
    AND (cardinality($6) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')
-RETURNING task.id, task.claimed_at, task.enqueued_at, task.task_name, task.queue_name, task.priority,
+RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
+          task.queue_name, task.priority,
           CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
           task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
           CASE WHEN starts THEN place - 1 END AS place

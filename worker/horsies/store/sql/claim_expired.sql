@@ -18,7 +18,8 @@ UPDATE horsies_tasks task
             LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
        ))
    AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
-RETURNING task.id, task.claimed_at, task.enqueued_at, task.task_name, task.queue_name, task.priority,
+RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
+          task.queue_name, task.priority,
           CASE WHEN COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) <= 65536
                THEN task.args END AS args,
           CASE WHEN COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) <= 65536

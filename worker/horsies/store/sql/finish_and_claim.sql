@@ -58,7 +58,8 @@ WITH ended AS (
            updated_at = statement_timestamp()
       FROM placed
      WHERE task.id = ANY ((SELECT ids FROM first_ones)::text[]) AND task.id = placed.id
-    RETURNING task.id, task.claimed_at, task.enqueued_at, task.task_name, task.queue_name, task.priority,
+    RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
+              task.queue_name, task.priority,
               CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
               task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
               CASE WHEN starts THEN place - 1 END AS place

@@ -1,0 +1,182 @@
+"""Takes one picture of the real console: starts it, does what an operator would, waits until nothing moves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from textual import events
+
+from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies.operations.actor import Actor
+from horsies_tui.app import ConsoleApp
+from horsies_tui.feed import FrozenClock, LinkState
+from horsies_tui.keymap import keymap
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.shots.scene import MOMENT, address_of, nowhere
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+    from textual.pilot import Pilot
+
+_PATIENCE_S: Final = 20.0
+_ACTOR: Final = Actor("ops", "bastion")
+_CONFIG_PATH: Final = Path("~/.config/horsies/config.toml")
+_FILTERS: Final = {"stuck": "status:running run:>10m", "money": "queue:pay status:failed since:1h"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """What the steps of a shot work with."""
+
+    pilot: Pilot[int]
+    app: ConsoleApp
+    clock: FrozenClock
+    url: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the terminal."""
+        strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - textual has no other way to ask
+        return ["".join(segment.text for segment in strip) for strip in strips]
+
+    async def until(self, condition: Callable[[], bool], what: str) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                while not condition():
+                    await self.pilot.pause()
+                    await asyncio.sleep(0)
+        except TimeoutError:
+            shown = "\n".join(self.lines)
+            raise TimeoutError(f"{what} did not come in {_PATIENCE_S:g} s:\n{shown}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """`name` becomes the file's, with the size behind it."""
+
+    name: str
+    columns: int = 120
+    rows: int = 40
+    steps: tuple[Callable[[Stand], Awaitable[None]], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    context: str = "shop-eu"
+    no_colour: bool = False
+    spoils: bool = False
+    """It leaves the database otherwise than it was."""
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.name}-{self.columns}x{self.rows}.svg"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    svg: str
+    shows: frozenset[str]
+    """Names of the classes of what is in it: the view, and the sheets above it."""
+
+
+async def take(shot: Shot, url: str) -> Picture:
+    clock = FrozenClock(MOMENT)
+    with _colours(no_colour=shot.no_colour):
+        app = ConsoleApp(_options(shot, url), keys=keymap({}, _CONFIG_PATH), clock=clock, actor=_ACTOR)
+    app.animation_level = "none"
+    async with app.run_test(size=(shot.columns, shot.rows)) as pilot:
+        stand = Stand(pilot, app, clock, url)
+        await stand.until(lambda: _has_all(app), "everything that the screen needs")
+        for step in shot.steps:
+            await step(stand)
+        await _at_rest(stand)
+        top = app.stage.top
+        shows = {type(screen).__name__ for screen in app.screen_stack} | {type(top).__name__}
+        return Picture(app.export_screenshot(title="horsies tui"), frozenset(shows))
+
+
+def press(*keys: str) -> Callable[[Stand], Awaitable[None]]:
+    """A step: these keys, one after the other."""
+
+    async def step(stand: Stand) -> None:
+        await stand.pilot.press(*keys)
+
+    return step
+
+
+def types(text: str) -> Callable[[Stand], Awaitable[None]]:
+    """A step: this text into the field that has the focus, at once."""
+
+    async def step(stand: Stand) -> None:
+        stand.app.post_message(events.Paste(text))
+        await stand.pilot.pause()
+
+    return step
+
+
+def sees(*words: str) -> Callable[[Stand], Awaitable[None]]:
+    """A step: wait until these stand on the screen."""
+
+    async def step(stand: Stand) -> None:
+        await stand.until(lambda: all(any(word in line for line in stand.lines) for word in words), repr(words))
+
+    return step
+
+
+def _options(shot: Shot, url: str) -> ConsoleOptions:
+    here = address_of(url)
+    contexts = (
+        Context("shop-eu", here, colour="green"),
+        Context("shop-us", DatabaseUrl.parse("postgresql://ops@db03/app"), colour="blue"),
+        Context("old-shop", nowhere(), colour="yellow", read_only=True),
+        Context("prod", here, production=True),
+    )
+    by_name = {context.name: context for context in contexts}
+    chosen = by_name[shot.context]
+    config = ConfigFile(_CONFIG_PATH, by_name, "shop-eu", filters=_FILTERS, mask_arguments=("iban",))
+    choice = DatabaseChoice(chosen.url, f"context {chosen.name!r}, given by --context", chosen)
+    return ConsoleOptions(choice, config, **{"theme": "horsies-dark", **shot.options})
+
+
+def _has_all(app: ConsoleApp) -> bool:
+    """Whether all was read that the view and the header show; where nothing answers, whether that is known."""
+    link = app.link
+    if link.status.state is LinkState.DOWN:
+        return True
+    view = app.stage.top
+    if link.status.state is not LinkState.LIVE or view is None or app.desk.snapshot.report is None:
+        return False
+    snapshot: Any = getattr(view.feed, "snapshot", None)
+    known = snapshot is None or (not snapshot.loading and getattr(snapshot, "slow_s", None) is None)
+    return known and getattr(snapshot, "counts", True) is not None
+
+
+async def _at_rest(stand: Stand) -> None:
+    """Nothing on the terminal changes while the loop goes on."""
+    before: list[Any] = []
+    for _ in range(100):
+        await stand.pilot.pause()
+        await asyncio.sleep(0.02)
+        now = [list(strip) for strip in stand.app.screen._compositor.render_strips()]  # noqa: SLF001
+        if now == before:
+            return
+        before = now
+    raise TimeoutError("the picture does not come to rest")
+
+
+@contextmanager
+def _colours(*, no_colour: bool) -> Iterator[None]:
+    """NO_COLOR as this shot wants it: textual reads it when an application is made."""
+    before = os.environ.pop("NO_COLOR", None)
+    if no_colour:
+        os.environ["NO_COLOR"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("NO_COLOR", None)
+        if before is not None:
+            os.environ["NO_COLOR"] = before

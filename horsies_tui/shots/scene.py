@@ -1,0 +1,62 @@
+"""The shop of the pictures: always the same rows, in a database whose time stands still."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Final
+from urllib.parse import urlsplit
+
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database
+
+MOMENT: Final = datetime(2026, 11, 18, 12, 4, 31, 400_000, tzinfo=UTC)
+
+_REASON: Final = "made for the pictures"
+
+_ARRIVALS: Final = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, created_at, sent_at, updated_at, enqueued_at)
+SELECT pictures.id_of(at, 'arrival' || n), 'send_confirmation', 'mail', 10, at, at, at, at
+  FROM generate_series(1, $1) n CROSS JOIN LATERAL (SELECT now() - (0.6 - n * 0.01) * interval '1 s' AS at) made
+"""
+
+
+async def set_scene(url: str) -> None:
+    """Fill a database that has our schema and nothing in it."""
+    database = Database(DatabaseUrl.parse(url), _REASON, None)
+    async with database.connected("shots") as connection:
+        await connection.execute(_text("stop_time.sql").replace("{moment}", MOMENT.isoformat()))
+    async with database.connected("shots") as connection:  # only a new connection lives in the time that stands still
+        await connection.execute(_text("shop.sql"))
+
+
+def address_of(url: str) -> DatabaseUrl:
+    """The database's address under a name that is the same on every machine."""
+    return replace(DatabaseUrl.parse(url), hosts=("db01:5432",), database="app")
+
+
+def nowhere() -> DatabaseUrl:
+    """Where nothing answers."""
+    return replace(DatabaseUrl.parse("postgresql://ops@127.0.0.1:1/app"), hosts=("db02:5432",))
+
+
+async def arrive(url: str, count: int) -> None:
+    """So many tasks, newer than all others."""
+    async with Database(DatabaseUrl.parse(url), _REASON, None).connected("shots") as connection:
+        await connection.execute(_ARRIVALS, count)
+
+
+async def shut(url: str) -> None:
+    """Nobody gets into this database any more, and whoever is in is thrown out."""
+    address = DatabaseUrl.parse(url)
+    maintenance = DatabaseUrl.parse(urlsplit(url)._replace(path="/postgres").geturl())
+    async with Database(maintenance, _REASON, None).connected("shots") as connection:
+        await connection.execute(f"ALTER DATABASE {address.database} ALLOW_CONNECTIONS false")
+        await connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", address.database
+        )
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / name).read_text("utf-8")

@@ -1,0 +1,84 @@
+"""Which pictures there are, and what an operator does in each before it is taken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies_tui.feed import LinkState
+from horsies_tui.shots.camera import Shot, Stand, press, sees, types
+from horsies_tui.shots.scene import arrive, shut
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SIZES: Final = ((80, 24), (120, 40), (200, 60))
+_LIGHT: Final = {"theme": "horsies-light"}
+_STORY: Final = {"task_id": "c0ffee00"}
+_DESK: Final = {"screen": "recovery"}
+_LIMITED: Final = {"filter": "status:failed error:RATE_LIMITED"}
+_MARK_TWO: Final = press("j", "space", "j", "space")
+
+
+async def _arrivals(stand: Stand) -> None:
+    await arrive(stand.url, 37)
+
+
+async def _lose_connection(stand: Stand) -> None:
+    link = stand.app.link
+    await shut(stand.url)
+    await stand.until(lambda: link.status.state is LinkState.STALE, "the loss of the connection")
+    stand.clock.advance(38)
+
+
+async def _fourth_attempt(stand: Stand) -> None:
+    """Waits are random, by a quarter: 2 s is the first whose rounded number is always the same."""
+    link, clock = stand.app.link, stand.clock
+    await stand.until(lambda: 1.5 <= (link.status.next_try_in_s(clock.now()) or 0) <= 2.5, "the fourth attempt")
+
+
+def _everywhere(name: str, options: Mapping[str, Any]) -> tuple[Shot, ...]:
+    """In three sizes, and how it looks where there is less: on paper white, in ASCII."""
+    return (
+        *(Shot(name, *size, options=options) for size in _SIZES),
+        Shot(f"{name}-light", options={**options, **_LIGHT}),
+        Shot(f"{name}-ascii", 80, 24, options={**options, "ascii": True}),
+    )
+
+
+SHOTS: Final = (
+    *_everywhere("tasks", {}),
+    Shot("tasks-16-colours", options={"theme": "ansi"}),
+    Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
+    Shot("tasks-held", steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer")), spoils=True),
+    Shot("tasks-groups", options={"filter": "status:failed"}, steps=(press("e", "e"), sees("GATEWAY_DOWN"))),
+    Shot("tasks-nothing", 80, 24, options={"filter": "name:no_such_task"}),
+    Shot("filter-completion", steps=(press("slash"), types("status:failed error:"), sees("RATE_LIMITED", "WORKER_"))),
+    Shot("filter-error", steps=(press("slash"), types("statsu:failed"), press("enter"), sees("did you mean"))),
+    Shot("menu-order", 80, 24, steps=(press("s"),)),
+    Shot("menu-states", 80, 24, steps=(press("t"),)),
+    Shot("menu-columns", steps=(press("c"),)),
+    Shot("go-to-time", 80, 24, steps=(press("ctrl+g"), types("11:20"), sees("2026-11-18"))),
+    *_everywhere("task", _STORY),
+    Shot("task-waiting", options={"filter": "queue:news status:pending"}, steps=(press("enter"), sees("paused"))),
+    Shot("task-running", options={"filter": "name:nightly_import"}, steps=(press("enter"), sees("stale after"))),
+    Shot("task-search", options=_STORY, steps=(press("slash"), types("lock"), press("enter"), sees("of"))),
+    *_everywhere("recovery", _DESK),
+    Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
+    Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "y yes"))),
+    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 51"))),
+    Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
+    Shot("preview-recover", options=_DESK, steps=(press("j", "j", "j", "j", "j", "W"), sees("y yes"))),
+    Shot("arguments", options=_STORY, steps=(press("E"), sees("would be sent"))),
+    Shot(
+        "outcome",
+        options=_LIMITED,
+        steps=(_MARK_TWO, press("R"), sees("y yes"), press("y"), sees("2 requeued"), press("o"), sees("z undo", "22 match")),
+        spoils=True,
+    ),
+    *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),
+    Shot("palette", steps=(press("colon"), types("re"), sees("release"))),
+    Shot("errors", options={"read_only": True}, steps=(press("R", "exclamation_mark"), sees("12:04:31Z  "))),
+    Shot("connection-none", context="old-shop", steps=(sees("nothing answers"), _fourth_attempt, sees("retry in 2s"))),
+    Shot("connection-lost", steps=(_lose_connection, _fourth_attempt, sees("STALE 38s, retry in 2s")), spoils=True),
+    Shot("contexts", 80, 24, steps=(press("at"), sees("shop-us"))),
+)

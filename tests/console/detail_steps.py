@@ -1,0 +1,130 @@
+"""The console with one task open, and rows for it to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+from task_steps import Screen
+
+from horsies.config.contexts import ConfigFile, DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies_tui.app import ConsoleApp
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.screens.detail import DetailView
+from horsies_tui.widgets.story_view import StoryView
+
+ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
+TWO = "019a7c2e-1111-7000-8000-00002222beef"
+THREE = "019a7c2e-2222-7000-8000-00003333feed"
+MASKED = ("*token", "card_*")
+ERROR = json.dumps(
+    {
+        "__task_result__": True,
+        "ok": None,
+        "err": {
+            "__task_error__": True,
+            "error_code": "CARD_DECLINED",
+            "message": "the bank says no",
+            "data": {"limit": 5},
+            "exception": {
+                "type": "ValueError",
+                "message": "no",
+                "traceback": "Traceback:\n" + "  frame\n" * 36 + "ValueError: no",
+            },
+        },
+    }
+)
+
+
+class Detail(Screen):
+    """With a task open."""
+
+    @property
+    def view(self) -> Any:
+        return self.app.query_one(DetailView)
+
+    @property
+    def story(self) -> StoryView:
+        return self.app.query_one(StoryView)
+
+    @property
+    def line(self) -> str:
+        """What the cursor is on."""
+        return self.story.line.text if self.story.line is not None else ""
+
+    async def go_to(self, words: str) -> None:
+        """By keys: part after part, and in each line after line, until the cursor is on such a line."""
+        await self.press("home")
+        while True:
+            assert self.story.place is not None
+            part = self.story.place.section
+            steps = 0
+            while self.story.place.section == part:
+                if words in self.line:
+                    return
+                before = self.story.place
+                await self.press("down")
+                steps += 1
+                if self.story.place == before:
+                    break
+            await self.press(*["up"] * steps, "tab")
+            if self.story.place.section == part:
+                raise AssertionError(f"the cursor came to no line with {words}\n{self.text}")
+
+
+@asynccontextmanager
+async def opened(
+    url: str, task_id: str | None, size: tuple[int, int] = (120, 40), **options: Any
+) -> AsyncIterator[Detail]:
+    config = ConfigFile(Path("config.toml"), {}, None, mask_arguments=MASKED)
+    choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
+    app = ConsoleApp(ConsoleOptions(choice, config, task_id=task_id, **options))
+    async with app.run_test(size=size) as pilot:
+        yield Detail(pilot)
+
+
+async def failed(conn: asyncpg.Connection, task_id: str = ONE, **columns: str) -> None:
+    """A task that failed at its second try, with all that belongs to it."""
+    given = {
+        "id": f"'{task_id}'",
+        "task_name": "'shop.charge_card'",
+        "queue_name": "'pay'",
+        "status": "'FAILED'",
+        "error_code": "'CARD_DECLINED'",
+        "created_at": "now() - interval '10 min'",
+        "sent_at": "now() - interval '10 min'",
+        "enqueued_at": "now() - interval '240 s'",
+        "next_retry_at": "now() - interval '240 s'",
+        "claimed_at": "now() - interval '230 s'",
+        "started_at": "now() - interval '229 s'",
+        "failed_at": "now() - interval '100 s'",
+        "retry_count": "1",
+        "max_retries": "1",
+        "claimed_by_worker_id": "'web-1'",
+        "worker_hostname": "'web-1'",
+        "worker_pid": "4120",
+        "kwargs": """'{"path": "s3://shop/a.csv", "api_token": "hunter2"}'""",
+        "result": f"'{ERROR}'",
+        **columns,
+    }
+    await conn.execute(f"INSERT INTO horsies_tasks ({', '.join(given)}) VALUES ({', '.join(given.values())})")
+    await conn.execute(
+        "INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,"
+        " error_message, worker_id, worker_hostname, worker_pid) VALUES"
+        " ($1, 1, 'WORKER_FAILURE', true, now() - interval '500 s', now() - interval '300 s', 'WORKER_CRASHED',"
+        "  'no runner heartbeat for 5m00s', 'web-3', 'web-3', 88),"
+        " ($1, 2, 'FAILED', false, now() - interval '229 s', now() - interval '100 s', 'CARD_DECLINED',"
+        "  'the bank says no', 'web-1', 'web-1', 4120)",
+        task_id,
+    )
+    await conn.execute(
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " SELECT $1, 'web-1:4120', 'runner', now() - interval '229 s' + n * interval '30 s'"
+        " FROM generate_series(1, 4) n",
+        task_id,
+    )

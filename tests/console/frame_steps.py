@@ -1,0 +1,64 @@
+"""The whole application on a test's database, and what stands on its terminal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
+from horsies.config.url import DatabaseUrl
+from horsies_tui.app import ConsoleApp
+from horsies_tui.keymap import keymap
+from horsies_tui.options import ConsoleOptions
+
+NOWHERE = "postgresql://ops@127.0.0.1:1/app"
+
+
+def options(url: str, **settings: Any) -> ConsoleOptions:
+    """Two contexts: `shop` is the test's database, `down` answers never."""
+    contexts = {
+        "shop": Context("shop", DatabaseUrl.parse(url)),
+        "down": Context("down", DatabaseUrl.parse(NOWHERE), colour="yellow"),
+    }
+    context = replace(contexts[settings.pop("start", "shop")], **settings.pop("context", {}))
+    choice = DatabaseChoice(context.url, f"context {context.name!r}, given by --context", context)
+    return ConsoleOptions(choice, ConfigFile(Path("/nowhere/config.toml"), contexts, None), **settings)
+
+
+@asynccontextmanager
+async def console(
+    wanted: ConsoleOptions, size: tuple[int, int] = (120, 30), keys: dict[str, str] | None = None
+) -> AsyncIterator[Pilot[int]]:
+    app = ConsoleApp(wanted, keys=keymap(keys or {}, wanted.config.path))
+    async with app.run_test(size=size) as pilot:
+        yield pilot
+
+
+def lines(pilot: Pilot[int]) -> list[str]:
+    """What stands on the terminal."""
+    return ["".join(segment.text for segment in strip) for strip in pilot.app.screen._compositor.render_strips()]
+
+
+def frame(pilot: Pilot[int]) -> list[str]:
+    """What stands on it below any sheet."""
+    return [
+        "".join(segment.text for segment in strip) for strip in pilot.app.screen_stack[0]._compositor.render_strips()
+    ]
+
+
+async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
+    """The loop goes on until this is so; an error after ten seconds."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await pilot.pause()
+            await asyncio.sleep(0)
+
+
+async def live(pilot: Pilot[int]) -> None:
+    await until(pilot, lambda: "LIVE" in frame(pilot)[0])

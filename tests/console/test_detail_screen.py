@@ -1,0 +1,287 @@
+"""The detail of a task on a real database: what it tells, folds, finds, copies, and where it leads."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from pathlib import Path
+
+import asyncpg
+import pytest
+from detail_steps import ONE, THREE, TWO, failed, opened
+from verb_steps import until
+
+from horsies_tui.clipboard import through_tmux
+
+SIZES = [(80, 24), (100, 30), (120, 40), (160, 50), (200, 60)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_whole_story_is_there_at_every_size(
+    database: str, connection: asyncpg.Connection, size: tuple[int, int]
+) -> None:
+    await failed(connection)
+    async with opened(database, ONE, size) as detail:
+        await detail.sees("FAILED  CARD_DECLINED", "shop.charge_card", ONE, "2 of 2 tries", "timeline")
+        assert all(len(line) <= size[0] for line in detail.text.splitlines())
+        seen = set()
+        await detail.press("home")
+        while True:
+            seen |= set(detail.text.splitlines())
+            before = detail.story.place
+            await detail.press("pagedown")
+            if detail.story.place == before:
+                break
+        told = "\n".join(seen)
+        for words in (
+            "ran 3m20s  on web-3:88",
+            "WORKER_CRASHED",
+            "retry after",
+            "attempt 2, runner web-1:4120",
+            "♥♥♥♥",
+            "stale after 5m00s",
+            '"the bank says no"',
+            "(38 lines) ValueError: no",
+            '"s3://shop/a.csv"',
+            'api_token "***"',
+            "by hand",
+            "worker    web-1",
+            "shop.charge_card with CARD_DECLINED",
+        ):
+            assert words in told, words
+        assert "hunter2" not in told
+
+
+async def test_a_traceback_unfolds_and_folds(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection)
+    async with opened(database, ONE, (80, 24)) as detail:
+        await detail.sees("timeline")
+        await detail.go_to("traceback")
+        await detail.press("enter")
+        await detail.sees("Traceback:")
+        await detail.press("down", "down", "left")
+        assert "traceback" in detail.line
+        await detail.press("left")
+        await until(detail.pilot, lambda: "(38 lines)" in detail.line, "folded")
+
+
+async def test_tab_left_and_right_go_from_part_to_part(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection)
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline")
+        parts = []
+        for _ in range(4):
+            assert detail.story.place is not None
+            parts.append(detail.story.place.section)
+            await detail.press("tab")
+        assert parts == ["timeline", "heartbeats", "arguments", "outcome"]
+        await detail.press("shift+tab", "shift+tab")
+        assert detail.story.place.section == "arguments"
+        await detail.press("right")
+        assert detail.story.place.section == "outcome"
+        await detail.press("left")
+        assert detail.story.place.section == "arguments"
+
+
+async def test_a_search_finds_what_is_folded_and_n_goes_round(database: str, connection: asyncpg.Connection) -> None:
+    rows = json.dumps({"rows": [{"sku": f"item-{n}"} for n in range(1_000)]})
+    await failed(connection, kwargs=f"'{rows}'")
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline")
+        await detail.press("slash", *"ITEM-99", "enter")
+        await detail.sees("ITEM-99: 1 of 11")
+        assert "item-99" in detail.line
+        await detail.press("n")
+        await detail.sees("ITEM-99: 2 of 11")
+        assert "item-990" in detail.line
+        await detail.press("N", "N")
+        await detail.sees("ITEM-99: 11 of 11")
+        assert "item-999" in detail.line
+        await detail.press("escape")
+        await detail.loses("of 11")
+        await detail.sees(ONE)
+
+
+async def test_a_search_for_what_is_masked_or_absent_finds_nothing(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection)
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline")
+        await detail.press("slash", *"hunter2", "enter")
+        await detail.sees("hunter2 is not here")
+
+
+async def test_links_are_followed_and_esc_comes_back(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, TWO)
+    await failed(connection, ONE, rerun_of=f"'{TWO}'", created_at="now()")
+    async with opened(database, ONE) as detail:
+        await detail.sees("rerun of")
+        await detail.go_to("rerun of")
+        await detail.press("enter")
+        await detail.sees("rerun as")
+        assert f" {TWO} " in detail.text.splitlines()[2]
+        await detail.press("escape")
+        await detail.sees("rerun of")
+        await detail.go_to("worker ")
+        await detail.press("enter")
+        await detail.sees("worker:web-1", "2 match")
+
+
+async def test_brackets_walk_through_the_list(database: str, connection: asyncpg.Connection) -> None:
+    for number, task_id in enumerate((ONE, TWO, THREE)):
+        await failed(connection, task_id, created_at=f"now() - {number} * interval '1 min'")
+    async with opened(database, None) as detail:
+        await detail.sees("shop.charge_card")
+        await detail.press("enter")
+        await detail.sees(ONE, "timeline")
+        await detail.press("right_square_bracket")
+        await detail.sees(TWO)
+        await detail.press("right_square_bracket")
+        await detail.sees(THREE)
+        await detail.press("right_square_bracket")
+        await detail.sees("this is the last row of the list")
+        await detail.press("left_square_bracket")
+        await detail.sees(TWO)
+
+
+async def test_an_id_that_fits_several_is_a_choice_and_one_that_fits_none_says_so(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, ONE)
+    await failed(connection, TWO, created_at="now()")
+    async with opened(database, "019a7c2e") as detail:
+        await detail.sees("several ids begin or end with 019a7c2e", ONE, TWO)
+        assert detail.view.selection() is None
+        await detail.go_to(ONE)
+        await detail.press("enter")
+        await detail.sees("timeline", ONE)
+    async with opened(database, "1cd6ba9a") as detail:
+        await detail.sees("timeline", ONE)
+        assert detail.view.selection().ids == (ONE,)
+    async with opened(database, "nothing-like-it") as detail:
+        await detail.sees("No task has the id nothing-like-it")
+
+
+async def test_it_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:
+    await failed(connection, status="'RUNNING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="now()")
+    await connection.execute("DELETE FROM horsies_task_attempts WHERE attempt = 2")
+    async with opened(database, ONE) as detail:
+        await detail.sees("▶ RUNNING 0s", "running 0s on web-1:4120")
+        await detail.sees("▶ RUNNING 1s")
+        await detail.go_to("path")
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now(),"
+            ' result = \'{"__task_result__": true, "ok": {"rows": 3}, "err": null}\' WHERE id = $1',
+            ONE,
+        )
+        await detail.sees("✓ COMPLETED", "rows 3")
+        assert "path" in detail.line
+
+
+async def test_a_pending_task_says_why_it_waits(database: str, connection: asyncpg.Connection) -> None:
+    await failed(
+        connection, status="'PENDING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="NULL",
+        claimed_at="NULL", claimed_by_worker_id="NULL", next_retry_at="now() + interval '55 s'",
+        enqueued_at="now() + interval '55 s'",
+    )  # fmt: skip
+    async with opened(database, ONE) as detail:
+        await detail.sees("why it waits", "it waits for its retry: due in 5", "no living worker serves queue pay")
+        await detail.sees("↻ RETRY in 5")
+
+
+async def test_times_are_shown_in_utc_or_local(
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        await failed(connection)
+        async with opened(database, ONE) as detail:
+            await detail.sees("timeline")
+            await detail.press("u")
+            await detail.sees("+0530")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+async def test_y_copies_the_task_as_json_and_capital_y_the_value(
+    database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    await failed(connection)
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline")
+        written: list[str] = []
+        assert detail.app._driver is not None
+        detail.app._driver.write = written.append
+        await detail.press("y")
+        await detail.sees("of JSON")
+        copied = detail.app.clipboard
+        assert json.loads(copied)["task"]["id"] == ONE
+        assert json.loads(copied)["kwargs"]["api_token"] == "***"
+        plain = next(raw for raw in written if raw.startswith("\x1b]52;c;"))
+        assert base64.b64decode(plain[7:-1]).decode() == copied
+        assert through_tmux(plain) in written
+        await detail.go_to("path")
+        await detail.press("Y")
+        await detail.sees("copied 15 B")
+        assert detail.app.clipboard == "s3://shop/a.csv"
+        await detail.go_to("kwargs")
+        await detail.press("Y")
+        await until(detail.pilot, lambda: "api_token" in detail.app.clipboard, "copied")
+        assert json.loads(detail.app.clipboard) == {"path": "s3://shop/a.csv", "api_token": "***"}
+
+
+async def test_what_is_too_long_for_a_clipboard_is_written_to_a_file(
+    database: str, connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    await failed(connection, kwargs="json_build_object('text', repeat('x', 300000), 'api_token', 'hunter2')::text")
+    async with opened(database, ONE) as detail:
+        await detail.sees("this is the beginning of 300 kB; y offers the whole")
+        await detail.press("y")
+        await detail.sees("too long for a terminal's clipboard", "writes horsies-task-1cd6ba9a.json")
+        await detail.press("enter")
+        await detail.sees("wrote 30")
+        written = json.loads((tmp_path / "horsies-task-1cd6ba9a.json").read_text())
+        assert len(written["kwargs"]["text"]) == 300_000
+        assert written["kwargs"]["api_token"] == "***"
+        await detail.press("y")
+        await detail.sees("exists; choose another name")
+
+
+async def test_large_payloads_do_not_hold_up_the_loop(database: str, connection: asyncpg.Connection) -> None:
+    rows = json.dumps({"rows": [{"sku": f"item-ż{n}", "count": n} for n in range(5_200)]}, ensure_ascii=False)
+    assert 190_000 < len(rows) < 200_000
+    await connection.execute("SET work_mem = '64MB'")
+    await failed(connection, kwargs=f"'{rows}'", result=f"'{rows}'")
+    async with opened(database, ONE) as detail:
+        await detail.sees("timeline", "rows")
+        longest = await _longest_pause(detail.press("slash", *"item-ż5199", "enter"))
+        await detail.sees("1 of 2")
+        longest = max(longest, await _longest_pause(detail.press("n", "n", "ctrl+r", "tab", "enter", "enter")))
+        detail.view.open(ONE)
+        longest = max(longest, await _longest_pause(detail.sees("timeline", "rows")))
+    assert longest < 0.05
+
+
+async def _longest_pause(doing: object) -> float:
+    """The longest time in which the loop ran nothing else, the best of what the machine's other work leaves."""
+    loop = asyncio.get_running_loop()
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - before)
+
+    watching = loop.create_task(watch())
+    await doing  # type: ignore[misc]
+    watching.cancel()
+    return longest

@@ -1,0 +1,88 @@
+"""The frame and its database: what it says of it, and of one that is down, another, or not to be changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from frame_steps import console, frame, lines, live, options, until
+
+from horsies_tui.screens.picker import Picker
+
+
+async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str) -> None:
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        header, tabs = lines(pilot)[:2]
+        assert header.split()[:3] == ["horsies", "shop", "▸"]
+        assert str(pilot.app.link.actor) in header
+        assert header.rstrip().endswith("Z")
+        assert tabs.split() == ["2", "Tasks", "5", "Recovery"]
+
+
+async def test_production_says_so_without_a_colour(database: str) -> None:
+    async with console(options(database, context={"production": True})) as pilot:
+        await live(pilot)
+        assert "shop PROD" in lines(pilot)[0]
+
+
+async def test_a_read_only_session_offers_no_writes_and_says_why(database: str) -> None:
+    async with console(options(database, read_only=True)) as pilot:
+        await live(pilot)
+        assert "READ-ONLY" in lines(pilot)[0]
+        assert "requeue" not in lines(pilot)[-1]
+        await pilot.press("R")
+        await until(pilot, lambda: "read-only" in lines(pilot)[-1])
+        await pilot.press("question_mark")
+        await until(pilot, lambda: any("this session changes nothing" in line for line in lines(pilot)))
+
+
+async def test_a_context_may_be_read_only_by_itself(database: str) -> None:
+    async with console(options(database, context={"read_only": True})) as pilot:
+        await live(pilot)
+        assert (pilot.app.why_no_writes() or "").startswith("read-only")
+
+
+async def test_a_database_that_does_not_answer_shows_the_others_instead_of_an_empty_board(database: str) -> None:
+    async with console(options(database, start="down")) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await until(pilot, lambda: any("nothing answers at 127.0.0.1:1" in line for line in lines(pilot)))
+        assert (pilot.app.why_no_writes() or "").startswith("not connected: DOWN")
+        await pilot.press("escape")
+        assert isinstance(pilot.app.screen, Picker)
+        await pilot.press("j", "k", "enter")
+        await live(pilot)
+        assert "shop" in lines(pilot)[0]
+        assert pilot.app.screen is pilot.app.screen_stack[0]
+
+
+async def test_a_database_that_comes_up_later_takes_the_picker_away(database: str, short_directory: Path) -> None:
+    there, _, sockets = database.partition("host=")
+    late = short_directory / "late"
+    async with console(options(f"{there}host={late}")) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        late.symlink_to(sockets)
+        await pilot.press("ctrl+r")
+        await live(pilot)
+        await until(pilot, lambda: pilot.app.screen is pilot.app.screen_stack[0])
+    late.unlink()
+
+
+async def test_another_context_keeps_nothing_of_the_one_before(database: str) -> None:
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        first_link, first_view = pilot.app.link, pilot.app.query_one("#tasks")
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: pilot.app.link is not first_link)
+        await until(pilot, lambda: not first_view.is_attached)
+        await until(pilot, lambda: "down" in frame(pilot)[0])
+        assert not first_view.shown
+        assert "LIVE" not in frame(pilot)[0]
+
+
+async def test_a_database_without_our_tables_says_once_which_command_makes_them(empty_database: str) -> None:
+    async with console(options(empty_database)) as pilot:
+        await until(pilot, lambda: "horsies db init" in lines(pilot)[-1])
+        (told,) = [error for error in pilot.app._errors if error.text == " ".join(pilot.app.link.status.lacks)]
+        assert told.times == 1

@@ -1,0 +1,172 @@
+"""The real command in a real terminal that is taken away, stopped and ended: never a hang, never a traceback."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 15.0
+ALTERNATE_SCREEN = b"\x1b[?1049h"
+MAIN_SCREEN = b"\x1b[?1049l"
+CURSOR = b"\x1b[?25h"
+TAKE_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+"""Makes it the terminal of the session, which then hears when it is closed."""
+RUN = """
+import sys
+sys.argv = ["horsies", "tui", "--database-url", sys.argv[1]]
+from horsies.cli.main import main
+main()
+"""
+BREAK = """
+from horsies_tui.widgets.header import Header
+def show(self, facts):
+    if facts.status.is_up:
+        raise LookupError("nothing at postgresql://ops:hunter2@db01/app")
+Header.show = show
+"""
+
+
+class Terminal:
+    """A pseudo terminal with the console in it."""
+
+    def __init__(self, database: str, home: Path, code: str = "") -> None:
+        self.ours, self.theirs = pty.openpty()
+        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.theirs)
+        self.read = b""
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code or TAKE_TERMINAL + RUN, database],
+            stdin=self.theirs,
+            stdout=self.theirs,
+            stderr=self.theirs,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(home), "TERM": "xterm-256color", "LANG": "C.UTF-8"},
+            start_new_session=True,
+        )
+
+    def until(self, *words: bytes) -> bytes:
+        """Read until all of these came, and return everything since the last call."""
+        end = time.monotonic() + LIMIT_S
+        while not all(word in self.read for word in words):
+            assert select.select([self.ours], [], [], max(end - time.monotonic(), 0))[0], (words, self.read[-2000:])
+            self.read += os.read(self.ours, 65_536)
+        told, self.read = self.read, b""
+        return told
+
+    def rest(self) -> bytes:
+        """What comes until the process ends."""
+        while self.process.poll() is None or select.select([self.ours], [], [], 0)[0]:
+            if select.select([self.ours], [], [], 0.05)[0]:
+                self.read += os.read(self.ours, 65_536)
+        return self.read
+
+    def ended(self) -> int:
+        return self.process.wait(LIMIT_S)
+
+    @property
+    def as_before(self) -> bool:
+        return termios.tcgetattr(self.theirs) == self.before
+
+
+@pytest.fixture
+def terminal(database: str, tmp_path: Path) -> Iterator[Terminal]:
+    opened = Terminal(database, tmp_path)
+    yield opened
+    opened.process.kill()
+    opened.process.wait()
+    for end in (opened.ours, opened.theirs):
+        try:
+            os.close(end)
+        except OSError:
+            continue  # the test closed it
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(terminal: Terminal, number: signal.Signals) -> None:
+    terminal.until(ALTERNATE_SCREEN, b"LIVE")
+    assert not terminal.as_before
+    terminal.process.send_signal(number)
+    said = terminal.rest()
+    assert terminal.ended() == 128 + number
+    assert terminal.as_before
+    assert said.rindex(MAIN_SCREEN) < said.rindex(f"was ended by {number.name}".encode())
+    assert CURSOR in said
+    assert b"Traceback" not in said
+
+
+def test_ctrl_c_ends_it_quietly(terminal: Terminal) -> None:
+    terminal.until(b"LIVE")
+    os.write(terminal.ours, b"\x03")
+    said = terminal.rest()
+    assert (terminal.ended(), terminal.as_before) == (0, True)
+    assert b"Traceback" not in said
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_draws_the_whole_screen_again(terminal: Terminal) -> None:
+    terminal.until(b"LIVE")
+    os.write(terminal.ours, b"\x1a")
+    _, status = os.waitpid(terminal.process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert terminal.as_before
+    terminal.process.send_signal(signal.SIGCONT)
+    again = terminal.until(ALTERNATE_SCREEN, b"Recovery", b"help", b"LIVE")
+    assert b"horsies" in again
+    assert not terminal.as_before
+
+
+def test_a_closed_terminal_ends_it(terminal: Terminal) -> None:
+    terminal.until(b"LIVE")
+    os.close(terminal.theirs)
+    os.close(terminal.ours)
+    assert terminal.ended() == 128 + signal.SIGHUP
+
+
+def test_a_closed_terminal_ends_it_even_where_no_signal_tells(database: str, tmp_path: Path) -> None:
+    """As under a shell that is not the session's leader: only writing fails."""
+    terminal = Terminal(database, tmp_path, RUN)
+    terminal.until(b"LIVE")
+    os.close(terminal.theirs)
+    os.close(terminal.ours)
+    assert terminal.ended() == 128 + signal.SIGHUP
+
+
+def test_a_second_signal_does_not_wait(terminal: Terminal) -> None:
+    terminal.until(b"LIVE")
+    for _ in range(2):
+        terminal.process.send_signal(signal.SIGTERM)
+    terminal.rest()
+    assert terminal.ended() == 128 + signal.SIGTERM
+    assert terminal.as_before
+
+
+def test_a_terminal_that_takes_nothing_more_does_not_keep_it(terminal: Terminal) -> None:
+    """A dead link: 30 writes wait for the terminal, and the loop waits to add one more."""
+    terminal.until(b"LIVE")
+    os.write(terminal.ours, b"\x14" * 60)
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.ended() == 128 + signal.SIGTERM
+    assert terminal.as_before
+
+
+def test_a_mistake_of_ours_is_one_sentence_and_a_report_without_secrets(database: str, tmp_path: Path) -> None:
+    terminal = Terminal(database, tmp_path, BREAK + RUN)
+    said = terminal.rest().rpartition(MAIN_SCREEN)[2]
+    report = tmp_path / ".local/state/horsies/tui-crash.txt"
+    assert (terminal.ended(), terminal.as_before) == (1, True)
+    assert b"horsies tui stopped: LookupError: nothing at postgresql://ops:***@db01/app" in said
+    assert str(report).encode() in said.replace(b"\r\n", b"")
+    assert b"Traceback" not in said
+    assert "in show" in report.read_text()
+    assert "hunter2" not in report.read_text()
+    assert report.stat().st_mode & 0o077 == 0

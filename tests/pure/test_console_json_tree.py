@@ -1,0 +1,204 @@
+"""Payloads as trees: what folds, what is found where it is folded, what is hidden, what was cut off."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from hypothesis import assume, given, settings, strategies as st
+from story_scene import stored, story
+
+from horsies.cli.payload import Masks
+from horsies.views import Stored
+from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.story.lines import Fold, width_of
+from horsies_tui.story.parts import plain
+from horsies_tui.story.payload import read_payload
+from horsies_tui.story.repair import closed
+from horsies_tui.story.tree import Found, Tree, find
+
+NO_MASKS = Masks()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=30),
+    lambda inside: st.lists(inside, max_size=5) | st.dictionaries(st.text(max_size=8), inside, max_size=5),
+    max_leaves=25,
+)
+
+
+def texts(tree: Tree, width: int = 80) -> list[str]:
+    return [line.text for line in tree.lines(width, UNICODE)]
+
+
+def unfold_all(tree: Tree, width: int = 80) -> None:
+    while shut := [line for line in tree.lines(width, UNICODE) if line.target is not None and not line.is_open]:
+        for line in shut:
+            assert isinstance(line.target, Fold)
+            tree.toggle(line.key)  # type: ignore[arg-type]
+
+
+def test_what_is_small_is_unfolded_and_values_stand_below_each_other() -> None:
+    tree = Tree("x", {"kwargs": {"path": "s3://…", "dry_run": False, "tags": []}, "args": [1]})
+    assert texts(tree) == [
+        "▾ kwargs ",
+        '    path    "s3://…"',
+        "    dry_run false",
+        "    tags    []",
+        "▾ args   ",
+        "    0 1",
+    ]
+    tree.toggle((0,))
+    assert texts(tree)[0] == '▸ kwargs {path: "s3://…", dry_run: false, tags: []}'
+
+
+def test_a_traceback_is_folded_and_shows_its_last_line() -> None:
+    payload = read_payload(story(), NO_MASKS)
+    assert payload.outcome is not None
+    assert payload.outcome.title == "error"
+    lines = texts(payload.outcome.tree)
+    assert '  exception  "ValueError: no such file"' in lines
+    assert lines[-1] == "▸ traceback  (38 lines) ValueError: no such file"
+    payload.outcome.tree.toggle(payload.outcome.tree.lines(80, UNICODE)[-1].key)  # type: ignore[arg-type]
+    assert texts(payload.outcome.tree)[-38:][0].strip() == "Traceback (most recent call last):"
+
+
+def test_a_result_is_shown_without_its_wrapping() -> None:
+    done = {"__task_result__": True, "ok": {"rows": 3}, "err": None}
+    payload = read_payload(story(result=stored(done)), NO_MASKS)
+    assert payload.outcome is not None
+    assert (payload.outcome.title, texts(payload.outcome.tree)) == ("result", ["  rows 3"])
+    alone = read_payload(story(result=stored({**done, "ok": 5})), NO_MASKS)
+    assert alone.outcome is not None
+    assert texts(alone.outcome.tree) == ["5"]
+
+
+def test_long_lists_unfold_in_parts() -> None:
+    tree = Tree("x", {"numbers": list(range(250))})
+    assert texts(tree)[0].startswith("▾ numbers")
+    assert texts(tree)[1:] == ["  ▸ 0…99    100 of them", "  ▸ 100…199 100 of them", "  ▸ 200…249 50 of them"]
+    tree.toggle((0, 2))
+    assert texts(tree)[-1].split() == ["249", "249"]
+
+
+@settings(deadline=None)
+@given(JSON, st.integers(20, 120), st.booleans())
+def test_no_line_is_wider_than_its_place_and_nothing_is_lost(value: Any, width: int, ascii_only: bool) -> None:
+    tree = Tree("x", value)
+    unfold_all(tree, width)
+    for line in tree.lines(width, ASCII if ascii_only else UNICODE):
+        assert width_of(line.spans) <= width
+        assert line.text.isprintable()
+    assert plain(tree.part(()).value) == value
+
+
+@settings(deadline=None)
+@given(JSON, st.integers(20, 120))
+def test_whatever_is_found_can_be_revealed(value: Any, width: int) -> None:
+    tree = Tree("x", {"value": value, "word": "needle in the hay " * 20 + "needle"})
+    tree.lines(width, UNICODE)
+    found = find(tree.value, "needle")
+    assert len(found) == 21
+    for each in found:
+        path = tree.reveal(each)
+        assert path in {line.key for line in tree.lines(width, UNICODE)}
+
+
+def test_a_match_deep_in_a_long_text_is_revealed_in_its_line() -> None:
+    text = "\n".join(f"line {number}" for number in range(5_000))
+    tree = Tree("x", {"log": text})
+    tree.lines(80, UNICODE)
+    path = tree.reveal(find(tree.value, "LINE 4321")[0])
+    assert next(line.text for line in tree.lines(80, UNICODE) if line.key == path).strip() == "line 4321"
+    assert path == (0, 43, 21)
+
+
+def test_names_are_found_as_well_as_values() -> None:
+    value = {"user": {"mail": "a@b"}, "mailbox": [1, {"deep": "mail"}]}
+    assert find(value, "mail") == [Found((0, 0)), Found((1,)), Found((1, 1, 0))]
+
+
+def test_masked_names_are_hidden_at_any_depth_by_patterns_too() -> None:
+    masks = Masks(frozenset({"*token", "card_*"}))
+    detail = story(kwargs=stored({"api_token": "hunter2", "payment": {"Card_number": "4242", "sum": 3}}))
+    payload = read_payload(detail, masks)
+    assert payload.arguments is not None
+    text = "\n".join(texts(payload.arguments.tree))
+    assert text.count('"***"') == 2
+    assert "hunter2" not in text
+    assert "4242" not in text
+    assert find(payload.arguments.tree.value, "hunter2") == []
+
+
+def test_what_cannot_be_read_is_hidden_whole_where_anything_is_to_be_hidden() -> None:
+    broken = story(kwargs=Stored("{password: 1", 12, cut=False))
+    for masks, shown in ((NO_MASKS, '"{password: 1"'), (Masks(frozenset({"password"})), '"***"')):
+        payload = read_payload(broken, masks)
+        assert payload.arguments is not None
+        assert f"  kwargs {shown}" in texts(payload.arguments.tree)
+
+
+def test_unchanged_parts_keep_what_is_unfolded() -> None:
+    before = read_payload(story(result=None), NO_MASKS)
+    assert before.arguments is not None
+    before.arguments.tree.toggle((0,))
+    after = read_payload(story(), NO_MASKS, before)
+    assert after.arguments is before.arguments
+    assert after.outcome is not None
+    other = read_payload(story(row=story().row.__class__(**{**_fields(story().row), "id": "other"})), NO_MASKS, after)
+    assert other.arguments is not after.arguments
+
+
+def _fields(row: Any) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
+@settings(deadline=None)
+@given(JSON, st.data())
+def test_the_beginning_of_a_payload_is_shown_as_far_as_it_goes(value: Any, data: st.DataObject) -> None:
+    text = json.dumps(value)
+    beginning = text[: data.draw(st.integers(0, len(text)))]
+    whole = closed(beginning)
+    assume(whole is not None)
+    assert whole is not None
+    json.loads(whole)
+
+
+def test_a_text_that_is_cut_off_keeps_its_beginning_and_a_name_does_not() -> None:
+    assert closed('{"a": [1, {"b": "xyz') == '{"a": [1, {"b": "xyz…"}]}'
+    assert closed('{"a": 1, "b": 2, "c') == '{"a": 1, "b": 2}'
+    assert closed('{"a": "x, {[\\u00') == '{"a": "x, {[…"}'
+    assert closed('{"a": 12') == "{}"
+    cut = Stored('{"text": "' + "x" * 100, 3_100_000, cut=True)
+    payload = read_payload(story(kwargs=cut), Masks(frozenset({"password"})))
+    assert payload.arguments is not None
+    assert payload.arguments.note == "this is the beginning of 3.1 MB; y offers the whole"
+    assert "text" in "\n".join(texts(payload.arguments.tree))
+
+
+def test_two_hundred_kilobytes_are_laid_out_and_unfolded_quickly() -> None:
+    started = time.perf_counter()
+    for value in (
+        {"rows": list(range(40_000))},
+        {f"key{n}": n for n in range(15_000)},
+        {"blob": "ż" * 100_000},
+        {"log": "line of a log\n" * 15_000},
+    ):
+        tree = Tree("x", value)
+        for line in tree.lines(100, UNICODE)[:3]:
+            if line.target is not None and not line.is_open:
+                tree.toggle(line.key)  # type: ignore[arg-type]
+                tree.lines(100, UNICODE)
+    assert time.perf_counter() - started < 1.0, "each of these steps has 50 ms"
+
+
+def test_a_thousand_levels_do_not_break_it() -> None:
+    value: Any = "needle"
+    for _ in range(400):
+        value = [value]
+    tree = Tree("x", value)
+    tree.lines(80, UNICODE)
+    path = tree.reveal(find(value, "needle")[0])
+    assert path in {line.key for line in tree.lines(80, UNICODE)}
+    deep = story(kwargs=stored("[" * 3_000 + "]" * 3_000))
+    payload = read_payload(deep, NO_MASKS)
+    assert payload.arguments is not None
