@@ -13,9 +13,7 @@ For whoever writes a screen (the whole surface is `view.Console`; the base class
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
@@ -26,7 +24,7 @@ from textual.command import CommandPalette
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
 from horsies_tui.actions import Scope, bindings, live_actions
-from horsies_tui.feed import DatabaseClock, DeskFeed, Link
+from horsies_tui.feed import DatabaseClock
 from horsies_tui.look import themes
 from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
@@ -44,6 +42,7 @@ from horsies_tui.widgets.header import Header, HeaderFacts
 from horsies_tui.widgets.help import HelpSheet, KeyList
 from horsies_tui.widgets.stage import Stage
 from horsies_tui.widgets.tabs import Tab, Tabs
+from horsies_tui.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.screen import ModalScreen
 
-    from horsies_tui.feed import Clock, DeskSnapshot, LinkStatus
+    from horsies_tui.feed import Clock
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.view import ConsoleView
 
@@ -97,10 +96,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
         self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
-        self._told: tuple[str, ...] = ()
-        self._link_task: asyncio.Task[None] | None = None
-        self._unhook: Callable[[], None] | None = None
-        self._prepare_link(options.choice)
+        self._use(options.choice)
         self._verbs = Verbs(self)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
@@ -122,14 +118,14 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and textual draws only what changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
-        self._start_link()
+        self._wire.start()
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
         self.set_interval(_SECOND, self._draw_frame)
 
     async def on_unmount(self) -> None:
-        await self._stop_link()
+        await self._wire.stop()
 
     # What views ask for, see view.Console.
 
@@ -185,62 +181,56 @@ class ConsoleApp(App[int], inherit_bindings=False):
     async def _show_tasks(self, filter_text: str) -> None:
         cast("TasksView", await self.stage.go("tasks")).filter_by(filter_text)
 
-    # The link.
+    # The database.
 
-    def _prepare_link(self, choice: DatabaseChoice) -> None:
-        self.choice = choice
-        self.link = Link(
-            choice,
-            read_only=self.options.read_only,
-            actor=self._actor,
-            clock=self._clock or DatabaseClock(),
-            poll_s=self.options.refresh_s,
-        )
-        self.desk = DeskFeed(self.link, self._desk_arrived)
+    def _use(self, choice: DatabaseChoice) -> None:
+        clock = self._clock or DatabaseClock()
+        self._wire = Wire(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self.link, self.desk = self._wire.link, self._wire.desk
+        self._told: tuple[str, ...] = ()
 
-    def _start_link(self) -> None:
-        self._unhook = self.link.on_status(self._status_changed)
-        self._link_task = asyncio.create_task(self.link.run(), name="link")
-        self.desk.start()
+    def _picked(self, context: Context | None) -> None:
+        if context is not None:
+            self._wire.left = True
+            self.call_later(self._go_to, context)
 
-    async def _stop_link(self) -> None:
-        self._listen_no_more()
-        self.desk.stop()
-        if self._link_task is not None:
-            self._link_task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._link_task
+    async def _go_to(self, context: Context) -> None:
+        """Another database from now on."""
+        await self._wire.stop()
+        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
+        self._wire.start()
+        await self.stage.use(self.link)
 
-    def _listen_no_more(self) -> None:
-        """What the link has to say from now on is about a database that was left."""
-        if self._unhook is not None:
-            self._unhook()
-            self._unhook = None
-
-    def _status_changed(self, status: LinkStatus) -> None:
+    @on(Wire.LinkChanged)
+    def _tell_how_it_stands(self, message: Wire.LinkChanged) -> None:
+        if message.wire.left:
+            return
+        status, picker = message.status, self._picker
         if status.lacks != self._told:
             self._told = status.lacks
             if status.lacks:
                 self.say_error(" ".join(status.lacks))
-        picker = self._picker
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
-            self.push_screen(Picker(self.options.config, self.choice.reason, self._glyphs, forced=True), self._picked)
+            self._pick(forced=True)
         elif picker is not None and picker.forced and status.is_up:
             picker.dismiss(None)
         self._draw_frame()
 
-    def _desk_arrived(self, snapshot: DeskSnapshot) -> None:
+    @on(Wire.DeskRead)
+    def _show_what_is_stuck(self, message: Wire.DeskRead) -> None:
+        if message.wire.left:
+            return
         self._draw_frame()
-        if self.stage.name_shown == "recovery" and self.stage.top is not None:
-            self.stage.top.publish(snapshot)
+        if self.stage.name_shown == "recovery" and self.stage.top is not None and self.stage.below is None:
+            self.stage.top.publish(message.snapshot)
 
-    async def _use(self, context: Context) -> None:
-        """Another database from now on."""
-        await self._stop_link()
-        self._told = ()
-        self._prepare_link(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
-        self._start_link()
-        await self.stage.use(self.link)
+    @on(Wire.Broken)
+    def _end_with_the_link(self, message: Wire.Broken) -> None:
+        raise message.error
+
+    def _pick(self, *, forced: bool) -> None:
+        picker = Picker(self.options.config, self._wire.choice.reason, self._glyphs, forced=forced)
+        self.push_screen(picker, self._picked)
 
     # The frame.
 
@@ -265,17 +255,12 @@ class ConsoleApp(App[int], inherit_bindings=False):
         self.footer.message_over()
         self.desk.watch(message.name == "recovery")
         if message.name == "recovery":
-            self._desk_arrived(self.desk.snapshot)
+            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
 
     @on(Tabs.Chosen)
     async def _go_where_clicked(self, message: Tabs.Chosen) -> None:
         await self.stage.go(message.name)
-
-    def _picked(self, context: Context | None) -> None:
-        if context is not None:
-            self._listen_no_more()
-            self.call_later(self._use, context)
 
     # Actions, see actions.py.
 
@@ -289,7 +274,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.stage.top.refresh_now()
 
     def action_contexts(self) -> None:
-        self.push_screen(Picker(self.options.config, self.choice.reason, self._glyphs, forced=False), self._picked)
+        self._pick(forced=False)
 
     def action_errors(self) -> None:
         self.push_screen(ErrorSheet(self._errors, self._glyphs))

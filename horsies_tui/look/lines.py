@@ -43,7 +43,8 @@ def row_line(
         cell = placed.column.cell(row, look)
         text = _cell_text(cell, placed.width, look.glyphs, right=placed.column.right)
         pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
-    return _filled(pieces, width, over)
+    line = _filled(pieces, width, over)
+    return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
 
 def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> Line:
@@ -93,6 +94,20 @@ def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]
     """With the gap behind it: two pieces of one style are sent as one."""
     gap = min(GAP, width - placed.x - placed.width)
     return Piece(text + " " * gap, placed.width + gap, classes)
+
+
+def _stroke(piece: Piece) -> Iterator[Piece]:
+    """Only through words: a stroke through blanks is a rule across the screen."""
+    plain = tuple(name for name in piece.classes if name != STRUCK)
+    words = piece.text.strip()
+    before = len(piece.text) - len(piece.text.lstrip()) if words else piece.width
+    after = len(piece.text) - before - len(words) if words else 0
+    if before:
+        yield Piece(" " * before, before, plain)
+    if words:
+        yield Piece(words, piece.width - before - after, piece.classes)
+    if after:
+        yield Piece(" " * after, after, plain)
 
 
 def _filled(pieces: list[Piece], width: int, classes: tuple[str, ...]) -> Line:

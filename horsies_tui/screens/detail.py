@@ -17,15 +17,13 @@ from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed import DetailFeed, DetailSnapshot
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.story.document import choices, document, message
+from horsies_tui.screens.detail_search import DetailSearch
+from horsies_tui.story.document import choices, document, nothing
 from horsies_tui.story.facts import head
 from horsies_tui.story.lines import Fold, OpenTask, ShowTasks
-from horsies_tui.story.page import Place
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, read_payload, source_of
-from horsies_tui.story.search import Search, find_in_payload, hits
 from horsies_tui.story.telling import Telling
-from horsies_tui.story.tree import Found
 from horsies_tui.taking import Taker
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.prompt import Prompt
@@ -33,7 +31,7 @@ from horsies_tui.widgets.story_head import StoryHead
 from horsies_tui.widgets.story_view import StoryView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
     from textual.app import ComposeResult
@@ -61,14 +59,6 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
         payload: Payload
 
-    @dataclass
-    class Searched(Message, bubble=False):
-        """What was found in the payload."""
-
-        needle: str
-        payload: Payload | None
-        found: Mapping[str, Sequence[Found]]
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._asked = ""
@@ -77,7 +67,6 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._snapshot = DetailSnapshot()
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
-        self._search = Search()
         self._slow: Timer | None = None
         self._error: str | None = None
 
@@ -86,6 +75,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._masks = Masks(frozenset(self.console.options.config.mask_arguments))
         self._head = StoryHead(self._glyphs, id="head")
         self._story = StoryView(self._glyphs, id="story")
+        self._search = DetailSearch(self, self._story, self._show)
         self._taker = Taker(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
 
@@ -118,7 +108,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def leave(self) -> bool:
         """`esc`, one step at a time: what was searched, then the task from which a link led here."""
         if self._search.needle:
-            self._forget_search()
+            self._search.begin("")
         elif self._came_from:
             self._ask(self._came_from.pop())
         else:
@@ -153,10 +143,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self.console.push_sheet(prompt, self._find)
 
     def action_next_match(self) -> None:
-        self._go_to_hit(1)
+        self._go_to_match(1)
 
     def action_previous_match(self) -> None:
-        self._go_to_hit(-1)
+        self._go_to_match(-1)
 
     def action_copy(self) -> None:
         if self._snapshot.detail is not None:
@@ -167,7 +157,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
         if line is None or place is None:
             return
         tree = self._tree(place.section)
-        value = line.text.strip() if tree is None else plain(tree.part(cast("Path", line.key)).value)
+        if tree is not None and isinstance(line.key, tuple):
+            value = plain(tree.part(line.key).value)
+        else:
+            value = line.text.strip()
         self._taker.take_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
 
     # What the widgets tell.
@@ -200,7 +193,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def _ask(self, task_id: str) -> None:
         self._asked = task_id
         self._open = frozenset()
-        self._forget_search()
+        self._search.begin("")
         self._story.start_again()
         if self._slow is None and self._story.document:
             self._slow = self.set_timer(_PATIENCE_S, self._show_without_patience)
@@ -215,6 +208,21 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def _show_without_patience(self) -> None:
         self._lose_patience()
         self._show()
+
+    def _find(self, needle: str | None) -> None:
+        self.take_focus()
+        if needle:
+            self._search.begin(needle)
+
+    def _go_to_match(self, step: int) -> None:
+        if self._search.needle:
+            self._search.step(step)
+        else:
+            self.console.say("nothing was searched; / searches")
+
+    @on(DetailSearch.Done)
+    def _show_matches(self, done: DetailSearch.Done) -> None:
+        self._search.take(done)
 
     def _step(self, step: int, no_more: str) -> None:
         task_id = self.console.neighbour(step)
@@ -244,15 +252,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             self._story.put(choices(snapshot.ambiguous, self._glyphs))
         elif self._slow is None:
             self._head.put(())
-            self._story.put(message(self._nothing(), width, self._glyphs))
-
-    def _nothing(self) -> str:
-        asked = self._snapshot.text or self._asked
-        if self._snapshot.error:
-            return self._snapshot.error
-        if self._snapshot.loading:
-            return f"looking for {asked}"
-        return f"No task has the id {asked}, or one that begins or ends so. esc goes back."
+            self._story.put(nothing(snapshot, width, self._glyphs))
 
     def _telling(self, detail: TaskDetail, now: datetime) -> Telling:
         payload = self._payload if self._payload and self._payload.source[0] == detail.row.id else None
@@ -281,7 +281,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             return
         texts = (detail.args, detail.kwargs, detail.result, detail.options, detail.failed_reason)
         if sum(len(stored.text) for stored in texts if stored is not None) <= _AT_ONCE:
-            self._payload = read_payload(detail, self._masks, self._payload)
+            self._use(read_payload(detail, self._masks, self._payload))
         else:
             self.run_worker(self._decode(detail), group="payload", exclusive=True)
 
@@ -290,44 +290,12 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self.post_message(self.PayloadRead(payload))
 
     @on(PayloadRead)
-    def _use_payload(self, read: PayloadRead) -> None:
+    def _payload_read(self, read: PayloadRead) -> None:
         detail = self._snapshot.detail
         if detail is not None and source_of(detail) == read.payload.source:
-            self._payload = read.payload
+            self._use(read.payload)
             self._show()
 
-    # Search.
-
-    def _find(self, needle: str | None) -> None:
-        self.take_focus()
-        if needle:
-            self._search.begin(needle)
-            self.run_worker(self._find_in(self._payload, needle), group="search", exclusive=True)
-
-    async def _find_in(self, payload: Payload | None, needle: str) -> None:
-        found = {} if payload is None else await asyncio.to_thread(find_in_payload, payload, needle)
-        self.post_message(self.Searched(needle, payload, found))
-
-    @on(Searched)
-    def _show_hits(self, searched: Searched) -> None:
-        if searched.needle == self._search.needle and searched.payload is self._payload:
-            self._search.take(hits(self._story.document, searched.found, searched.needle))
-            self._go_to_hit(1)
-
-    def _go_to_hit(self, step: int) -> None:
-        if not self._search.needle:
-            self.console.say("nothing was searched; / searches")
-            return
-        hit = self._search.step(step)
-        if hit is not None:
-            line = hit.line
-            tree = self._tree(hit.section)
-            if tree is not None and isinstance(line, Found):
-                line = tree.reveal(line)
-                self._show()
-            self._story.go_to(Place(hit.section, line))
-        self._story.mark(self._search.pattern, self._search.words)
-
-    def _forget_search(self) -> None:
-        self._search.begin("")
-        self._story.mark(None, "")
+    def _use(self, payload: Payload) -> None:
+        self._payload = payload
+        self._search.use(payload)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed import DeskSnapshot
 
 _TICK_S: Final = 1.0
+_LABEL_WIDTH: Final = 10
 _KEY_OF_VERB: Final = {
     "requeue": "verbs.requeue",
     "fail": "verbs.fail",
@@ -61,7 +62,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         yield RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
         yield LineCell(id="why-title")
         with VerticalScroll(id="why-scroll", can_focus=False):
-            yield Facts(self._glyphs, id="why")
+            yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)

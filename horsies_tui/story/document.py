@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from horsies.views import Ambiguous
+    from horsies_tui.feed import DetailSnapshot
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Document
     from horsies_tui.story.payload import Told
@@ -81,7 +82,12 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
     return (Band((Section("choices", title, tuple(lines)),)),)
 
 
-def message(text: str, width: int, glyphs: Glyphs) -> Document:
-    """Where there is no story to tell."""
+def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs) -> Document:
+    """Where there is no story to tell: what is the matter, and the way out."""
+    text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if snapshot.error is not None:
+        text = snapshot.error
+    elif snapshot.loading:
+        text = f"looking for {snapshot.text}" if snapshot.text else "waiting for the database"
     lines = tuple(Line(number, spans) for number, spans in enumerate(wrapped(text, width, None, glyphs)))
-    return (Band((Section("message", "task", lines),)),)
+    return (Band((Section("nothing", "task", lines),)),)

@@ -60,7 +60,7 @@ def _when(tell: Telling) -> Iterator[Spans]:
     row = tell.detail.row
     sent = row.sent_at or row.created_at
     yield _fact("sent", _moment(tell, sent), tell)
-    if row.next_retry_at is None:
+    if row.next_retry_at is None and not tell.detail.attempts:
         yield _fact("due", "at once" if row.enqueued_at <= sent else _moment(tell, row.enqueued_at), tell)
     if row.finished_at is not None:
         yield _fact("ended", _moment(tell, row.finished_at), tell)

@@ -116,7 +116,7 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
         waited = _stretch(Phase.BACKOFF, previous.finished_at, min(due, until))
         return [Lane(tuple(waited), action=hurried, due=due, about=about)], min(due, until)
     requeued = _action_within(detail, previous.finished_at, until, ("requeue", "undo"))
-    if requeued is None or requeued.acted_at <= previous.finished_at + _SAME_MOMENT:
+    if requeued is None or _by_hand(previous):
         return [], previous.finished_at
     again = min(requeued.acted_at, until)
     return [Lane(tuple(_stretch(Phase.ENDED, previous.finished_at, again)), action=requeued)], again
@@ -141,7 +141,9 @@ def _before_start(
     detail: TaskDetail, previous: Attempt | None, begin: datetime, claimed: datetime | None, until: datetime
 ) -> Iterator[Stretch]:
     due = begin
-    if previous is None and detail.row.next_retry_at is None:
+    # A requeue sets the time anew: what is after the first start says nothing about the wait before it.
+    reset = bool(detail.attempts) and detail.row.enqueued_at > until
+    if previous is None and detail.row.next_retry_at is None and not reset:
         due = min(max(detail.row.enqueued_at, begin), until)
         yield from _stretch(Phase.LATER, begin, due)
     # Between the two whatever was written down: clocks of upstream's workers may differ.
@@ -164,8 +166,11 @@ def _stretch(phase: Phase, begin: datetime, end: datetime) -> Iterator[Stretch]:
 
 
 def _ended_by(detail: TaskDetail, attempt: Attempt) -> AuditRow | None:
-    by_hand = (attempt.error_code or "").startswith("OPERATOR_")
-    return _action_at(detail, attempt.finished_at) if by_hand else None
+    return _action_at(detail, attempt.finished_at) if _by_hand(attempt) else None
+
+
+def _by_hand(attempt: Attempt) -> bool:
+    return (attempt.error_code or "").startswith("OPERATOR_")
 
 
 def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:

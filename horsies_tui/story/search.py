@@ -33,6 +33,10 @@ class Search:
     def begin(self, needle: str) -> None:
         self.needle, self._hits, self._at = needle, [], -1
 
+    def forget(self) -> None:
+        """What was found is no more; it is found anew."""
+        self._hits = []
+
     def take(self, found: Iterable[Hit]) -> None:
         """All that was found; the present one, by its number, stays."""
         self._hits = list(found)
@@ -44,6 +48,11 @@ class Search:
             return None
         self._at = (self._at + step) % len(self._hits)
         return self._hits[self._at]
+
+    @property
+    def is_new(self) -> bool:
+        """Nobody has gone to any place yet."""
+        return self._at < 0
 
     @property
     def pattern(self) -> re.Pattern[str] | None:

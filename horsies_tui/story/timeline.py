@@ -125,7 +125,8 @@ def _lane(lane: Lane, drawn: Spans, width: int, tell: Telling) -> Iterator[Line]
 def _key(lane: Lane) -> Hashable:
     if lane.attempt is not None:
         return lane.attempt.attempt
-    return ("between", lane.due, lane.action) if lane.due is not None or lane.phase(Phase.ENDED) else "now"
+    ended = lane.phase(Phase.ENDED)
+    return ("between", lane.due, ended and ended.begin) if lane.due is not None or ended else "now"
 
 
 def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span]:

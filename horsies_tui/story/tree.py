@@ -92,7 +92,8 @@ class Tree:
         while waiting:
             path, part = waiting.popleft()
             parts = () if isinstance(part.value, str | Chunk) else parts_of(part.value, 0)
-            most = left if len(path) > 1 else CHUNK
+            # Keyword arguments are what somebody comes for, however many.
+            most = CHUNK if len(path) == 1 and isinstance(part.value, dict) else left
             if not parts or len(parts) > most:
                 continue
             self.open.add(path)

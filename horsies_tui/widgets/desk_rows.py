@@ -114,6 +114,7 @@ def why_of(finding: Finding) -> list[Fact]:
     """The evidence in full, the sentences behind it, and which rows are meant."""
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
+    facts.append(Fact("will", finding.system_will))
     if finding.target_kind == "task":
         facts.append(Fact("tasks", _ids(finding), Tone.MUTED))
     return facts
@@ -188,9 +189,10 @@ COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
         Column("may", "YOU MAY", _may),
     ),
     layouts={
-        0: {"what": 15, "name": 16, "since": 5, "will": 22, "may": REST},
-        100: {"what": 16, "name": 20, "rows": 5, "since": 5, "will": 24, "may": REST},
-        120: {"what": 16, "name": 18, "rows": 5, "since": 5, "evidence": 22, "will": 23, "may": REST},
-        160: {"what": 17, "name": 24, "rows": 6, "since": 5, "evidence": 42, "will": 28, "may": REST},
+        0: {"what": 14, "name": 17, "since": 5, "will": 27, "may": REST},
+        100: {"what": 18, "name": 19, "rows": 5, "since": 5, "will": 31, "may": REST},
+        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 24, "will": 26, "may": REST},
+        160: {"what": 18, "name": 20, "rows": 6, "since": 5, "evidence": 41, "will": 38, "may": REST},
+        200: {"what": 18, "name": 26, "rows": 6, "since": 5, "evidence": 60, "will": 41, "may": REST},
     },
 )

@@ -9,8 +9,8 @@ from rich.console import COLOR_SYSTEMS
 from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
 from textual.reactive import Reactive
-from textual.screen import Screen
 
+from horsies_tui.widgets.paced_screen import PacedScreen
 from horsies_tui.widgets.pen import RESET, Pen
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class ExactCompositor(Compositor):
         return update and ExactUpdate(update.chops, update.spans, update.chop_ends)
 
 
-class ExactScreen(Screen[Any]):
+class ExactScreen(PacedScreen[Any]):
     """What `App.get_default_screen` returns."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)

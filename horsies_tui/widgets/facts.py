@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from horsies_tui.wishes import Fact
 
 _LABEL_WIDTH: Final = 24
+"""As wide as the widest there is, so that the sheets look alike."""
 
 
 class Facts(Static):
@@ -27,13 +28,20 @@ class Facts(Static):
 
     DEFAULT_CSS = "Facts { height: auto; }\n" + tone_css("Facts")
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        label_width: int = _LABEL_WIDTH,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._label_width = label_width
 
     def show(self, facts: Sequence[Fact]) -> None:
         grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-        grid.add_column(width=_LABEL_WIDTH)
+        grid.add_column(width=self._label_width)
         grid.add_column(ratio=1)
         for fact in facts:
             grid.add_row(self._text(fact.label, fact.tone or Tone.MUTED), self._text(fact.text, fact.tone))

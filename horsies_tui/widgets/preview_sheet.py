@@ -71,7 +71,8 @@ class PreviewSheet(Sheet[Done]):
         #facts-scroll { height: auto; max-height: 50vh; }
         .line { height: 1; }
         .line > Label { width: 26; color: $text-muted; }
-        .line > Input { width: 1fr; }
+        .line > Input { width: 1fr; background: $panel; }
+        .line > Input:ansi { text-style: underline; }
         #read { color: $text-muted; width: 1fr; }
         #offers { width: 1fr; color: $text-muted; }
         #decide { height: 1; }

@@ -7,11 +7,12 @@ from typing import TypeVar
 from textual.screen import ModalScreen
 
 from horsies_tui.actions import Scope, bindings
+from horsies_tui.widgets.paced_screen import PacedScreen
 
 ResultT = TypeVar("ResultT")
 
 
-class Sheet(ModalScreen[ResultT]):
+class Sheet(ModalScreen[ResultT], PacedScreen[ResultT]):
     """`esc` and `q` close it with None: nothing was decided. Subclasses compose one child with the id `sheet`."""
 
     BINDINGS = bindings(Scope.SHEET)

@@ -59,22 +59,16 @@ class Detail(Screen):
 
     async def go_to(self, words: str) -> None:
         """By keys: part after part, and in each line after line, until the cursor is on such a line."""
-        await self.press("home")
-        while True:
+        for number in range(9):
+            await self.press("home", *["tab"] * number)
             assert self.story.place is not None
-            part = self.story.place.section
-            steps = 0
-            while self.story.place.section == part:
+            part, before = self.story.place.section, None
+            while self.story.place.section == part and self.story.place != before:
                 if words in self.line:
                     return
                 before = self.story.place
                 await self.press("down")
-                steps += 1
-                if self.story.place == before:
-                    break
-            await self.press(*["up"] * steps, "tab")
-            if self.story.place.section == part:
-                raise AssertionError(f"the cursor came to no line with {words}\n{self.text}")
+        raise AssertionError(f"the cursor came to no line with {words}\n{self.text}")
 
 
 @asynccontextmanager

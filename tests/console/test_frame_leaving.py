@@ -12,7 +12,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,13 @@ Header.show = show
 class Terminal:
     """A pseudo terminal with the console in it."""
 
-    def __init__(self, database: str, home: Path, code: str = "") -> None:
+    def __init__(self, database: str, home: Path, code: str) -> None:
         self.ours, self.theirs = pty.openpty()
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         self.before = termios.tcgetattr(self.theirs)
         self.read = b""
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code or TAKE_TERMINAL + RUN, database],
+            [sys.executable, "-c", code, database],
             stdin=self.theirs,
             stdout=self.theirs,
             stderr=self.theirs,
@@ -66,7 +67,9 @@ class Terminal:
 
     def rest(self) -> bytes:
         """What comes until the process ends."""
+        end = time.monotonic() + LIMIT_S
         while self.process.poll() is None or select.select([self.ours], [], [], 0)[0]:
+            assert time.monotonic() < end, self.read[-2000:]
             if select.select([self.ours], [], [], 0.05)[0]:
                 self.read += os.read(self.ours, 65_536)
         return self.read
@@ -80,16 +83,26 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(database: str, tmp_path: Path) -> Iterator[Terminal]:
-    opened = Terminal(database, tmp_path)
-    yield opened
-    opened.process.kill()
-    opened.process.wait()
-    for end in (opened.ours, opened.theirs):
-        try:
-            os.close(end)
-        except OSError:
-            continue  # the test closed it
+def open_terminal(database: str, tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
+    """Runs this code in a terminal of its own; nothing of it is left after the test."""
+    opened: list[Terminal] = []
+
+    def with_code(code: str) -> Terminal:
+        opened.append(Terminal(database, tmp_path, code))
+        return opened[-1]
+
+    yield with_code
+    for one in opened:
+        one.process.kill()
+        one.process.wait()
+        for end in (one.ours, one.theirs):
+            with suppress(OSError):  # the test closed it
+                os.close(end)
+
+
+@pytest.fixture
+def terminal(open_terminal: Callable[[str], Terminal]) -> Terminal:
+    return open_terminal(TAKE_TERMINAL + RUN)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -132,9 +145,9 @@ def test_a_closed_terminal_ends_it(terminal: Terminal) -> None:
     assert terminal.ended() == 128 + signal.SIGHUP
 
 
-def test_a_closed_terminal_ends_it_even_where_no_signal_tells(database: str, tmp_path: Path) -> None:
+def test_a_closed_terminal_ends_it_even_where_no_signal_tells(open_terminal: Callable[[str], Terminal]) -> None:
     """As under a shell that is not the session's leader: only writing fails."""
-    terminal = Terminal(database, tmp_path, RUN)
+    terminal = open_terminal(RUN)
     terminal.until(b"LIVE")
     os.close(terminal.theirs)
     os.close(terminal.ours)
@@ -151,16 +164,18 @@ def test_a_second_signal_does_not_wait(terminal: Terminal) -> None:
 
 
 def test_a_terminal_that_takes_nothing_more_does_not_keep_it(terminal: Terminal) -> None:
-    """A dead link: 30 writes wait for the terminal, and the loop waits to add one more."""
+    """A dead link: the writer waits for the terminal, and the way out waits for the writer."""
     terminal.until(b"LIVE")
-    os.write(terminal.ours, b"\x14" * 60)
+    termios.tcflow(terminal.theirs, termios.TCOOFF)
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.ended() == 128 + signal.SIGTERM
     assert terminal.as_before
 
 
-def test_a_mistake_of_ours_is_one_sentence_and_a_report_without_secrets(database: str, tmp_path: Path) -> None:
-    terminal = Terminal(database, tmp_path, BREAK + RUN)
+def test_a_mistake_of_ours_is_one_sentence_and_a_report_without_secrets(
+    open_terminal: Callable[[str], Terminal], tmp_path: Path
+) -> None:
+    terminal = open_terminal(BREAK + RUN)
     said = terminal.rest().rpartition(MAIN_SCREEN)[2]
     report = tmp_path / ".local/state/horsies/tui-crash.txt"
     assert (terminal.ended(), terminal.as_before) == (1, True)

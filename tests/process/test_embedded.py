@@ -402,7 +402,11 @@ def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: Place) -> None:
         assert held.url == place.url
 
 
-@pytest.mark.parametrize(("pid", "ready"), [(str(os.getpid()), True), ("1", True), ("4194305", False), ("", False)])
+@pytest.mark.parametrize(
+    ("pid", "ready"),
+    [(str(os.getpid()), True), ("1", True), ("4194305", False), ("", False)],
+    ids=["ours", "somebody's", "nobody's", "empty"],
+)
 def test_a_pid_file_is_believed_only_while_its_process_lives(fresh: Place, pid: str, ready: bool) -> None:
     """4194305 is above the kernel's largest pid."""
     fresh.data.mkdir(parents=True)

@@ -78,6 +78,7 @@ def test_long_lists_unfold_in_parts() -> None:
     assert texts(tree)[1:] == ["  ▸ 0…99    100 of them", "  ▸ 100…199 100 of them", "  ▸ 200…249 50 of them"]
     tree.toggle((0, 2))
     assert texts(tree)[-1].split() == ["249", "249"]
+    assert len(texts(Tree("x", {"numbers": list(range(5_000))}))) == 1
 
 
 @settings(deadline=None)

@@ -12,9 +12,10 @@ from horsies.cli.payload import Masks
 from horsies.operations.why import Reason, ReasonKind, Why
 from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail
+from horsies_tui.feed import DetailSnapshot
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.document import choices, document, message
+from horsies_tui.story.document import choices, document, nothing
 from horsies_tui.story.drawing import FOUND, row_pieces, span_pieces
 from horsies_tui.story.facts import head, links, quoted, why
 from horsies_tui.story.lines import Document, Line, OpenTask, Section, ShowTasks, Span
@@ -176,7 +177,11 @@ def test_matches_are_walked_round_and_round_and_counted() -> None:
     first = search.step(1)
     assert search.words == "import: 1 of 1"
     assert search.step(1) == first
+    assert not search.is_new
+    search.forget()
+    assert search.step(1) is None
     search.begin("nothing like it")
+    assert search.is_new
     assert search.step(1) is None
     assert search.words == "nothing like it is not here"
 
@@ -197,5 +202,13 @@ def test_several_ids_are_a_choice() -> None:
     (section,) = flat(choices(Ambiguous("019a", ("019a-1", "019a-2"), more=True), UNICODE))
     assert [line.target for line in section.lines] == [OpenTask("019a-1"), OpenTask("019a-2"), None]
     assert section.lines[-1].text == "and others, older than these"
-    (gone,) = flat(message("No task has the id x", 79, UNICODE))
-    assert gone.lines[0].text == "No task has the id x"
+
+
+def test_without_a_story_it_says_why_and_what_to_do() -> None:
+    def told_of(**fields: object) -> str:
+        (section,) = flat(nothing(DetailSnapshot(text="7f3a", **fields), 200, UNICODE))  # type: ignore[arg-type]
+        return section.lines[0].text
+
+    assert told_of() == "looking for 7f3a"
+    assert told_of(error="no answer within 2s") == "no answer within 2s"
+    assert told_of(loading=False) == "No task has the id 7f3a, or one that begins or ends so. esc goes back."

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 from math import isclose
 
 from hypothesis import given, settings, strategies as st
-from story_scene import FIRST, T0, action, at, attempt, row, running, stored, story, told, waiting
+from story_scene import FIRST, action, at, attempt, row, running, stored, story, told, waiting
 
-from horsies.views import TaskDetail
+from horsies.views import TaskDetail, TaskRow
 from horsies_tui.look.glyphs import ASCII
 from horsies_tui.story.lanes import Lane, Phase, lanes
 from horsies_tui.story.lines import Fold, width_of
@@ -116,18 +116,28 @@ def test_an_interrupted_attempt_goes_on_at_once() -> None:
     assert [lane.due for lane in lanes(detail, at(1_100))] == [None, None]
 
 
-def test_a_requeue_by_hand_is_a_lane_of_its_own() -> None:
+def test_a_requeue_by_hand_is_a_lane_of_its_own_however_soon() -> None:
     ended = attempt(1, 61, 903)
+    soon = replace(running(), attempts=(ended,), audit=(action(904, "requeue"),), executions=(), row=_requeued(at(904)))
+    assert [phases(lane)[0] for lane in lanes(soon, at(1_100))] == [("WAITING", 61), ("ENDED", 1), ("WAITING", 66)]
+    taken = attempt(1, 61, 903, error_code="OPERATOR_REQUEUED", outcome="WORKER_FAILURE")
+    lane, present = lanes(replace(soon, attempts=(taken,), audit=(action(903, "requeue"),)), at(1_100))
+    assert lane.action is not None
+    assert phases(present)[0] == ("WAITING", 67)
     requeued = action(1_903, "requeue", reason=None)
     detail = replace(
         running(), attempts=(ended,), audit=(requeued,), executions=(),
-        row=replace(running().row, claimed_at=at(1_910), started_at=at(1_911), next_retry_at=None, enqueued_at=T0),
+        row=replace(_requeued(at(1_903)), claimed_at=at(1_910), started_at=at(1_911)),
     )  # fmt: skip
     _, between, present = lanes(detail, at(2_000))
     assert phases(between) == [("ENDED", 1_000)]
     assert phases(present) == [("WAITING", 7), ("CLAIMED", 1), ("RUNNING", 89)]
     text = [line.text for line in timeline(told(detail), 120).lines]
     assert "requeued after 16m40s by ops@bastion" in text[1]
+
+
+def _requeued(moment: datetime) -> TaskRow:
+    return replace(running().row, next_retry_at=None, enqueued_at=moment)
 
 
 @settings(max_examples=40)

@@ -348,7 +348,7 @@ class Callme:
         make_app().task("inner", good),
         "good",
     ],
-    ids=str,
+    ids=lambda fn: type(fn).__name__,
 )
 def test_anything_but_a_plain_function_is_refused(fn: Any) -> None:
     assert ErrorCode.TASK_PREDECORATED_NOT_SUPPORTED in codes(refusal(fn))

@@ -246,12 +246,14 @@ async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(conn
     async with connection.transaction():
         await connection.execute("CREATE ROLE clerk")
         await connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk")
+        await connection.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO clerk")
         await connection.execute("REVOKE INSERT ON horsies_worker_orders FROM clerk")
         await connection.execute("SET LOCAL ROLE clerk")
         with pytest.raises(OperationError, match="INSERT ON horsies_worker_orders"):
             await apply(connection, found, OPS, None)
         await connection.execute("RESET ROLE")
         await connection.execute("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM clerk")
+        await connection.execute("REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM clerk")
         await connection.execute("DROP ROLE clerk")
 
 

@@ -64,7 +64,7 @@ def tui(
         typer.Option(
             min=1, max=60, help="Most frames per second; 4 is for slow links.", rich_help_panel="The terminal"
         ),
-    ] = 20,
+    ] = 60,
     debug: DebugOption = False,
 ) -> None:
     """Watch the tasks live, see what hurts, and repair it.

@@ -105,15 +105,15 @@ class Recovered:
         }
 
 
-async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered:
-    """One pass over everything, as far as `config` has it switched on.
+async def recover(conn: asyncpg.Connection, config: RecoveryConfig, *, spare_runs: bool = False) -> Recovered:
+    """One pass over everything, as far as `config` has it switched on. `spare_runs`: but for what runs.
 
     Passes that overlap do no harm and share the work: each statement judges anew, and leaves a row that is locked.
     """
     done = Recovered()
     if config.auto_requeue_stale_claimed:
         done += await requeue_stale_claims(conn, threshold_ms=config.claimed_stale_threshold_ms)
-    if config.auto_fail_stale_running:
+    if config.auto_fail_stale_running and not spare_runs:
         done += await recover_stale_runs(
             conn,
             threshold_ms=config.running_stale_threshold_ms,

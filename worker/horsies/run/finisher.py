@@ -112,7 +112,7 @@ class Finisher:
             self.interrupted(held)
             return
         code = OperationalErrorCode.WORKER_CRASHED
-        message = f"the child process that ran this task {how}"
+        message = f"the child process that ran this task ended: {how}"
         error = TaskError(
             error_code=code,
             message=message,
@@ -160,6 +160,7 @@ class Finisher:
             self.wake.set()
         if self._capped_queues:
             # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
+            self._claimer.wake.set()  # it does not hear the rest behind a pooler
             task_id = next(iter(batch)).task_id
             await connection.execute(statement("announce_room"), self._capped_queues, task_id)
 

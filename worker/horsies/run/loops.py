@@ -8,7 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from horsies.store.connect import is_transient
+from horsies.run.outage import Outage
+from horsies.store.connect import DatabaseUnavailable, is_transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,6 +78,7 @@ class Supervisor:
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
         self._hasty = asyncio.Event()
+        self.outage = Outage(resilience)
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
 
@@ -138,6 +140,8 @@ class Supervisor:
                     await loop.step()
             except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
                 failures += 1
+                if isinstance(error, DatabaseUnavailable):
+                    self.outage.noticed()
                 if is_transient(error):
                     loop.lane.discard()
                 delay = backoff_s(self._resilience, failures)

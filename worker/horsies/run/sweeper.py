@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.run.events import Events
+    from horsies.run.outage import Outage
     from horsies.run.settings import Identity
     from horsies.store.lane import Lane
 
@@ -81,13 +82,21 @@ class Recovery:
     name = "recovery"
     step_timeout_s = 120.0
 
-    def __init__(self, config: RecoveryConfig, events: Events) -> None:
+    def __init__(self, config: RecoveryConfig, events: Events, outage: Outage) -> None:
         self.interval_ms = config.check_interval_ms
         self._config = config
         self._events = events
+        self._outage = outage
+        self._sparing = False
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
-        done = await recover(connection, self._config)
+        spare_runs = self._outage.excuses(
+            self._config.running_stale_threshold_ms / 1000, self._config.runner_heartbeat_interval_ms / 1000
+        )
+        if spare_runs and not self._sparing:
+            self._events.note("sweep spares what runs", reason="the database was away, and who lives beats again soon")
+        self._sparing = spare_runs
+        done = await recover(connection, self._config, spare_runs=spare_runs)
         if done.changed:
             self._events.note(
                 "swept", requeued=done.requeued, retried=done.retried, failed=done.failed, expired=done.expired

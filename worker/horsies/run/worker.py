@@ -186,7 +186,7 @@ class Worker:
             on_room=self._room,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.holdings, events)
-        chores = Recovery(config.recovery, events), Retention(config.recovery, events)
+        chores = Recovery(config.recovery, events, self._supervisor.outage), Retention(config.recovery, events)
         self.duties = [Duty(chore, self.identity, upkeep, self._lane(chore.name)) for chore in chores]
 
     def _lane(self, role: str) -> Lane:
@@ -238,6 +238,7 @@ class Worker:
             except DatabaseUnavailable as error:
                 await stack.aclose()
                 failures += 1
+                self._supervisor.outage.noticed()
                 if not error.transient or failures == resilience.db_retry_max_attempts:
                     raise
                 delay = backoff_s(resilience, failures)
@@ -347,7 +348,8 @@ class Worker:
                 returned = await take_back(await lane.ready(), self.identity.worker_id, self.holdings.tokens())
         except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
             lane.discard()
-            self.events.warn("could not give claims back", error=mask(f"{type(error).__name__}: {error}"))
+            words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            self.events.warn("could not give claims back", error=mask(words))
         else:
             if returned:
                 self.events.note("gave back", claimed=len(returned))

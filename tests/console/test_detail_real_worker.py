@@ -1,0 +1,75 @@
+"""The detail of a task that a real worker ran: its child is killed, it is tried again, and a person requeues it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from detail_steps import opened
+
+from horsies.domain.ids import new_task_id
+
+HORSIES = Path(sys.executable).with_name("horsies")
+APPS = Path(__file__).parent.parent / "process"
+ONCE_MORE = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "jitter": False}
+
+
+@pytest.fixture
+def worker(database: str) -> Iterator[subprocess.Popen[str]]:
+    """`horsies worker` in a process of its own."""
+    process = subprocess.Popen(
+        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        cwd=APPS,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.communicate()
+
+
+async def send_one_that_dies_once(conn: asyncpg.Connection, count_file: Path) -> str:
+    task_id = new_task_id()
+    options = {"retry_policy": {**ONCE_MORE, "auto_retry_for": ["WORKER_CRASHED"]}, "good_until": None}
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, enqueue_sha, task_options, max_retries)"
+        " VALUES ($1, 'die', 'default', $2, '{\"deaths\": 1}', 'by-hand', $3, 1)",
+        task_id,
+        json.dumps([str(count_file)]),
+        json.dumps(options),
+    )
+    return task_id
+
+
+async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
+    database: str, connection: asyncpg.Connection, worker: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    task_id = await send_one_that_dies_once(connection, tmp_path / "runs")
+    async with opened(database, task_id) as detail:
+        await detail.sees("die", task_id, "1 of 2 tries", "retry fixed [1] on WORKER_CRASHED")
+        text = await detail.sees("✓ COMPLETED", "2 of 2 tries", "  WORKER_CRASHED  ", "retry after 1.0s")
+        first, wait, second = [line for line in text.splitlines() if line[1:3] in ("1 ", "2 ", "↻ ")][-3:]
+        assert "✗" in first
+        assert "┄" in wait
+        assert second.rstrip().index("✓") > first.index("✗")
+
+        await detail.press("R")
+        await detail.sees("Requeue 1 task")
+        await detail.press("y")
+        await detail.sees("by hand", "requeue by ", "3 of 3 tries", "requeued after")
+        await detail.sees("✓ COMPLETED")
+
+    attempts = await connection.fetch(
+        "SELECT attempt, outcome FROM horsies_task_attempts WHERE task_id = $1 ORDER BY attempt", task_id
+    )
+    assert [tuple(row) for row in attempts] == [(1, "FAILED"), (2, "COMPLETED"), (3, "COMPLETED")]
+    done = await connection.fetchrow("SELECT verb, outcome, target_id FROM horsies_operator_actions")
+    assert tuple(done) == ("requeue", "applied", task_id)

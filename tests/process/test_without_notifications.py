@@ -1,0 +1,30 @@
+"""A worker that hears of nothing, as behind a pooler in transaction mode: only polls, and what it knows by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+from test_worker import Table, Worker, start, table
+
+__all__ = ["start", "table"]
+
+DEAF = """
+CREATE FUNCTION public.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
+DO $$ BEGIN
+    EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
+END $$;
+"""
+
+
+async def test_a_queue_at_its_limit_goes_on_with_its_next_task_and_not_at_the_next_poll(
+    table: Table, start: Callable[..., Worker]
+) -> None:
+    ids = [await table.send("add", number, 1, queue_name="narrow") for number in range(5)]
+    await table.connection.execute(DEAF)
+    worker = start("--processes", "2", TEST_QUEUES="narrow:1:1")
+    worker.wait_for("finished", id=ids[0])
+    begin = monotonic()
+    for task_id in ids[1:]:
+        worker.wait_for("finished", id=task_id)
+    assert monotonic() - begin < 4  # four polls take twenty seconds

@@ -1,0 +1,160 @@
+"""What terminals, shells and databases do to a console that is open: never a traceback, never a hang, all put back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+import psutil
+import pytest
+from pty_console import HORSIES, PtyConsole
+
+from horsies.store.embedded import EmbeddedServer
+
+
+def ready(console: PtyConsole) -> None:
+    console.until("LIVE", "shop.", "in table")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+async def test_a_signal_ends_it_with_one_sentence_on_a_restored_terminal(
+    quiet: dict[str, str], number: signal.Signals
+) -> None:
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(ready, console)
+        console.process.send_signal(number)
+        assert await asyncio.to_thread(console.end) == 128 + number
+        assert console.is_as_found
+        assert console.shows(f"horsies tui was ended by {number.name}")
+        assert not console.shows("Traceback")
+
+
+async def test_ctrl_c_and_q_leave_a_restored_terminal(quiet: dict[str, str]) -> None:
+    for key in ("\x03", "q"):
+        with PtyConsole(quiet) as console:
+            await asyncio.to_thread(ready, console)
+            console.type(key)
+            assert await asyncio.to_thread(console.end) == 0
+            assert console.is_as_found
+
+
+async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[str, str]) -> None:
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(ready, console)
+        console.hang_up()
+        assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGHUP
+
+
+async def test_a_signal_ends_it_though_nobody_reads_the_terminal(quiet: dict[str, str]) -> None:
+    """A dead link: writes to it block for ever."""
+    with PtyConsole(quiet, rate=1) as console:
+        await asyncio.to_thread(console.pass_time, 2.0)
+        console.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGTERM
+
+
+async def test_ctrl_z_and_fg(quiet: dict[str, str]) -> None:
+    shell = {**quiet, "PS1": "here> ", "HISTFILE": ""}
+    with PtyConsole(shell, command=("bash", "--norc", "--noprofile", "-i")) as console:
+        await asyncio.to_thread(console.until, "here>")
+        console.type(f"{HORSIES} tui\n")
+        await asyncio.to_thread(ready, console)
+        console.type("\x1a")
+        await asyncio.to_thread(console.until, "Stopped")
+        console.type("echo $((6 * 7))\n")
+        await asyncio.to_thread(console.until, "42")
+        console.type("fg\n")
+        await asyncio.to_thread(ready, console)
+        console.type("j")
+        await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
+        console.type("q")
+        await asyncio.to_thread(console.until, "here>")
+
+
+async def test_a_storm_of_resizes_ends_in_the_right_size(quiet: dict[str, str]) -> None:
+    chance = random.Random(5)
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(ready, console)
+        for _ in range(60):
+            console.resize(chance.randint(1, 220), chance.randint(1, 70))
+            await asyncio.to_thread(console.pass_time, chance.choice((0.0, 0.005, 0.03)))
+        console.resize(100, 30)
+        await asyncio.to_thread(console.until_so, lambda: "? help" in console.screen.display[29], "the footer")
+        await asyncio.to_thread(ready, console)
+        console.type("j")
+        await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
+
+
+async def test_a_database_that_freezes_is_told_and_keys_go_on(
+    quiet: dict[str, str], server: EmbeddedServer
+) -> None:
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(ready, console)
+        with frozen(server):
+            console.type("\x12")
+            await asyncio.to_thread(console.until, "SLOW")
+            assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
+            await asyncio.to_thread(console.until, "STALE")
+            assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
+            assert console.shows("shop.task_")
+        await asyncio.to_thread(console.until, "LIVE")
+
+
+async def test_backends_that_are_killed_are_replaced(database: str, quiet: dict[str, str]) -> None:
+    connection = await asyncpg.connect(database)
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(ready, console)
+        for turn in range(3):
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            await connection.execute(
+                "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, $1, 'mail')", f"shop.after_{turn}"
+            )
+            await asyncio.to_thread(console.until, "LIVE", f"shop.after_{turn}")
+    await connection.close()
+
+
+async def test_a_database_that_is_down_at_the_start_is_waited_for(environ: dict[str, str]) -> None:
+    nowhere = {**environ, "HORSIES_DATABASE_URL": "postgresql://ops@127.0.0.1:1/app"}
+    with PtyConsole(nowhere) as console:
+        await asyncio.to_thread(console.until, "No connection", "nothing answers at 127.0.0.1:1", "retry in")
+        console.type("q")
+        assert await asyncio.to_thread(console.end) == 0
+
+
+@pytest.mark.parametrize("term", ["dumb", "", None])
+async def test_a_dumb_terminal_is_refused_with_another_way(environ: dict[str, str], term: str | None) -> None:
+    dumb = {name: value for name, value in environ.items() if name != "TERM"}
+    with PtyConsole(dumb if term is None else {**dumb, "TERM": term}) as console:
+        assert await asyncio.to_thread(console.end) == 1
+        assert console.shows("TERM is dumb", "horsies tasks ls")
+
+
+def test_no_terminal_is_refused_with_another_way(environ: dict[str, str]) -> None:
+    ended = subprocess.run([HORSIES, "tui"], env=environ, capture_output=True, text=True, timeout=20)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "needs a terminal" in ended.stderr
+    assert "horsies tasks ls" in ended.stderr
+
+
+@contextmanager
+def frozen(server: EmbeddedServer) -> Iterator[None]:
+    """Neither the server nor one of its processes does anything."""
+    postmaster = psutil.Process(int((server.place.data / "postmaster.pid").read_text().splitlines()[0]))
+    processes = [postmaster, *postmaster.children(recursive=True)]
+    for process in processes:
+        os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in reversed(processes):
+            os.kill(process.pid, signal.SIGCONT)
