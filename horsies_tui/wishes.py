@@ -87,7 +87,7 @@ class Done:
 
     @property
     def can_be_undone(self) -> bool:
-        return self.wish.verb != UNDO and bool(self.outcome.applied)
+        return self.wish.verb != UNDO and self.outcome.can_be_undone
 
     @property
     def skipped(self) -> tuple[tuple[Target, str], ...]:

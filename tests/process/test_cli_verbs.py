@@ -293,3 +293,10 @@ async def test_many_rows_are_told_by_kind_and_refusals_by_reason(connection: asy
 def config(tmp_path: Path, text: str) -> None:
     (tmp_path / "horsies").mkdir()
     (tmp_path / "horsies" / "config.toml").write_text(text)
+
+
+async def test_no_way_back_is_promised_for_a_run_that_was_taken_away(connection: asyncpg.Connection) -> None:
+    await running(connection, "t")
+    told = await horsies("tasks", "cancel", "t", "--yes")
+    assert told.code == 0
+    assert "audit undo" not in told.out

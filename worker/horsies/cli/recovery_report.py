@@ -102,12 +102,22 @@ def _next_sweep(report: Report) -> str:
         return "no worker lives that could sweep: horsies recovery run sweeps once"
     if report.sweep is None or report.sweep.next_in_s is None:
         return "no sweep has been recorded"
+    if report.sweep.next_in_s == 0:
+        since = span((report.now - report.sweep.ran_at).total_seconds())
+        return f"the next sweep is due, the last was {since} ago by {report.sweep.worker_id or 'somebody'}"
     return f"next sweep in {span(report.sweep.next_in_s)}"
+
+
+def _when(in_seconds: float | None) -> str:
+    """Nobody knows how late a sweep comes whose worker has just died."""
+    if in_seconds is None:
+        return ""
+    return f" in {span(in_seconds)}" if in_seconds > 0 else " at the next sweep"
 
 
 def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]:
     unicode, ascii_only, style = _MARKS[finding.severity]
-    when = "" if finding.in_seconds is None else f" in {span(finding.in_seconds)}"
+    when = _when(finding.in_seconds)
     return [
         Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind}", style),
         finding.name,

@@ -41,7 +41,6 @@ _DONE: Final = {
     "pause": "paused",
     "undo": "taken back",
 }
-_HAS_WAY_BACK: Final = frozenset({"requeue", "fail", "cancel", "retry-now", "drain", "resume", "pause"})
 
 
 def code_of(preview: Preview, outcome: Outcome | None) -> int:
@@ -102,7 +101,7 @@ def _row(target: Target, result: str, detail: str | None, new_id: str | None = N
 
 
 def undo_command(outcome: Outcome) -> str | None:
-    return f"horsies audit undo {outcome.operation_id}" if outcome.verb in _HAS_WAY_BACK and outcome.applied else None
+    return f"horsies audit undo {outcome.operation_id}" if outcome.can_be_undone else None
 
 
 def preview_lines(preview: Preview, label: str, screen: Screen, *, dry_run: bool) -> list[str]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule"]
 
 
+_WITH_WAY_BACK = frozenset({"requeue", "fail", "cancel", "retry-now", "drain", "resume", "pause"})
+
+
 class OperationError(HorsiesError):
     """A manual verb that cannot be tried at all; what is refused row by row is no error."""
 
@@ -75,6 +78,11 @@ class Outcome:
     not_attempted: tuple[Target, ...] = ()
     in_doubt: tuple[Target, ...] = field(default=())
     stopped: str | None = None
+
+    @property
+    def can_be_undone(self) -> bool:
+        """Whether any of it has a way back. A run that was taken from its worker has none: that attempt is history."""
+        return self.verb in _WITH_WAY_BACK and any(row.target.state != "RUNNING" for row in self.applied)
 
     @property
     def applied(self) -> tuple[RowOutcome, ...]:
