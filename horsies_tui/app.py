@@ -18,13 +18,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
 from textual import on
-from textual.app import App
 from textual.command import CommandPalette
 
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
 from horsies_tui.actions import Scope, bindings, live_actions
 from horsies_tui.feed import DatabaseClock
+from horsies_tui.in_turn import InTurn
 from horsies_tui.look import themes
 from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
@@ -69,7 +69,7 @@ MOST_ERRORS: Final = 50
 _SECOND: Final = 1.0
 
 
-class ConsoleApp(App[int], inherit_bindings=False):
+class ConsoleApp(InTurn, inherit_bindings=False):
     """Everything on the terminal. `keys` is what `keymap.keymap` made of the config file."""
 
     TITLE = "horsies"
@@ -195,7 +195,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
-        """Another database from now on."""
+        """Another database from now on, and what the command line asked for was about the first."""
+        self.options = replace(self.options, filter="", task_id=None)
         await self._wire.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
         self._wire.start()
@@ -209,7 +210,8 @@ class ConsoleApp(App[int], inherit_bindings=False):
         if status.lacks != self._told:
             self._told = status.lacks
             if status.lacks:
-                self.say_error(" ".join(status.lacks))
+                # What adds it stands first: the line may be cut.
+                self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
             self._pick(forced=True)
         elif picker is not None and picker.forced and status.is_up:
@@ -229,7 +231,7 @@ class ConsoleApp(App[int], inherit_bindings=False):
         raise message.error
 
     def _pick(self, *, forced: bool) -> None:
-        picker = Picker(self.options.config, self._wire.choice.reason, self._glyphs, forced=forced)
+        picker = Picker(self.options.config, self._wire.choice, self._glyphs, forced=forced)
         self.push_screen(picker, self._picked)
 
     # The frame.

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
 from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.errors import HorsiesError
 from horsies.operations.reruns import Arguments, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-HIDDEN: Final = "•••"
+    from collections.abc import Iterable
 
 
 class EditError(HorsiesError):
@@ -27,8 +25,8 @@ class EditError(HorsiesError):
 class Draft:
     """The stored arguments of one task. EditError where they are no JSON, and so cannot be edited."""
 
-    def __init__(self, args: str | None, kwargs: str | None, hidden: Sequence[str] = ()) -> None:
-        self._hidden = tuple(hidden)
+    def __init__(self, args: str | None, kwargs: str | None, hidden: Iterable[str] = ()) -> None:
+        self._masks = Masks(frozenset(hidden))
         try:
             self._args: list[Any] = parse_json(args or "[]", "args")
             self._kwargs: dict[str, Any] = parse_json(kwargs or "{}", "kwargs")
@@ -36,8 +34,9 @@ class Draft:
             raise EditError(f"its arguments are not JSON: {error}") from error
 
     def text(self) -> str:
-        """Both in one document. Values of arguments that the config file masks are dots."""
-        shown = {"args": self._masked(self._args), "kwargs": self._masked(self._kwargs)}
+        """Both in one document. Values of arguments that the config file masks are stars, as everywhere."""
+        args = HIDDEN if self._masks.hides(POSITIONAL) else self._masks.on(self._args)
+        shown = {"args": args, "kwargs": self._masks.on(self._kwargs)}
         text = json.dumps(shown, indent=2, ensure_ascii=False)
         # What a terminal might obey is written as JSON can write it.
         return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
@@ -53,6 +52,8 @@ class Draft:
         if not isinstance(tree, dict) or not tree.keys() <= {"args", "kwargs"}:
             raise EditError('it must be {"args": […], "kwargs": {…}} and nothing besides')
         args, kwargs = tree.get("args", []), tree.get("kwargs", {})
+        if args == HIDDEN and self._masks.hides(POSITIONAL):
+            args = self._args
         edited = checked(
             Arguments(self._stored(args, self._args, "args"), self._stored(kwargs, self._kwargs, "kwargs"))
         )
@@ -61,31 +62,44 @@ class Draft:
     def _stored(self, edited: Any, original: Any, name: str) -> str:
         return json.dumps(self._unmasked(edited, original, name), ensure_ascii=False)
 
-    def _masked(self, tree: Any) -> Any:
-        if isinstance(tree, dict):
-            return {key: HIDDEN if self._is_hidden(key) else self._masked(value) for key, value in tree.items()}
-        return [self._masked(item) for item in tree] if isinstance(tree, list) else tree
-
     def _unmasked(self, edited: Any, original: Any, path: str) -> Any:
-        """Dots stand for what is stored at the same place."""
-        if isinstance(edited, dict):
-            before = original if isinstance(original, dict) else {}
-            return {key: self._value(key, value, before, f"{path}.{key}") for key, value in edited.items()}
-        if isinstance(edited, list):
-            items = original if isinstance(original, list) else []
-            padded = [*items, *[None] * len(edited)]
-            return [self._unmasked(item, padded[at], f"{path}[{at}]") for at, item in enumerate(edited)]
-        return edited
+        """Stars stand for what is stored at the same place."""
+        match edited:
+            case dict():
+                before = original if isinstance(original, dict) else {}
+                return {key: self._value(key, value, before, f"{path}.{key}") for key, value in edited.items()}
+            case list():
+                # Where items came or went, nobody knows which of the stored ones a star stands for.
+                same = isinstance(original, list) and len(original) == len(edited)
+                items = original if same else [None] * len(edited)
+                return [self._unmasked(item, items[at], f"{path}[{at}]") for at, item in enumerate(edited)]
+            case str() if edited != original and edited[:1] in ("{", "["):
+                return self._text(edited, original, path)
+            case _:
+                return edited
+
+    def _text(self, edited: str, original: Any, path: str) -> str:
+        """JSON within a text is masked as well."""
+        before = _tree(original) if isinstance(original, str) else None
+        if before is not None and edited == self._masks.on(original):
+            return str(original)
+        tree = _tree(edited)
+        restored = self._unmasked(tree, before, path)
+        return edited if restored == tree else json.dumps(restored, ensure_ascii=False)
 
     def _value(self, key: str, value: Any, before: dict[str, Any], path: str) -> Any:
-        if value != HIDDEN or not self._is_hidden(key):
+        if value != HIDDEN or not self._masks.hides(key):
             return self._unmasked(value, before.get(key), path)
         if key not in before:
-            raise EditError(f"{path} is {HIDDEN}, which stands for a stored value, and there is none; write one")
+            raise EditError(f"{path} is {HIDDEN}, but no stored value stands at this place; write the value")
         return before[key]
 
-    def _is_hidden(self, key: str) -> bool:
-        return any(fnmatchcase(key, pattern) for pattern in self._hidden)
+
+def _tree(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _unless_same(edited: str | None, original: Any) -> str | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 UNDO: Final = "undo"
 
-_MOST_REASONS: Final = 4
+_MOST_KINDS: Final = 4
 _MOST_BY_KEY: Final = 20
 """Rows that one key changes; more are confirmed by typing how many."""
 _LONGEST_COMMAND: Final = 300
@@ -178,12 +178,14 @@ def things(count: int, kind: str) -> str:
     return f"{number(count)} {kind}" if count == 1 else f"{number(count)} {kind}s"
 
 
-def summed(texts: Iterable[str]) -> str:
-    """`37 failed RATE_LIMITED, 8 failed TIMEOUT`; the most frequent first, and how many kinds are left out."""
+def summed(texts: Iterable[str], between: str = " ") -> str:
+    """`37 failed RATE_LIMITED · 8 failed TIMEOUT`; the most frequent first, and how many kinds are left out."""
     kinds = Counter(texts)
-    parts = [f"{number(count)} {text}" for text, count in kinds.most_common(_MOST_REASONS)]
+    parts = [f"{number(count)}{between}{text}" for text, count in kinds.most_common(_MOST_KINDS)]
     left = len(kinds) - len(parts)
-    return ", ".join(parts) + (f", and {left} other reasons" if left else "")
+    if left:
+        parts.append("and 1 other" if left == 1 else f"and {left} others")
+    return " · ".join(parts)
 
 
 def states_of(targets: Iterable[Target]) -> str:
@@ -207,7 +209,8 @@ def facts_of(wish: Wish, preview: Preview) -> list[Fact]:
     eligible, refused = preview.eligible, preview.refused
     lines = [Fact(f"{number(len(eligible))} {wish.words.will}", states_of(eligible), Tone.STRONG)]
     if refused:
-        reasons = summed(refusal.reason for refusal in refused)
+        kinds = {refusal.reason for refusal in refused}
+        reasons = kinds.pop() if len(kinds) == 1 else summed((refusal.reason for refusal in refused), between=": ")
         lines.append(Fact(f"{number(len(refused))} will be refused", reasons, Tone.WARNING))
     if eligible:
         lines += [Fact("" if place else "which means", text) for place, text in enumerate(preview.consequences)]

@@ -50,6 +50,7 @@ _ACT_LIMIT_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 60.0
 """`horsies db upgrade` may run while somebody looks."""
 
+_NO_SUCH_TABLE: Final = "42P01"
 _READ_ONLY: Final = ("default_transaction_read_only", "on")
 
 
@@ -91,7 +92,7 @@ class Link:
             poll_s=poll_s,
             latency_s=None,
             clock_offset_s=0.0,
-            database_label="the embedded PostgreSQL" if choice.url is None else choice.url.label,
+            database_label="embedded" if choice.url is None else choice.url.label,
             context_name=None if context is None else context.shown_name,
             context_colour=None if context is None else context.colour,
             production=context is not None and context.production,
@@ -244,7 +245,7 @@ class Link:
                 await self._look(reader)
             version = reader.get_server_version()
             self._reader, self._tried, self._slow = reader, True, False
-            self._change(detail="", database_label=database.label, server_version=f"{version.major}.{version.minor}")
+            self._change(detail="", database_label=_label(database), server_version=f"{version.major}.{version.minor}")
             self._dirty("", "")
             yield lost
         finally:
@@ -266,7 +267,10 @@ class Link:
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
         with suppress(*TROUBLE):
             await self._look(reader)
-        return "; ".join((sentence(error), *self._status.lacks[-1:]))
+        missing = self._status.lacks[-1:]
+        if missing and getattr(error, "sqlstate", None) == _NO_SUCH_TABLE:
+            return missing[0]
+        return "; ".join((sentence(error), *missing))
 
     async def _wait(self, seconds: float, detail: str) -> None:
         self._tried = True
@@ -314,6 +318,11 @@ class Link:
             self._status = changed
             for callback in tuple(self._status_callbacks):
                 callback(changed)
+
+
+def _label(database: Database) -> str:
+    """The directory is what tells one embedded database from another, and the header has 30 places for it."""
+    return database.url.label if database.embedded is None else f"embedded {database.embedded.place.root}"
 
 
 def _timeout(seconds: float) -> tuple[str, str]:

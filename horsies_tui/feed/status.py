@@ -64,6 +64,10 @@ class LinkStatus:
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
 
+    def waiting_s(self, now: datetime) -> float:
+        """For how long this state lasts."""
+        return max((now - self.since).total_seconds(), 0.0)
+
     def words(self, now: datetime) -> str:
         """The status cell: `LIVE 0.4s`, `POLL 2s`, `STALE 38s, retry in 4s`; READ-ONLY stands behind it."""
         words = self._state_words(now)
@@ -81,6 +85,8 @@ class LinkStatus:
                 return f"STALE {_span(self._age(now))}, {self._retry_words(now)}"
             case LinkState.DOWN:
                 return f"DOWN, {self._retry_words(now)}"
+            case LinkState.CONNECTING:
+                return f"CONNECTING {self.waiting_s(now):.0f}s"
             case _:
                 return self.state.value
 

@@ -92,7 +92,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def draw(self, snapshot: DetailSnapshot) -> None:
         self._snapshot = snapshot
-        if snapshot.error not in (None, self._error):
+        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
             self.console.say_error(snapshot.error or "")
         self._error = snapshot.error
         if not snapshot.loading:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.config.contexts import ConfigFile, Context
+    from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
     from horsies_tui.feed import LinkStatus
     from horsies_tui.look.glyphs import Glyphs
 
@@ -46,11 +46,11 @@ class Picker(Sheet["Context"], inherit_bindings=False):
     }
     """
 
-    def __init__(self, config: ConfigFile, current: str, glyphs: Glyphs, *, forced: bool) -> None:
+    def __init__(self, config: ConfigFile, choice: DatabaseChoice, glyphs: Glyphs, *, forced: bool) -> None:
         super().__init__()
         self._glyphs = glyphs
         self._config = config
-        self._current = current
+        self._choice = choice
         self.forced = forced
         self._why = ""
 
@@ -60,11 +60,12 @@ class Picker(Sheet["Context"], inherit_bindings=False):
             sheet.border_title = "No connection" if self.forced else "Databases"
             ways = "ctrl+r tries again now · q quits" if self.forced else "esc goes back"
             sheet.border_subtitle = self._glyphs.text(ways)
-            yield Static(self._glyphs.text(self._current), id="current", markup=False)
+            yield Static(self._glyphs.text(self._choice.reason), id="current", markup=False)
             yield Static("", id="why", markup=False)
             if contexts:
                 options = OptionList(*contexts)
-                options.highlighted = 0
+                here = self._choice.context
+                options.highlighted = 0 if here is None or self.forced else options.get_option_index(here.name)
                 yield options
             else:
                 yield Static(_NO_CONTEXTS.format(path=self._config.path), id="help", markup=False)
@@ -86,8 +87,17 @@ class Picker(Sheet["Context"], inherit_bindings=False):
     def take(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._config.contexts[str(event.option_id)])
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not (self.forced and action == "close")
+
     def action_close(self) -> None:
-        if not self.forced:
+        self.dismiss(None)
+
+    def action_quit(self) -> None:
+        """As everywhere: back, and out where there is nothing to go back to."""
+        if self.forced:
+            self.app.exit(0)
+        else:
             self.dismiss(None)
 
     def action_down(self) -> None:

@@ -147,13 +147,17 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     # What is shown.
 
     def _tick(self) -> None:
-        if self.shown and self._snapshot is not None and self._snapshot.report is not None:
-            self.table.tick(self.console.link.clock.now())
+        if self.shown and self._snapshot is not None:
+            if self._snapshot.report is not None:
+                self.table.tick(self.console.link.clock.now())
             self._summarise()
 
     def _summarise(self) -> None:
         if self._snapshot is not None:
-            words = headline(self._snapshot, self.console.link.clock.now())
+            link = self.console.link
+            words = headline(self._snapshot, link.clock.now())
+            if self._snapshot.report is None and not link.status.is_up:
+                words = f"not connected to {link.status.database_label}"
             classes = ("-error",) if self._snapshot.error else ()
             self.query_one("#summary", LineCell).put(self._glyphs.text(words), *classes)
 

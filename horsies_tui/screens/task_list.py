@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from textual import on
 from textual.message import Message
 
 from horsies.views import Sort
-from horsies_tui.feed import TaskFeed, TaskNeed, TaskSnapshot
+from horsies_tui.feed import LinkState, TaskFeed, TaskNeed, TaskSnapshot
 from horsies_tui.feed.values import KnownValues
 from horsies_tui.feed.window import ASCENDING
 from horsies_tui.look.clock import zone_of
@@ -50,6 +51,15 @@ class TaskList(ConsoleView[TaskSnapshot]):
 
         values: Mapping[str, Sequence[str]]
 
+    @dataclass
+    class LinkChanged(Message, bubble=False):
+        """The link stands otherwise. By message: it outlives the widgets, and must not draw into what was removed."""
+
+        status: LinkStatus
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, TaskList.LinkChanged)
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._need = TaskNeed()
@@ -80,7 +90,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
     def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
         self._let_go()
         self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
-        self._status_ends = link.on_status(self._show_status)
+        self._status_ends = link.on_status(lambda status: self._show_status(self.LinkChanged(status)))
         feed = TaskFeed(link, publish)
         feed.ask(self._need)
         return feed
@@ -92,7 +102,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
         if self._land is not None and snapshot is self._task_feed.snapshot and not snapshot.loading:
             self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
             self._land = None
-        if snapshot.error not in (None, self._error):
+        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
             self.console.say_error(snapshot.error or "")
         self._error = snapshot.error
 
@@ -156,16 +166,21 @@ class TaskList(ConsoleView[TaskSnapshot]):
         if self._need.group_by is not None:
             words = no_groups_words(snapshot, self._need.group_by)
             self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)
-        self._counts.show(tally(snapshot, self._need, self._glyphs, zone_of(utc=self.console.utc), held=link.held))
+        zone, up = zone_of(utc=self.console.utc), link.status.is_up and snapshot.error is None
+        self._counts.show(tally(snapshot, self._need, self._glyphs, zone, held=link.held, up=up))
 
     def _tick(self) -> None:
-        if self.shown and self.console.link.status.is_up:
+        status = self.console.link.status
+        if self.shown and status.is_up:
             now = self.console.link.clock.now()
             self._table.tick(now)
             self._groups.tick(now)
+        elif self.shown and status.state is LinkState.CONNECTING:
+            self._show_all()
 
-    def _show_status(self, status: LinkStatus) -> None:
-        if status.is_up and self._filter_bar.editing:
+    @on(LinkChanged)
+    def _show_status(self, message: LinkChanged) -> None:
+        if message.status.is_up and self._filter_bar.editing:
             self._learn_values()
         self._show_all()
 

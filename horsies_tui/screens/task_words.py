@@ -28,6 +28,9 @@ SORT_WORDS: Final = {
     Sort.FINISHED: "ended last",
 }
 
+_USUAL_CONNECT_S: Final = 3.0
+"""Whoever waits longer wants to know for whom; the connection itself is given up after ten seconds."""
+
 
 def states_on(current: TaskFilter) -> frozenset[str]:
     """What is switched on in the menu: nothing where the filter does not speak of states."""
@@ -39,7 +42,9 @@ def toggled(current: TaskFilter, state: str) -> frozenset[str]:
     return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
 
 
-def tally(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, held: bool) -> Tally:
+def tally(
+    snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, held: bool, up: bool
+) -> Tally:
     words = []
     if need.sort is not Sort.NEWEST:
         words.append(SORT_WORDS[need.sort])
@@ -50,6 +55,7 @@ def tally(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo |
         words.append(snapshot.searched)
     return Tally(
         counts=snapshot.counts,
+        counting=up,
         filtered=bool(need.filter.terms),
         since=_since(snapshot, snapshot.counts, zone),
         words=tuple(words),
@@ -80,15 +86,28 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
     """In place of rows: what was looked for, how far, and the next step."""
     if snapshot.now is None or snapshot.loading:
         if not status.is_up:
-            return "\n".join(filter(None, (f"Not connected: {status.words(now)}", status.detail)))
+            return _not_connected(status, now)
         if snapshot.error is not None:
-            return "\n".join(("The database will not answer this:", snapshot.error, *status.lacks))
+            lacks = [lack for lack in status.lacks if lack not in snapshot.error]
+            return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
         return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
     if snapshot.filter_text:
         return f"No task matches. {_searched(snapshot)} esc clears the filter."
     if snapshot.sort in (Sort.NEWEST, Sort.OLDEST):
         return "There are no tasks here yet.\nThey appear by themselves once they are sent; horsies demo shows some."
     return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+
+
+def _not_connected(status: LinkStatus, now: datetime) -> str:
+    """Which database, and why. The status cell counts the seconds."""
+    if status.detail:
+        return f"Not connected to {status.database_label}.\n{status.detail}"
+    if status.waiting_s(now) < _USUAL_CONNECT_S:
+        return f"Connecting to {status.database_label}…"
+    return (
+        f"No answer yet from {status.database_label}: a firewall, a wrong host, or a server under load.\n"
+        "It is tried again by itself; @ chooses another database."
+    )
 
 
 def no_groups_words(snapshot: TaskSnapshot, by: GroupBy) -> str:

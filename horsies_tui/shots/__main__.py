@@ -12,16 +12,23 @@ from horsies_tui.shots.shots import SHOTS
 _DIRECTORY = Path("screenshots")
 
 
-async def write(beginnings: tuple[str, ...]) -> None:
+async def develop(beginnings: tuple[str, ...]) -> dict[str, str]:
+    """The pictures by the names of their files."""
+    chosen = [shot for shot in SHOTS if shot.file_name.startswith(beginnings or "")]
+    return {shot.file_name: picture.svg async for shot, picture in gallery(chosen)}
+
+
+def write(beginnings: tuple[str, ...]) -> None:
     """All: then pictures that nobody takes any more are removed."""
     _DIRECTORY.mkdir(exist_ok=True)
-    chosen = [shot for shot in SHOTS if shot.file_name.startswith(beginnings or "")]
-    async for shot, picture in gallery(chosen):
-        (_DIRECTORY / shot.file_name).write_text(picture.svg, "utf-8")
-        print(_DIRECTORY / shot.file_name)
+    pictures = asyncio.run(develop(beginnings))
+    for name, svg in pictures.items():
+        (_DIRECTORY / name).write_text(svg, "utf-8")
+        print(_DIRECTORY / name)
     if not beginnings:
-        for path in set(_DIRECTORY.glob("*.svg")) - {_DIRECTORY / shot.file_name for shot in SHOTS}:
-            path.unlink()
+        for path in _DIRECTORY.glob("*.svg"):
+            if path.name not in pictures:
+                path.unlink()
 
 
-asyncio.run(write(tuple(sys.argv[1:])))
+write(tuple(sys.argv[1:]))

@@ -49,7 +49,9 @@ SHOTS: Final = (
     *_everywhere("tasks", {}),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
-    Shot("tasks-held", steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer")), spoils=True),
+    Shot(
+        "tasks-held", steps=(press("j", "j", "j", "space", "j", "space", "j"), _arrivals, sees("37 newer")), spoils=True
+    ),
     Shot("tasks-groups", options={"filter": "status:failed"}, steps=(press("e", "e"), sees("GATEWAY_DOWN"))),
     Shot("tasks-nothing", 80, 24, options={"filter": "name:no_such_task"}),
     Shot("filter-completion", steps=(press("slash"), types("status:failed error:"), sees("RATE_LIMITED", "WORKER_"))),
@@ -72,7 +74,15 @@ SHOTS: Final = (
     Shot(
         "outcome",
         options=_LIMITED,
-        steps=(_MARK_TWO, press("R"), sees("y yes"), press("y"), sees("2 requeued"), press("o"), sees("z undo", "22 match")),
+        steps=(
+            _MARK_TWO,
+            press("R"),
+            sees("y yes"),
+            press("y"),
+            sees("2 requeued"),
+            press("o"),
+            sees("z undo", "22 match"),
+        ),
         spoils=True,
     ),
     *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),

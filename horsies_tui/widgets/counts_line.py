@@ -54,6 +54,8 @@ class Tally:
     """What the line shows. `words` stand at the right end: an order, how far was searched, FOLLOW."""
 
     counts: TaskCounts | None = None
+    counting: bool = True
+    """Whether counts that are missing are on their way."""
     filtered: bool = False
     since: str = ""
     """How far back was counted, where that is not everything."""
@@ -145,11 +147,13 @@ class CountsLine(Widget):
     def _matching(self, *, brief: bool) -> str:
         counts = self._tally.counts
         if counts is None:
-            return f"counting{self._glyphs.ellipsis}"
+            return f"counting{self._glyphs.ellipsis}" if self._tally.counting else ""
         in_table = None if counts.in_table is None else count(counts.in_table)
         if not self._tally.filtered:
-            about = f"{in_table} tasks" if brief else f"about {in_table} in table"
-            return about if in_table else f"{counted(counts.total)} tasks"
+            # The server's estimate is as old as its last analyze: only where not all were counted is it the better one.
+            if in_table is None or not counts.total.at_least:
+                return f"{counted(counts.total)} tasks"
+            return f"~{in_table} tasks" if brief else f"about {in_table} in table"
         match = counted(counts.total)
         if brief:
             return f"{match} of {in_table}" if in_table else f"{match} match"

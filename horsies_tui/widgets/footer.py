@@ -1,4 +1,4 @@
-"""The last line: the keys that work here, or for some seconds what just happened."""
+"""The last line: the keys that work now, of a sheet where one is open, or for some seconds what just happened."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class Footer(Widget):
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
+        self.app.screen_change_signal.subscribe(self, self._another_screen)
 
     def on_resize(self) -> None:
         self.draw_again()
@@ -69,6 +70,11 @@ class Footer(Widget):
     def message_over(self) -> None:
         """What was said is about what is no longer shown, or was there long enough."""
         self._message = None
+        self.draw_again()
+
+    def _another_screen(self, screen: Screen[object]) -> None:
+        """A sheet opened or closed: what the screen below it can do would be refused now."""
+        screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
         self.draw_again()
 
     def _bindings_updated(self, _screen: Screen[object]) -> None:
@@ -95,9 +101,8 @@ class Footer(Widget):
 
     def _keys_line(self, width: int) -> Text:
         """As many as fit in the order of the registry; the way to the help is always among them."""
-        offered = [
-            (action, keys[0]) for action, keys in live_actions(self.screen) if action.footer and self._usable(action)
-        ]
+        live = live_actions(self.app.screen_stack[-1]) if self.app.screen_stack else []
+        offered = [(action, keys[0]) for action, keys in live if action.footer and self._usable(action)]
         line, self._hits = Text(no_wrap=True), []
         if self._note:
             line.append(f"{self._note}   ", self.get_component_rich_style("footer--note", partial=True))

@@ -29,6 +29,8 @@ ResultT = TypeVar("ResultT")
 
 _GUTTER: Final = 8
 """Cursor, box or mark, letter, and the spaces between them."""
+_CORNERS: Final = 4
+"""What textual keeps of the lower border for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class MenuLines(Widget, can_focus=True):
         return self.items[self._at].id
 
     def get_content_width(self, *_sizes: object) -> int:
-        return _GUTTER + self._label + max((cell_len(item.help) + 2 for item in self.items), default=0)
+        lines = _GUTTER + self._label + max((cell_len(item.help) + 2 for item in self.items), default=0)
+        return max(lines, cell_len(str(self.border_subtitle)) + _CORNERS)
 
     def get_content_height(self, *_sizes: object) -> int:
         return len(self.items)

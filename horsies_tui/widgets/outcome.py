@@ -91,9 +91,16 @@ COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
     ),
     layouts={
         0: {"result": 18, "id": 9, "detail": REST},
-        90: {"result": 22, "id": 9, "name": 18, "was": 16, "detail": REST},
+        90: {"result": 22, "id": 9, "name": 18, "was": 26, "detail": REST},
     },
 )
+
+
+class _Rows(RowTable[ResultRow]):
+    """What is done from here is done to all of them: there is nothing to mark."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return "mark" not in action
 
 
 class RowsSheet(Sheet[Next]):
@@ -121,7 +128,7 @@ class RowsSheet(Sheet[Next]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="sheet"):
-            yield RowTable(COLUMNS, glyphs=self._glyphs, id="rows")
+            yield _Rows(COLUMNS, glyphs=self._glyphs, id="rows")
             yield LineCell(id="keys")
 
     def on_mount(self) -> None:

@@ -15,13 +15,14 @@ from textual.widgets import Button, Input, Label
 from horsies.store.pool import TROUBLE
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed.status import sentence
+from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import number, ticking
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.outcome import RowsSheet, rows_of_preview
 from horsies_tui.widgets.sheet import Sheet
-from horsies_tui.wishes import Done, facts_of, things, word_to_type
+from horsies_tui.wishes import Done, Fact, facts_of, things, word_to_type
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -222,7 +223,10 @@ class PreviewSheet(Sheet[Done]):
     def _show_refusal(self, message: Refused) -> None:
         message.stop()
         self._set_phase(Phase.CLOSED)
-        self._ask(message.text, error=True)
+        # Among the facts it has as many lines as it takes: the way out stands at its end.
+        before = [] if self._preview is None else facts_of(self._operation.wish, self._preview)
+        self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
+        self._ask("nothing was done", error=True)
 
     # The operation, which answers with messages.
 
@@ -249,7 +253,7 @@ class PreviewSheet(Sheet[Done]):
         try:
             self.post_message(self.Ended(await self._operation.do(preview, reason, progress)))
         except TROUBLE as error:
-            self.post_message(self.Refused(f"nothing was done: {sentence(error)}"))
+            self.post_message(self.Refused(sentence(error)))
 
     # What is shown.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,7 @@ import pyte
 from rich.segment import Segment
 from textual.app import App, ComposeResult
 from textual.message import Message
+from textual.pilot import Pilot
 from textual.screen import Screen
 
 from horsies_tui.look import themes
@@ -95,6 +97,14 @@ class TableApp(App[None]):
 
     def segments(self) -> list[list[Segment]]:
         return [list(strip) for strip in self.screen._compositor.render_strips()]
+
+
+async def painted(app: TableApp, pilot: Pilot[None]) -> None:
+    """Until everything that was asked for is on the terminal."""
+    await pilot.pause()
+    done = asyncio.Event()
+    app.screen.call_after_refresh(done.set)
+    await done.wait()
 
 
 class Terminal:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import asyncpg
 from frame_steps import console, frame, lines, live, options, until
 
+from horsies.store.embedded import EmbeddedServer
 from horsies_tui.screens.picker import Picker
+
+UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
 
 
 async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str) -> None:
@@ -84,5 +88,21 @@ async def test_another_context_keeps_nothing_of_the_one_before(database: str) ->
 async def test_a_database_without_our_tables_says_once_which_command_makes_them(empty_database: str) -> None:
     async with console(options(empty_database)) as pilot:
         await until(pilot, lambda: "horsies db init" in lines(pilot)[-1])
-        (told,) = [error for error in pilot.app._errors if error.text == " ".join(pilot.app.link.status.lacks)]
+        (told,) = [error for error in pilot.app._errors if error.text == "; ".join(pilot.app.link.status.lacks)]
         assert told.times == 1
+        assert not any("relation" in line or "counting" in line for line in lines(pilot))
+
+
+async def test_a_database_that_upstream_made_says_first_what_adds_the_rest(empty_database: str) -> None:
+    made = await asyncpg.connect(empty_database)
+    await made.execute(UPSTREAM_SHAPE)
+    await made.close()
+    async with console(options(empty_database), (80, 24)) as pilot:
+        await until(pilot, lambda: "`horsies db upgrade`" in lines(pilot)[-1])
+        assert "; workers cannot be drained; " in pilot.app._errors[-1].text
+
+
+async def test_an_embedded_database_has_a_short_name(server: EmbeddedServer) -> None:
+    async with console(options(f"embedded://{server.place.root}"), (140, 24)) as pilot:
+        await live(pilot)
+        assert f"▸ embedded {server.place.root} " in lines(pilot)[0]

@@ -126,6 +126,38 @@ async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
         assert app.text[0].endswith("5 000+ match since 11:34:05Z · 1.2 M in table · FOLLOW")
 
 
+@pytest.mark.parametrize(
+    ("counts", "width", "said"),
+    [
+        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 80, "1 500 tasks"),
+        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 120, "1 500 tasks"),
+        (TaskCounts({"FAILED": Count(5_000, at_least=True)}, None, 1_204_000), 80, "~1.2 M tasks"),
+        (TaskCounts({"FAILED": Count(5_000, at_least=True)}, None, 1_204_000), 120, "about 1.2 M in table"),
+    ],
+)
+async def test_an_estimate_is_shown_only_where_not_all_were_counted_and_as_one(
+    counts: TaskCounts, width: int, said: str
+) -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(width, 4)) as pilot:
+        line.show(Tally(counts))
+        await pilot.pause()
+        assert app.text[0].endswith(said)
+
+
+async def test_without_a_connection_nothing_is_being_counted() -> None:
+    line = CountsLine(UNICODE)
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(120, 4)) as pilot:
+        line.show(Tally(counting=False))
+        await pilot.pause()
+        assert not app.text[0].strip()
+        line.show(Tally())
+        await pilot.pause()
+        assert app.text[0].endswith("counting…")
+
+
 async def test_numbers_keep_their_places_when_they_shrink_or_vanish() -> None:
     line = CountsLine(UNICODE)
     app = OneWidget(widget=line)

@@ -15,6 +15,7 @@ from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.arguments_sheet import ArgumentsSheet
 from horsies_tui.widgets.outcome import Next, RowsSheet, rows_of_done, rows_of_preview
 from horsies_tui.widgets.preview_sheet import PreviewSheet
+from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.wishes import Done
 
 WIDE = (140, 40)
@@ -85,6 +86,14 @@ async def test_each_row_is_shown_with_its_reason_and_opens() -> None:
     assert app.results == [Next(task_id=a_task(1).id)]
 
 
+async def test_rows_of_an_outcome_are_not_marked_and_their_states_are_not_cut() -> None:
+    app = SheetApp(RowsSheet("Requeue", rows_of_done(a_mixed_outcome()), NOON, UNICODE))
+    async with app.run_test(size=WIDE) as pilot:
+        await ready(pilot, "FAILED RATE_LIMITED")
+        await pilot.press("space", "a")
+        assert not app.screen.query_one(RowTable).marks
+
+
 async def test_undo_is_offered_only_where_there_is_something_to_undo() -> None:
     for possible, results in ((True, [Next(undo=True)]), (False, [None])):
         app = SheetApp(RowsSheet("Requeue", rows_of_done(a_mixed_outcome()), NOON, UNICODE, undo=possible))
@@ -137,7 +146,7 @@ async def test_a_role_that_may_not_write_is_told_before_it_confirms(
     async with app.run_test(size=WIDE) as pilot:
         await connected(pilot)
         await pilot.press("R")
-        await ready(pilot, "no place for the audit", "horsies db upgrade")
+        await ready(pilot, "no place for the audit", "run `horsies db", "upgrade`")
         await pilot.press("y")
     assert await connection.fetchval("SELECT status FROM horsies_tasks") == "FAILED"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from rich.color import ColorSystem
 from rich.segment import Segment
-from table_app import NOW, Row, TableApp, Terminal, rows
+from table_app import NOW, Row, TableApp, Terminal, painted, rows
 from textual.pilot import Pilot
 
 from horsies_tui.look import themes
@@ -32,14 +31,6 @@ async def table(theme: str = themes.DEFAULT) -> AsyncIterator[tuple[TableApp, Pi
 
 def with_changes(changes: dict[int, dict[str, Any]]) -> tuple[Row, ...]:
     return tuple(replace(row, **changes.get(number, {})) for number, row in enumerate(ROWS))
-
-
-async def painted(app: TableApp, pilot: Pilot[None]) -> None:
-    """Until everything that was asked for is on the terminal."""
-    await pilot.pause()
-    done = asyncio.Event()
-    app.screen.call_after_refresh(done.set)
-    await done.wait()
 
 
 async def sent(app: TableApp, pilot: Pilot[None], change: Callable[[], object]) -> int:

@@ -55,7 +55,7 @@ def at(seconds: float) -> datetime:
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-125)), "STALE 2m05s, connecting"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-7325)), "STALE 2h02m, connecting"),
         (replace(STATUS, state=LinkState.DOWN, last_data_at=None, next_try_at=at(-1)), "DOWN, retry in 0s"),
-        (replace(STATUS, state=LinkState.CONNECTING, last_data_at=None), "CONNECTING"),
+        (replace(STATUS, state=LinkState.CONNECTING, last_data_at=None, since=at(-4)), "CONNECTING 4s"),
     ],
 )
 def test_the_words_say_no_more_than_is_known(status: LinkStatus, words: str) -> None:

@@ -17,7 +17,7 @@ from horsies.operations.reruns import Arguments
 from horsies.operations.tasks import TaskVerb
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS
-from horsies_tui.editing import HIDDEN, Draft, EditError
+from horsies_tui.editing import Draft, EditError
 from horsies_tui.feed import DeskSnapshot
 from horsies_tui.look.cells import Look
 from horsies_tui.widgets.desk_rows import COLUMNS, countdown, filter_of, headline, rows_of, why_of
@@ -62,8 +62,8 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
     eligible = [target(1), target(2), target(3, "FAILED RATE_LIMITED")]
     facts = facts_of(Wish("requeue"), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
     assert [(fact.label, fact.text) for fact in facts] == [
-        ("3 will be requeued", "2 FAILED TIMEOUT, 1 FAILED RATE_LIMITED"),
-        ("2 will be refused", "2 it is COMPLETED"),
+        ("3 will be requeued", "2 FAILED TIMEOUT · 1 FAILED RATE_LIMITED"),
+        ("2 will be refused", "it is COMPLETED"),
         ("which means", "one more run each"),
         ("", "the deadline is dropped"),
         ("from a shell", "horsies tasks requeue t-1"),
@@ -96,7 +96,8 @@ def test_a_line_for_the_shell_with_hundreds_of_ids_is_cut_and_says_so() -> None:
 
 def test_many_reasons_are_summed_up_and_none_is_forgotten_silently() -> None:
     texts = ["a"] * 3 + ["b"] * 2 + list("cdefg")
-    assert summed(texts) == "3 a, 2 b, 1 c, 1 d, and 3 other reasons"
+    assert summed(texts) == "3 a · 2 b · 1 c · 1 d · and 3 others"
+    assert summed("abcde").endswith(" · and 1 other")
 
 
 @pytest.mark.parametrize(
@@ -148,15 +149,32 @@ def test_arguments_that_nobody_edited_are_sent_as_they_are_stored(args: list[Any
     assert draft.read(text) == Arguments(None, None)
 
 
-def test_what_was_edited_is_sent_and_dots_stand_for_what_is_stored() -> None:
+def test_what_was_edited_is_sent_and_stars_stand_for_what_is_stored() -> None:
     draft = Draft("[1]", '{"to":"a@b","password":"hunter2","deep":[{"password":"x"}]}', hidden=("pass*",))
     text = draft.text()
     assert "hunter2" not in text
     edited = draft.read(text.replace('"a@b"', '"c@d"'))
     assert edited.args is None
     assert json.loads(edited.kwargs or "") == {"to": "c@d", "password": "hunter2", "deep": [{"password": "x"}]}
-    anew = draft.read(text.replace(HIDDEN, "new", 1))
+    anew = draft.read(text.replace("***", "new", 1))
     assert json.loads(anew.kwargs or "")["password"] == "new"
+
+
+def test_what_is_hidden_elsewhere_is_hidden_while_it_is_edited() -> None:
+    inside = json.dumps({"to": "a@b", "Token": "s3cret"})
+    draft = Draft('["s3cret"]', json.dumps({"API_Token": "s3cret", "body": inside}), hidden=("*token", "args"))
+    text = draft.text()
+    assert "s3cret" not in text
+    assert draft.read(text) == Arguments(None, None)
+    edited = draft.read(text.replace("a@b", "c@d"))
+    assert edited.args is None
+    assert json.loads(json.loads(edited.kwargs or "")["body"]) == {"to": "c@d", "Token": "s3cret"}
+
+
+def test_stars_in_a_list_whose_items_came_or_went_stand_for_none_of_them() -> None:
+    draft = Draft('[{"card": 1}, {"card": 2}]', None, hidden=("card",))
+    with pytest.raises(EditError, match=r"args\[0\].card is"):
+        draft.read('{"args": [{"card": "***"}]}')
 
 
 @pytest.mark.parametrize("change", ['{"kwargs":{"n":1.0}}', '{"kwargs":{"n":true}}', '{"args":[],"kwargs":{}}'])
@@ -171,7 +189,8 @@ def test_a_change_of_type_or_leaving_out_is_a_change(change: str) -> None:
         ("[]", 'it must be {"args"'),
         ('{"args": [], "more": 1}', 'it must be {"args"'),
         ("[" * 100_000, "cannot be read"),
-        ('{"kwargs": {"token": "•••"}}', "kwargs.token is •••"),
+        ('{"kwargs": {"token": "***"}}', "kwargs.token is ***"),
+        ('{"kwargs": {"TOKEN": "***"}}', "kwargs.TOKEN is ***"),
     ],
 )
 def test_what_cannot_be_used_says_why(text: str, words: str) -> None:

@@ -57,7 +57,7 @@ class PtyConsole:
             stdout=slave,
             stderr=slave,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_take_terminal,  # noqa: PLW1509 - one call of the system, and no lock that it could wait for
         )
         self.usage = psutil.Process(self.process.pid)
         self._ended = threading.Event()
@@ -108,6 +108,10 @@ class PtyConsole:
             shown = "\n".join(self.screen.display)
             assert made, f"{what} did not come within {within} s (exit code {self.process.poll()}):\n{shown}"
             return made[0] - self.started
+
+    def until_ready(self) -> None:
+        """Connected, with rows, and following."""
+        self.until("LIVE", "shop.", "FOLLOW")
 
     @property
     def cursor_line(self) -> int | None:
@@ -202,6 +206,11 @@ class PtyConsole:
                 if not made and condition():
                     made.append(at)
                     self._changed.notify_all()
+
+
+def _take_terminal() -> None:
+    """As a login does: ctrl+z is the terminal's, so it must be somebody's."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -18,16 +18,12 @@ from pty_console import HORSIES, PtyConsole
 from horsies.store.embedded import EmbeddedServer
 
 
-def ready(console: PtyConsole) -> None:
-    console.until("LIVE", "shop.", "in table")
-
-
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 async def test_a_signal_ends_it_with_one_sentence_on_a_restored_terminal(
     quiet: dict[str, str], number: signal.Signals
 ) -> None:
     with PtyConsole(quiet) as console:
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         console.process.send_signal(number)
         assert await asyncio.to_thread(console.end) == 128 + number
         assert console.is_as_found
@@ -38,7 +34,7 @@ async def test_a_signal_ends_it_with_one_sentence_on_a_restored_terminal(
 async def test_ctrl_c_and_q_leave_a_restored_terminal(quiet: dict[str, str]) -> None:
     for key in ("\x03", "q"):
         with PtyConsole(quiet) as console:
-            await asyncio.to_thread(ready, console)
+            await asyncio.to_thread(console.until_ready)
             console.type(key)
             assert await asyncio.to_thread(console.end) == 0
             assert console.is_as_found
@@ -46,7 +42,7 @@ async def test_ctrl_c_and_q_leave_a_restored_terminal(quiet: dict[str, str]) -> 
 
 async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[str, str]) -> None:
     with PtyConsole(quiet) as console:
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         console.hang_up()
         assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGHUP
 
@@ -54,7 +50,7 @@ async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[s
 async def test_a_signal_ends_it_though_nobody_reads_the_terminal(quiet: dict[str, str]) -> None:
     """A dead link: writes to it block for ever."""
     with PtyConsole(quiet, rate=1) as console:
-        await asyncio.to_thread(console.pass_time, 2.0)
+        await asyncio.to_thread(console.pass_time, 1.0)
         console.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGTERM
 
@@ -64,38 +60,48 @@ async def test_ctrl_z_and_fg(quiet: dict[str, str]) -> None:
     with PtyConsole(shell, command=("bash", "--norc", "--noprofile", "-i")) as console:
         await asyncio.to_thread(console.until, "here>")
         console.type(f"{HORSIES} tui\n")
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         console.type("\x1a")
         await asyncio.to_thread(console.until, "Stopped")
         console.type("echo $((6 * 7))\n")
         await asyncio.to_thread(console.until, "42")
         console.type("fg\n")
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         console.type("j")
         await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
         console.type("q")
         await asyncio.to_thread(console.until, "here>")
 
 
+async def test_keys_that_come_all_at_once_mean_what_they_mean_one_by_one(quiet: dict[str, str]) -> None:
+    """As over a link that stalls and then hands over all that was typed: no letter of a filter is a verb."""
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(console.until_ready)
+        console.type("/name:CRETy_*\r")
+        await asyncio.to_thread(console.until, "/ name:CRETy_*", "No task matches")
+        console.type("\x1b")
+        await asyncio.to_thread(console.until, "shop.task_1 ")
+        console.type("\x0771h ago")
+        await asyncio.to_thread(console.until, "Go to a time", "71h ago")
+
+
 async def test_a_storm_of_resizes_ends_in_the_right_size(quiet: dict[str, str]) -> None:
     chance = random.Random(5)
     with PtyConsole(quiet) as console:
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         for _ in range(60):
             console.resize(chance.randint(1, 220), chance.randint(1, 70))
             await asyncio.to_thread(console.pass_time, chance.choice((0.0, 0.005, 0.03)))
         console.resize(100, 30)
         await asyncio.to_thread(console.until_so, lambda: "? help" in console.screen.display[29], "the footer")
-        await asyncio.to_thread(ready, console)
         console.type("j")
         await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 6, "the cursor a line lower")
+        assert console.shows("LIVE", "shop.task_1")
 
 
-async def test_a_database_that_freezes_is_told_and_keys_go_on(
-    quiet: dict[str, str], server: EmbeddedServer
-) -> None:
+async def test_a_database_that_freezes_is_told_and_keys_go_on(quiet: dict[str, str], server: EmbeddedServer) -> None:
     with PtyConsole(quiet) as console:
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         with frozen(server):
             console.type("\x12")
             await asyncio.to_thread(console.until, "SLOW")
@@ -109,7 +115,7 @@ async def test_a_database_that_freezes_is_told_and_keys_go_on(
 async def test_backends_that_are_killed_are_replaced(database: str, quiet: dict[str, str]) -> None:
     connection = await asyncpg.connect(database)
     with PtyConsole(quiet) as console:
-        await asyncio.to_thread(ready, console)
+        await asyncio.to_thread(console.until_ready)
         for turn in range(3):
             await connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"

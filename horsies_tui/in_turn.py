@@ -1,0 +1,83 @@
+"""Keys in turn: each is done with before the next one is looked at, however fast they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from textual import events, on
+from textual.app import App
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from textual.screen import Screen
+
+Typed: TypeAlias = events.Key | events.Paste
+
+_PATIENCE_S: Final = 1.0
+"""A widget that is removed takes what lies in its queue with it; the next key shall not wait for that for ever."""
+_AT_ONCE: Final = frozenset({"ctrl+c"})
+
+
+class InTurn(App[int], inherit_bindings=False):
+    """Textual sends a key to whatever has the focus when it comes, not when the keys before it have had their effect.
+
+    A link that hands over `/Cy` at once, as slow ones do, would then open the preview of a cancellation and say yes.
+    """
+
+    @dataclass
+    class Passed(Message):
+        """Goes the way of the key before it, behind it, and so arrives when that has been dealt with."""
+
+        turn: int
+        screen: Screen[Any]
+        again: bool
+
+    def __init__(self, *, ansi_color: bool | None = None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self._waiting: deque[Typed] = deque()
+        self._turn = 0
+        self._patience: asyncio.TimerHandle | None = None
+
+    async def on_event(self, event: events.Event) -> None:
+        if not isinstance(event, Typed) or event.is_forwarded or getattr(event, "key", "") in _AT_ONCE:
+            await super().on_event(event)
+        elif self._patience is not None:
+            self._waiting.append(event)
+        else:
+            await self._take(event)
+
+    async def _take(self, event: Typed) -> None:
+        self._begin_turn()
+        passed = self.Passed(self._turn, self.screen, again=True)
+        way = self.focused or self.screen
+        await super().on_event(event)
+        way.post_message(passed)
+
+    @on(Passed)
+    def _see_what_came_of_it(self, passed: Passed) -> None:
+        """Once more, for what the key has set off: a menu that opens, a field that takes the focus."""
+        if passed.again:
+            (self.focused or self.screen).post_message(self.Passed(passed.turn, passed.screen, again=False))
+        elif self.screen is not passed.screen:
+            self.screen.call_after_refresh(self._next, passed.turn)
+        else:
+            self._next(passed.turn)
+
+    def _next(self, turn: int) -> None:
+        if turn != self._turn or self._patience is None:
+            return
+        if self._waiting:
+            self._begin_turn()  # what comes meanwhile waits behind it
+            self.call_next(self._take, self._waiting.popleft())
+        else:
+            self._patience.cancel()
+            self._patience = None
+
+    def _begin_turn(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._turn += 1
+        self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._next, self._turn)

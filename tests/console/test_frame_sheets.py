@@ -1,0 +1,69 @@
+"""The frame around a sheet, a narrow terminal, and a link that outlives the widgets."""
+
+from __future__ import annotations
+
+import pytest
+from frame_steps import console, frame, lines, live, options, until
+
+from horsies_tui.screens.picker import Picker
+from horsies_tui.screens.task_list import TaskList
+from horsies_tui.screens.tasks import TasksView
+
+
+@pytest.mark.parametrize("key", ["question_mark", "s", "at", "exclamation_mark"])
+async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: str, key: str) -> None:
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        assert "R requeue" in lines(pilot)[-1]
+        await pilot.press(key)
+        await until(pilot, lambda: "esc close" in lines(pilot)[-1])
+        assert "R requeue" not in lines(pilot)[-1]
+        await pilot.press("escape")
+        await until(pilot, lambda: "R requeue" in lines(pilot)[-1])
+
+
+async def test_q_closes_the_list_of_databases_and_quits_only_where_none_is_open(database: str) -> None:
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        await pilot.press("at")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        await pilot.press("q")
+        await until(pilot, lambda: not isinstance(pilot.app.screen, Picker))
+        assert pilot.app.is_running
+    async with console(options(database, start="down")) as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
+        assert "esc" not in lines(pilot)[-1]
+        await pilot.press("q")
+        await until(pilot, lambda: not pilot.app.is_running)
+
+
+async def test_a_filter_longer_than_the_line_is_seen_as_far_as_there_is_room(database: str) -> None:
+    text = "status:failed,retry,interrupted,expired queue:mail,default,pay name:send_* since:12h"
+    async with console(options(database, filter=text), (80, 24)) as pilot:
+        await live(pilot)
+        assert lines(pilot)[2].strip().startswith(f"/ {text[:60]}")
+
+
+async def test_the_filter_of_the_command_line_is_for_the_first_database_only(database: str) -> None:
+    async with console(options(database, filter="status:failed")) as pilot:
+        await live(pilot)
+        await pilot.press("at", "down", "enter")
+        await until(
+            pilot, lambda: "down" in pilot.app.link.status.database_label or isinstance(pilot.app.screen, Picker)
+        )
+        await until(pilot, lambda: "/ filter, as in" in frame(pilot)[2])
+
+
+async def test_the_link_may_change_while_the_list_is_taken_down(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go, changed = TaskList._let_go, []
+
+    def change_and_let_go(view: TasksView) -> None:
+        view.console.link._change(detail="the server goes away")
+        changed.append(view)
+        let_go(view)
+
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        monkeypatch.setattr(TaskList, "_let_go", change_and_let_go)
+    assert changed
+    assert pilot.app.crash is None

@@ -1,0 +1,92 @@
+"""A table of a million rows, and half an hour of work: what stays the same however much there is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import asyncpg
+import pytest
+from old_tasks import fill
+from pty_console import PtyConsole
+
+ROWS = 1_000_000
+SCREEN_B = 17_000
+SOAK_S = 420.0
+TRAFFIC = """
+DO $$
+BEGIN
+    FOR turn IN 1..10000 LOOP
+        INSERT INTO horsies_tasks (id, task_name, queue_name, kwargs)
+        SELECT gen_random_uuid(), 'shop.new_' || n, 'mail', '{"order": 5}' FROM generate_series(1, 20) n;
+        UPDATE horsies_tasks SET status = 'COMPLETED', started_at = now(), completed_at = now()
+         WHERE id IN (SELECT id FROM horsies_tasks WHERE status = 'PENDING' ORDER BY created_at LIMIT 80);
+        COMMIT;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+END
+$$
+"""
+
+
+@pytest.fixture
+async def million(database: str, environ: dict[str, str]) -> dict[str, str]:
+    connection = await asyncpg.connect(database)
+    await fill(connection, ROWS)
+    await connection.close()
+    return {**environ, "HORSIES_DATABASE_URL": database}
+
+
+@pytest.mark.bench
+async def test_a_million_rows_are_there_at_once_and_so_is_each_end_of_them(million: dict[str, str]) -> None:
+    starts = []
+    for _ in range(3):
+        with PtyConsole(million) as console:
+            starts.append(await asyncio.to_thread(console.until, "shop.task_1 "))
+    with PtyConsole(million) as console:
+        await asyncio.to_thread(console.until, "LIVE", "1.0 M in table")
+        console.type("\x07322h ago")
+        await asyncio.to_thread(console.until, "Go to a time", "322h ago")
+        middle = await asyncio.to_thread(_go, console, "\r", "…00900")
+        oldest = await asyncio.to_thread(_go, console, "G", "…01000000")
+        newest = await asyncio.to_thread(_go, console, "g", "…00000001")
+        memory = console.memory_mb
+    print(f"first rows after exec, {ROWS} rows  {min(starts) * 1000:.0f} ms   budget < 800 ms")
+    for where, (took, sent) in {"row 900 000": middle, "the oldest row": oldest, "the newest row": newest}.items():
+        print(f"to {where:20}             {took * 1000:.0f} ms, {sent} B")
+        assert took < 0.5
+        assert sent < 2 * SCREEN_B
+    print(f"memory                              {memory:.0f} MB   budget < 120 MB")
+    assert min(starts) < 0.8
+    assert memory < 120
+
+
+@pytest.mark.soak
+async def test_memory_stays_flat_while_all_moves(database: str, quiet: dict[str, str]) -> None:
+    """As many changes as a shop has in half an hour with 20 a second, and somebody who looks around."""
+    connection = await asyncpg.connect(database)
+    traffic = asyncio.create_task(connection.execute(TRAFFIC))
+    memory: list[float] = []
+    with PtyConsole(quiet) as console:
+        await asyncio.to_thread(console.until, "LIVE", "shop.")
+        until = time.monotonic() + SOAK_S
+        while time.monotonic() < until:
+            for keys in ("j", "j", "\r", "\x1b", "\x1b[6~", "\x1b[6~", "g", "5", "2", "e", "n", "\x1b", "f"):
+                console.type(keys)
+                await asyncio.to_thread(console.pass_time, 0.2)
+            memory.append(console.memory_mb)
+            assert console.process.poll() is None, console.text
+    traffic.cancel()
+    await asyncio.wait([traffic])
+    await connection.close()
+    settled, last = max(memory[: len(memory) // 3]), max(memory[-3:])
+    print([round(m,1) for m in memory]); print(f"memory: {memory[0]:.0f} MB at first, {settled:.0f} MB when it has settled, {last:.0f} MB at last")
+    assert last < 120
+    assert last - settled < 8
+
+
+def _go(console: PtyConsole, key: str, words: str) -> tuple[float, int]:
+    """Seconds and bytes until these stand on the screen."""
+    before, pressed = console.received, time.perf_counter() - console.started
+    console.type(key)
+    return console.until(words) - pressed, console.received - before
