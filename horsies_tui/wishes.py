@@ -179,12 +179,13 @@ def things(count: int, kind: str) -> str:
 
 
 def summed(texts: Iterable[str], between: str = " ") -> str:
-    """`37 failed RATE_LIMITED · 8 failed TIMEOUT`; the most frequent first, and how many kinds are left out."""
+    """`37 failed RATE_LIMITED · 8 failed TIMEOUT`; the most frequent first, and how many are of other kinds."""
     kinds = Counter(texts)
-    parts = [f"{number(count)}{between}{text}" for text, count in kinds.most_common(_MOST_KINDS)]
-    left = len(kinds) - len(parts)
+    shown = kinds.most_common(_MOST_KINDS)
+    parts = [f"{number(count)}{between}{text}" for text, count in shown]
+    left = kinds.total() - sum(count for _, count in shown)
     if left:
-        parts.append("and 1 other" if left == 1 else f"and {left} others")
+        parts.append("and 1 other" if left == 1 else f"and {number(left)} others")
     return " · ".join(parts)
 
 

@@ -36,9 +36,10 @@ def row_line(
     row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int, *, cursor: bool, marked: bool, struck: bool
 ) -> Line:
     """A row, `width` places wide."""
-    over = ((STRUCK,) if struck else ()) + ((CURSOR,) if cursor else ())
+    here = (CURSOR,) if cursor else ()
+    over = ((STRUCK,) if struck else ()) + here
     signs = (look.glyphs.cursor if cursor else " ") + (look.glyphs.mark if marked else " ")
-    pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *over))]
+    pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
         text = _cell_text(cell, placed.width, look.glyphs, right=placed.column.right)

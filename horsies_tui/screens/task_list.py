@@ -90,7 +90,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
     def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
         self._let_go()
         self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
-        self._status_ends = link.on_status(lambda status: self._show_status(self.LinkChanged(status)))
+        self._status_ends = link.on_status(lambda status: cast("None", self.post_message(self.LinkChanged(status))))
         feed = TaskFeed(link, publish)
         feed.ask(self._need)
         return feed

@@ -129,7 +129,12 @@ class ArgumentsSheet(Sheet[Arguments]):
         area = self.query_one(TextArea)
         area.load_text(self._draft.text())
         area.read_only = False
-        self._say(f"{self._key('arguments.send')} see what would be sent   {self._close_key} close")
+        row = message.detail.row
+        if row.finished_at is None:
+            # Said before anything is typed; whether it has ended by then is for the preview to see.
+            self._say(f"it is {row.status}: only what has ended is sent again   {self._close_key} close", error=True)
+        else:
+            self._say(f"{self._key('arguments.send')} see what would be sent   {self._close_key} close")
 
     def _go_unedited(self, why: str) -> None:
         self._as_it_is = True

@@ -73,7 +73,9 @@ class Footer(Widget):
         self.draw_again()
 
     def _another_screen(self, screen: Screen[object]) -> None:
-        """A sheet opened or closed: what the screen below it can do would be refused now."""
+        """A sheet opened or closed: what the screen below it can do would be refused now, and was said of it, too."""
+        if screen.is_modal:
+            self._message = None
         screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
         self.draw_again()
 

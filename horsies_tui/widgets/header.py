@@ -57,6 +57,7 @@ class Header(Horizontal):
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
+        self._facts: HeaderFacts | None = None
         # Kept, not looked up: the link tells how it stands before the first frame and after the last.
         self._context_cell, self._place_cell = LineCell(id="context"), LineCell(id="place")
         self._status_cell = StatusCell(id="status")
@@ -79,7 +80,16 @@ class Header(Horizontal):
             self._clock_cell,
         )
 
+    def on_resize(self) -> None:
+        """Once the cells have their new places: words that fitted before would stay cut for a second."""
+        self.call_after_refresh(self._show_again)
+
+    def _show_again(self) -> None:
+        if self._facts is not None:
+            self.show(self._facts)
+
     def show(self, facts: HeaderFacts) -> None:
+        self._facts = facts
         status = facts.status
         self._show_place(status)
         self._status_cell.show(status, facts.now)

@@ -14,12 +14,13 @@ from table_app import NOW, TableApp, Terminal, painted, rows
 async def test_a_changed_row_is_painted_in_every_colour_system(colours: ColorSystem | None) -> None:
     before = rows(5)
     app = TableApp()
-    app.console._color_system = colours
     async with app.run_test(size=(120, 10)) as pilot:
         app.table.show(before, now=NOW)
         await painted(app, pilot)
         terminal = Terminal(120, 10)
         terminal.feed(app.written)
+        # Only now: rich keeps what a style is in the first number of colours that it was painted in.
+        app.console._color_system = colours
         app.table.show((*before[:2], replace(before[2], name="another", error="TIMEOUT"), *before[3:]), now=NOW)
         await painted(app, pilot)
         written = "".join(app.written)

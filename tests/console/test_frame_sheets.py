@@ -8,6 +8,7 @@ from frame_steps import console, frame, lines, live, options, until
 from horsies_tui.screens.picker import Picker
 from horsies_tui.screens.task_list import TaskList
 from horsies_tui.screens.tasks import TasksView
+from horsies_tui.widgets.header import HeaderFacts
 
 
 @pytest.mark.parametrize("key", ["question_mark", "s", "at", "exclamation_mark"])
@@ -20,6 +21,15 @@ async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: 
         assert "R requeue" not in lines(pilot)[-1]
         await pilot.press("escape")
         await until(pilot, lambda: "R requeue" in lines(pilot)[-1])
+
+
+async def test_what_was_said_gives_way_to_the_keys_of_a_sheet(database: str) -> None:
+    async with console(options(database)) as pilot:
+        await live(pilot)
+        pilot.app.say("chosen: all that match")
+        await until(pilot, lambda: "chosen" in lines(pilot)[-1])
+        await pilot.press("s")
+        await until(pilot, lambda: "esc close" in lines(pilot)[-1])
 
 
 async def test_q_closes_the_list_of_databases_and_quits_only_where_none_is_open(database: str) -> None:
@@ -42,6 +52,17 @@ async def test_a_filter_longer_than_the_line_is_seen_as_far_as_there_is_room(dat
     async with console(options(database, filter=text), (80, 24)) as pilot:
         await live(pilot)
         assert lines(pilot)[2].strip().startswith(f"/ {text[:60]}")
+
+
+async def test_what_the_header_says_fits_again_after_a_resize(database: str) -> None:
+    async with console(options(database), (120, 24)) as pilot:
+        await live(pilot)
+        status, now = pilot.app.link.status, pilot.app.link.clock.now()
+        pilot.app._draw_frame = lambda: None  # the next second would put it right
+        pilot.app.header.show(HeaderFacts(status, now, "12:00:00Z", 6))
+        await until(pilot, lambda: "6 need you" in lines(pilot)[0])
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "▲6 " in lines(pilot)[0])
 
 
 async def test_the_filter_of_the_command_line_is_for_the_first_database_only(database: str) -> None:

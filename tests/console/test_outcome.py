@@ -182,6 +182,17 @@ async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, c
     assert [row[0] for row in sizes] == [150_008]
 
 
+async def test_a_task_that_has_not_ended_says_so_before_its_arguments_are_edited(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await failed(connection, 1, status="'PENDING'", failed_at="NULL", error_code="NULL")
+    app = SmallConsole(database, view_of(Selection.of_ids(["f-1"])))
+    async with app.run_test(size=WIDE) as pilot:
+        await connected(pilot)
+        await pilot.press("E")
+        await ready(pilot, "it is PENDING: only what has ended is sent again")
+
+
 async def test_several_tasks_are_sent_again_without_an_editor(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection, 2)
     app = SmallConsole(database, view_of(Selection.of_ids(["f-1", "f-2"])))

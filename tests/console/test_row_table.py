@@ -201,6 +201,9 @@ async def test_a_row_that_matches_no_more_is_struck():
         await pilot.pause()
         struck = [any(segment.style and segment.style.strike for segment in line) for line in app.segments()[1:4]]
         assert struck == [False, True, False]
+        app.table.action_down()
+        await pilot.pause()
+        assert not any(segment.style and segment.style.strike for segment in app.segments()[2] if "▌" in segment.text)
 
 
 async def test_text_from_anywhere_is_harmless():

@@ -42,9 +42,7 @@ def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path,
         "HORSIES_HOME": str(short_directory),
     }
     command = f"{readme_commands()[0]} --headless --for 3 --json"
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=sources, env=environ, capture_output=True, text=True, timeout=300
-    )
+    done = subprocess.run(["sh", "-c", command], cwd=sources, env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["states"]["COMPLETED"] > 0
     installed = sources / ".venv" / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

@@ -95,8 +95,8 @@ def test_a_line_for_the_shell_with_hundreds_of_ids_is_cut_and_says_so() -> None:
 
 
 def test_many_reasons_are_summed_up_and_none_is_forgotten_silently() -> None:
-    texts = ["a"] * 3 + ["b"] * 2 + list("cdefg")
-    assert summed(texts) == "3 a · 2 b · 1 c · 1 d · and 3 others"
+    texts = ["a"] * 4 + ["b"] * 3 + list("ccddeef")
+    assert summed(texts) == "4 a · 3 b · 2 c · 2 d · and 3 others"
     assert summed("abcde").endswith(" · and 1 other")
 
 
