@@ -307,7 +307,7 @@ async def test_nothing_is_read_while_no_screen_wants_it(
 async def test_a_thousand_notifications_a_second_cost_four_reads(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the usual rhythm, over one second and a half."""
+    """At the usual rhythm, over one second and a half, or what three reads take where others keep the machine busy."""
     async with watching(database, rhythm=Rhythm()) as (_, published, link):
         loop = asyncio.get_running_loop()
         reads: list[float] = []
@@ -317,12 +317,12 @@ async def test_a_thousand_notifications_a_second_cost_four_reads(
         link.on_dirty(lambda _channel, payload: heard.append(payload))
         began = loop.time()
         sent = 0
-        while loop.time() - began < 1.5:
-            await send(connection, *(f"new-{number:05}" for number in range(sent, sent + 50)))
-            sent += 50
+        async with asyncio.timeout(30):
+            while loop.time() - began < 1.5 or len(reads) < 3:
+                await send(connection, *(f"new-{number:05}" for number in range(sent, sent + 50)))
+                sent += 50
         passed = loop.time() - began
-        in_time = len(reads)
-        assert len(heard) / passed > 1_000
-        assert 3 <= in_time <= passed * 4 + 1
+        assert len(reads) <= passed * 4 + 1
+        assert len(heard) > len(reads) * 100
         newest = f"new-{sent - 1:05}"
         await published.until(lambda snapshot: snapshot.rows and snapshot.rows[0].id == newest)
