@@ -1,6 +1,6 @@
 """Tasks already queued, worked off by one worker: ratios to procrastinate measured in the same run.
 
-`pytest -m bench tests/bench/test_drain.py -s` prints the figures.
+`pytest -m bench -n 0 -s tests/bench/test_drain.py` prints the figures.
 """
 
 from __future__ import annotations

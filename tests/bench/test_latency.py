@@ -1,6 +1,6 @@
 """An idle, warm worker: how soon user code runs after a send, and what the worker costs while it waits.
 
-`pytest -m bench tests/bench/test_latency.py -s` prints the figures.
+`pytest -m bench -n 0 -s tests/bench/test_latency.py` prints the figures.
 """
 
 from __future__ import annotations
