@@ -21,6 +21,7 @@ app = Horsies(
             running_stale_threshold_ms=int(os.environ.get("TEST_STALE_MS", "2000")),
             claimed_stale_threshold_ms=2_000,
             finalizing_stale_threshold_ms=2_000,
+            crashed_worker_recovery_grace_ms=1_000,
             check_interval_ms=1_000,
         ),
         resilience=WorkerResilienceConfig(notify_poll_interval_ms=1_000),
@@ -60,3 +61,16 @@ def hold(ledger: str, task: str, go: str) -> TaskResult[str, TaskError]:
     """Runs until somebody writes to the pipe `go`."""
     note(ledger, task)
     return TaskResult(ok=Path(go).read_text())
+
+
+@app.task("long")
+def long_text(ledger: str, task: str) -> TaskResult[str, TaskError]:
+    """More than fits into the arguments of another task."""
+    note(ledger, task)
+    return TaskResult(ok="x" * 100_000)
+
+
+@app.task("length")
+def length(text: TaskResult[str, TaskError], ledger: str, task: str) -> TaskResult[int, TaskError]:
+    note(ledger, task)
+    return TaskResult(ok=len(text.ok_value))

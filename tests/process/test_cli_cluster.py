@@ -178,6 +178,23 @@ async def test_a_sweep_by_hand_does_what_a_dry_run_counted(connection: asyncpg.C
     assert "nothing to sweep" in again.out
 
 
+async def test_a_sweep_by_hand_puts_workflows_right(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status) VALUES ('w-1', 'order', 'RUNNING');"
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, result, completed_at, is_workflow_task)"
+        " VALUES ('t-1', 'shop.pay', 'default', 'COMPLETED', '{}', now() - interval '1 min', true);"
+        "INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, task_id)"
+        " VALUES ('n-1', 'w-1', 0, 'pay', 'shop.pay', 'RUNNING', 't-1')"
+    )
+    why = (await horsies("recovery", "ls", "--why")).out
+    assert "horsies workflows reconcile w-1" in why
+    would = (await horsies("recovery", "run", "--dry-run")).out
+    assert "1 workflow out of step" in would
+    said = (await horsies("recovery", "run", "--yes")).out
+    assert "2 repairs in 1 workflow" in said
+    assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"
+
+
 async def test_a_sweep_by_hand_keeps_to_the_settings_of_the_newest_worker(connection: asyncpg.Connection) -> None:
     settings = json.dumps({"auto_fail_stale_running": False, "claimed_stale_threshold_ms": 3_600_000})
     await worker(connection, "web-1", recovery_config=f"'{settings}'")

@@ -87,8 +87,8 @@ def assert_all_gone(processes: list[psutil.Process], directory: Path) -> None:
 
 
 def test_a_run_without_a_console_shows_every_kind_of_trouble(start: Start, short_directory: Path) -> None:
-    demo = start("--headless", "--for", "30", "--json")
-    out, err = demo.communicate(timeout=30 + PATIENCE_S)
+    demo = start("--headless", "--for", "40", "--json")
+    out, err = demo.communicate(timeout=40 + PATIENCE_S)
     assert demo.returncode == 0, err
     assert err == ""
     told = json.loads(out)
@@ -102,7 +102,14 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(start: Start, short
     assert sum(told["queues"].values()) >= sum(states.values())  # counted a moment later
     assert "EXPIRED" in states or "past good_until" in told["findings"]  # depends on when the sweep has come
     assert told["paused"] == ["mail"]
-    assert {"interrupted", "unknown name", "paused queue"} <= set(told["findings"])
+    flows = told["workflows"]
+    assert flows["COMPLETED"] >= 2  # an order and its shipping
+    assert flows["FAILED"] >= 1  # a card was declined
+    assert flows["PAUSED"] == 1  # the month in which a till is short
+    assert flows["RUNNING"] >= 1  # waits for its mail, which is paused
+    assert "TILL_SHORT" in told["errors"]
+    assert any("had not told the order" in line["text"] for line in told["story"])
+    assert {"interrupted", "unknown name", "paused queue", "node out of step"} <= set(told["findings"])
     assert len(told["workers"]) == 4  # two, the one after the deploy, and the one after the kill
     assert any("killed, pid" in line["text"] for line in told["story"])
     assert list(short_directory.iterdir()) == []
@@ -141,7 +148,9 @@ def test_leaving_the_console_leaves_nothing_behind(short_directory: Path) -> Non
         start_new_session=True,
     )
     os.close(inside)
-    drawn = until(terminal, b"charge_card")
+    drawn = until(terminal, b"all queues")
+    os.write(terminal, b"2")
+    drawn += until(terminal, b"charge_card")
     assert b"the demo is over" not in drawn
     processes = living(short_directory)
     os.write(terminal, b"\x03")

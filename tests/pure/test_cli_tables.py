@@ -16,7 +16,7 @@ from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
 from horsies.cli.tables import Cell, Column, Screen, clean, cut, say, table, width_of
 from horsies.cli.words import ago, lasting, short, state, unshortened
-from horsies.domain.states import TaskStatus
+from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored
 
@@ -81,6 +81,14 @@ def test_every_state_has_a_glyph_and_a_letter_of_its_own() -> None:
         assert "?" not in marks
         assert len(set(marks)) == len(states)
         assert screen.unicode or all(mark.isascii() for mark in marks)
+
+
+@pytest.mark.parametrize("statuses", [WorkflowStatus, [*WorkflowTaskStatus, RETRY]])
+def test_states_of_workflows_and_of_nodes_have_glyphs(statuses: list[str]) -> None:
+    marks = [state(str(name), Screen(80)).text.split()[0] for name in statuses]
+    assert "?" not in marks
+    assert len(set(marks)) == len(marks)
+    assert all(state(str(name), Screen(80, unicode=False)).text.isascii() for name in statuses)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,10 @@ from horsies_tui.screens.detail import DetailView
 from horsies_tui.screens.picker import Picker
 from horsies_tui.screens.recovery import RecoveryView
 from horsies_tui.screens.tasks import TasksView
+from horsies_tui.screens.workers import WorkersView
+from horsies_tui.screens.workflow import WorkflowView
+from horsies_tui.screens.workflows import WorkflowsView
+from horsies_tui.widgets.graph_view import GraphView
 from horsies_tui.widgets.help import TITLES
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
@@ -27,7 +31,12 @@ OWNERS: dict[Scope, type] = {
     Scope.TABLE: RowTable,
     Scope.TASKS: TasksView,
     Scope.DETAIL: DetailView,
+    Scope.WORKERS: WorkersView,
     Scope.RECOVERY: RecoveryView,
+    Scope.WORKFLOWS: WorkflowsView,
+    Scope.WORKFLOW: WorkflowView,
+    Scope.GRAPH: GraphView,
+    Scope.FLOWS: WorkflowView,
     Scope.VERBS: TasksView,
     Scope.SHEET: Sheet,
     Scope.PICKER: Picker,

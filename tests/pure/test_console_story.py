@@ -18,7 +18,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.story.document import choices, document, nothing
 from horsies_tui.story.drawing import FOUND, row_pieces, span_pieces
 from horsies_tui.story.facts import head, links, quoted, why
-from horsies_tui.story.lines import Document, Line, OpenTask, Section, ShowTasks, Span
+from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers, Span
 from horsies_tui.story.page import Page, Place, lay_out, text_width
 from horsies_tui.story.payload import read_payload
 from horsies_tui.story.search import Search, find_in_payload, hits, pattern
@@ -138,15 +138,15 @@ def linked() -> Telling:
 def test_links_lead_to_workflow_worker_reruns_and_what_is_alike() -> None:
     targets = {line.key[0]: line.target for line in links(linked(), 119).lines}  # type: ignore[index]
     assert targets == {
-        "workflow": ShowTasks("workflow:wf-1"),
-        "worker": ShowTasks('worker:"web \\"1\\""'),
+        "workflow": OpenWorkflow("wf-1", 3),
+        "worker": ShowWorkers('id:"web \\"1\\""'),
         "rerun of": OpenTask("019a-old"),
         "rerun as": OpenTask("019a-new"),
         "unique": ShowTasks('unique:"invoice 7,8"'),
         "alike": ShowTasks("name:nightly_import error:OPERATOR_FAILED"),
     }
-    for target in targets.values():
-        assert isinstance(target, OpenTask) or len(parse(target.filter).terms) in (1, 2)
+    filters = [target.filter for target in targets.values() if isinstance(target, ShowTasks)]
+    assert all(len(parse(text).terms) in (1, 2) for text in filters)
 
 
 @given(st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=20))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Finding, FindingKind, Report, Severity, SweepState
+from horsies.operations.findings import Finding, FindingKind, Remedy, Report, Severity, SweepState
 from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments
 from horsies.operations.tasks import TaskVerb
@@ -52,7 +52,7 @@ def test_every_verb_key_of_the_registry_has_words_and_is_a_verb_of_the_engine() 
     writing = {
         action.id.partition(".")[2].replace("_", "-")
         for action in ACTIONS
-        if action.writes and action.scope in ("verbs", "recovery")
+        if action.writes and action.scope in ("verbs", "recovery", "workers", "flows")
     }
     assert writing == set(WORDS)
     assert set(TaskVerb) <= set(WORDS)
@@ -268,14 +268,30 @@ def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     assert headline(DeskSnapshot(), NOON) == "reading the recovery report…"
 
 
-@pytest.mark.parametrize("kind", FindingKind)
+OPEN_AS_WORKFLOWS = {
+    FindingKind.DAMAGED_WORKFLOW,
+    FindingKind.TASK_ROW_GONE,
+    FindingKind.NODE_OUT_OF_STEP,
+    FindingKind.WORKFLOW_STALLED,
+    FindingKind.NODE_WITHOUT_TASK,
+    FindingKind.CHILD_FINISHED,
+    FindingKind.CHILD_NOT_STARTED,
+    FindingKind.PAUSED_BY_ERROR,
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FindingKind if kind not in OPEN_AS_WORKFLOWS])
 @pytest.mark.parametrize("name", ["shop.mail", "night shift", 'say "hi"\\', "a,b*c"])
 def test_every_finding_opens_as_a_filter_that_can_be_read(kind: FindingKind, name: str) -> None:
     parse(filter_of(finding(kind, name=name, queue_name=name)))
 
 
 def test_what_is_beyond_the_ids_that_were_read_is_said() -> None:
-    facts = why_of(finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True))
+    remedy = Remedy("requeue", "task", ("t-0",))
+    many = finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True, may=(remedy,))
+    (row,) = rows_of(report(many), {"requeue": "R"}.__getitem__)
+    facts = why_of(row)
+    assert "R requeue" in [fact.text for fact in facts if fact.label == "you may"]
     assert (
         facts[-1].text == "t-0, t-1, t-2 and at least 9 997 more; a verb takes the 500 oldest, repeat it for the rest"
     )

@@ -103,6 +103,9 @@ def test_a_context_without_any_config_file_says_how_to_add_it(tmp_path: Path) ->
         ("mask_arguments = ['password', 3]", "mask_arguments is not a list of argument names"),
         ("mask_arguments = ['']", "mask_arguments is not a list of argument names"),
         ("filters = 'status:failed'", "filters is not a table of names and texts"),
+        ("targets = '1m'", "targets is no length of time"),
+        ("[targets]\nmail = 60", "targets.mail is no length of time"),
+        ("[targets]\nmail = '1 min'", "targets.mail is no length of time"),
         ("[filters]\nmine = 3", "filters is not a table of names and texts"),
         ("keys = 3", "keys is not a table"),
         ("[keys]\ntasks.follow = 5", "keys.tasks.follow names no key"),
@@ -126,9 +129,13 @@ def test_what_the_console_is_told_is_read_and_absent_by_default(tmp_path: Path) 
     path = tmp_path / "config.toml"
     path.write_text("")
     empty = read_config_file(path)
-    assert (dict(empty.keys), empty.mask_arguments, empty.theme, empty.filters) == ({}, (), None, {})
-    path.write_text("theme = 'ansi'\nmask_arguments = ['password', 'card_*']\n[filters]\nmine = 'queue:mail'")
+    assert (dict(empty.keys), empty.mask_arguments, empty.theme, empty.filters, empty.targets) == ({}, (), None, {}, {})
+    path.write_text(
+        "theme = 'ansi'\nmask_arguments = ['password', 'card_*']\n"
+        "[filters]\nmine = 'queue:mail'\n[targets]\nmail = '90s'\nbulk = '2h'"
+    )
     told = read_config_file(path)
+    assert told.targets == {"mail": 90, "bulk": 7200}
     assert (told.theme, told.mask_arguments, told.filters) == ("ansi", ("password", "card_*"), {"mine": "queue:mail"})
 
 

@@ -19,6 +19,10 @@ RetrievalCode RetryPolicy ScheduleConfig SchedulePattern SubWorkflowError SubWor
 TaskAttemptOutcome TaskError TaskHandle TaskInfo TaskResult TaskSchedule TaskSendError TaskSendErrorCode
 TaskSendOptions TaskSendPayload TaskSendResult TaskStatus ValidationReport Weekday WeeklySchedule
 WorkerResilienceConfig WorkflowStatus WorkflowTaskStatus WorkflowValidationError __version__ is_err is_ok
+AnyNode HandleErrorCode HandleOperationError HandleResult NodeKey SubWorkflowNode SuccessCase SuccessPolicy TaskNode
+WorkflowContext WorkflowContextMissingIdError WorkflowDefinition WorkflowHandle WorkflowMeta WorkflowSpec
+WorkflowStartError WorkflowStartErrorCode WorkflowStartResult WorkflowTaskInfo from_node pause_workflow
+pause_workflow_sync resume_workflow resume_workflow_sync slugify start_workflow start_workflow_async
 """
 
 
@@ -47,6 +51,8 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ("horsies.core.models.tasks", "BUILTIN_CODE_REGISTRY"),
         ("horsies.core.models.task_pg", "TaskStatus"),
         ("horsies.core.models.workflow.context", "SubWorkflowSummary"),
+        ("horsies.core.models.workflow.context", "WorkflowContext"),
+        ("horsies.core.workflows.recovery", "recover_stuck_workflows"),
         ("horsies.core.brokers.postgres", "PostgresBroker"),
         ("horsies.core.errors", "HorsiesError"),
         ("horsies.core.errors", "ConfigurationError"),

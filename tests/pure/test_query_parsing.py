@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from query_texts import any_text, filters, quoted, storable
 
-from horsies.query import KEYS, FilterError, Problem, TaskFilter, describe, parse
+from horsies.query import KEYS, TASKS, FilterError, Problem, TaskFilter, parse
 from horsies.query.parser import LONGEST_TEXT
 from horsies.query.values import Glob
 
@@ -237,8 +237,8 @@ def test_the_error_survives_pickling() -> None:
 def test_every_example_of_the_help_is_understood() -> None:
     for key in KEYS.values():
         assert parse(key.example).terms[0].key == key.name
-        assert key.example in describe()
-    assert "mean any of them" in describe()
+        assert key.example in TASKS.describe()
+    assert "mean any of them" in TASKS.describe()
 
 
 def test_the_language_is_loaded_without_pydantic_or_a_database_driver() -> None:

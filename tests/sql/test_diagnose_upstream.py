@@ -70,6 +70,8 @@ async def test_everything_else_is_told_too(upstream: asyncpg.Connection) -> None
         FindingKind.QUEUE_WITHOUT_WORKER: 1,
         FindingKind.RETRY_OVERDUE: 1,
         FindingKind.INTERRUPTED: 1,
+        FindingKind.CHILD_FINISHED: 1,
+        FindingKind.TASK_ROW_GONE: 1,
     }
     assert report.sweep is None
     assert report.workers_alive == 1

@@ -84,5 +84,6 @@ async def test_every_statement_of_the_verbs_reads_what_it_is_about(grown: asyncp
         await grown.execute(f"PREPARE {name} AS {statement(name)}")
         plan = await grown.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({arguments})")
         # Empty in this test, and in most databases.
-        found[name] = indexes(json.loads(plan)[0]["Plan"]) - {"all of horsies_workflow_tasks"}
+        empty = {"all of horsies_workflow_tasks", "all of horsies_workflows"}
+        found[name] = indexes(json.loads(plan)[0]["Plan"]) - empty
     assert found == {name: expected for name, (_, expected) in STATEMENTS.items()}

@@ -26,6 +26,13 @@ SELECT id, 1, 'COMPLETED', now(), now() FROM horsies_tasks;
 
 INSERT INTO horsies_heartbeats (task_id, sender_id, role)
 SELECT 'task-' || n % 600, 'w:1', 'runner' FROM generate_series(1, 20000) n;
+
+INSERT INTO horsies_workflows (id, name, status)
+SELECT 'flow-' || n, 'demo', 'COMPLETED' FROM generate_series(1, 3000) n;
+
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status)
+SELECT 'node-' || n, 'flow-' || n / 10, n % 10, 'demo:' || n % 10, 'demo.add', 'COMPLETED'
+  FROM generate_series(10, 29999) n;
 """
 
 INDEXES = {
@@ -36,6 +43,10 @@ INDEXES = {
     "stale_tasks": {"ix_horsies_tasks_in_flight", "idx_horsies_heartbeats_task_role_sent"},
     "worker_stats": {"ix_horsies_tasks_in_flight", "idx_horsies_heartbeats_task_role_sent"},
     "expired_tasks": {"ix_horsies_tasks_expiring"},
+    "workflow_name": {"horsies_workflows_pkey"},
+    "read_workflow_outcomes": {"horsies_workflows_pkey"},
+    "read_workflow_nodes": {"horsies_workflows_pkey", "uq_horsies_workflow_task_index"},
+    "read_workflow_node": {"horsies_workflows_pkey", "uq_horsies_workflow_task_index"},
 }
 
 

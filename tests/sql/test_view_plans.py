@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from view_steps import every_id, reader, wanted
+from view_steps import cost, every_id, reader, wanted
 
 from horsies.store.statements import statement
 from horsies.views import (
@@ -28,7 +28,7 @@ from horsies.views import (
 from horsies.views.search import Source, Stretch, bound, over_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from horsies.store.embedded import EmbeddedServer
 
@@ -71,13 +71,6 @@ SELECT CASE WHEN n % 4 = 0 THEN '00000000-0000-0000-0000-000000000001' ELSE gen_
        now() - n * interval '1 s', 'fail', 'task', 't-' || n % 1000, 'applied' FROM generate_series(1, 40000) n;
 """
 
-READ = """
-SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables
-         WHERE relname IN ('horsies_tasks', 'horsies_task_attempts', 'horsies_heartbeats', 'horsies_worker_states',
-                           'horsies_operator_actions'))::bigint AS whole,
-       (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint AS entries
-"""
-
 FILTERS = (
     "", "status:failed", "status:cancelled,expired", "status:completed", "status:running", "status:pending",
     "status:live", "status:retry", "status:interrupted", "error:CODE_3", "error:NONE", "error:CODE_*", "has:error",
@@ -118,20 +111,6 @@ async def conn(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyn
     connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
     yield connected
     await connected.close()
-
-
-async def counters(conn: asyncpg.Connection) -> tuple[int, int]:
-    await conn.execute("SELECT pg_stat_force_next_flush()")
-    row = await conn.fetchrow(READ)
-    return row["whole"], row["entries"]
-
-
-async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:
-    """Rows read by scans of whole tables, and entries of indexes read."""
-    before = await counters(conn)
-    await read()
-    after = await counters(conn)
-    return after[0] - before[0], after[1] - before[1]
 
 
 @pytest.mark.parametrize("sort", Sort)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -10,7 +10,16 @@ from horsies.query import TaskParameters, parameters, parse
 from horsies.views import READER_SETTINGS, Sort, task_page
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from horsies.views import Cursor, TaskPage, TaskRow
+
+READ = """
+SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables
+         WHERE relname IN ('horsies_tasks', 'horsies_task_attempts', 'horsies_heartbeats', 'horsies_worker_states',
+                           'horsies_operator_actions', 'horsies_workflows', 'horsies_workflow_tasks'))::bigint AS whole,
+       (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes)::bigint AS entries
+"""
 
 
 async def reader(database: str) -> asyncpg.Connection:
@@ -52,3 +61,17 @@ async def every_id(
     conn: asyncpg.Connection, text: str = "", *, sort: Sort = Sort.NEWEST, limit: int = 100
 ) -> list[str]:
     return [row.id for row in await every_row(conn, text, sort=sort, limit=limit)]
+
+
+async def counters(conn: asyncpg.Connection) -> tuple[int, int]:
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    row = await conn.fetchrow(READ)
+    return row["whole"], row["entries"]
+
+
+async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:
+    """Rows read by scans of whole tables, and entries of indexes read."""
+    before = await counters(conn)
+    await read()
+    after = await counters(conn)
+    return after[0] - before[0], after[1] - before[1]

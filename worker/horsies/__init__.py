@@ -41,11 +41,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         ErrorCode as ErrorCode,
         MultipleValidationErrors as MultipleValidationErrors,
         ValidationReport as ValidationReport,
+        WorkflowContextMissingIdError as WorkflowContextMissingIdError,
         WorkflowValidationError as WorkflowValidationError,
     )
     from horsies.domain.infos import (
         TaskAttemptInfo as TaskAttemptInfo,
         TaskInfo as TaskInfo,
+        WorkflowTaskInfo as WorkflowTaskInfo,
     )
     from horsies.domain.result import (
         Err as Err,
@@ -82,6 +84,39 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskSendResult as TaskSendResult,
     )
     from horsies.task import TaskSendOptions as TaskSendOptions
+    from horsies.workflow.context import (
+        WorkflowContext as WorkflowContext,
+        WorkflowMeta as WorkflowMeta,
+    )
+    from horsies.workflow.definition import WorkflowDefinition as WorkflowDefinition
+    from horsies.workflow.graph import slugify as slugify
+    from horsies.workflow.handle import (
+        HandleErrorCode as HandleErrorCode,
+        HandleOperationError as HandleOperationError,
+        HandleResult as HandleResult,
+        WorkflowHandle as WorkflowHandle,
+    )
+    from horsies.workflow.nodes import (
+        AnyNode as AnyNode,
+        NodeKey as NodeKey,
+        SubWorkflowNode as SubWorkflowNode,
+        SuccessCase as SuccessCase,
+        SuccessPolicy as SuccessPolicy,
+        TaskNode as TaskNode,
+        from_node as from_node,
+    )
+    from horsies.workflow.spec import WorkflowSpec as WorkflowSpec
+    from horsies.workflow.starting import (
+        WorkflowStartError as WorkflowStartError,
+        WorkflowStartErrorCode as WorkflowStartErrorCode,
+        WorkflowStartResult as WorkflowStartResult,
+        pause_workflow as pause_workflow,
+        pause_workflow_sync as pause_workflow_sync,
+        resume_workflow as resume_workflow,
+        resume_workflow_sync as resume_workflow_sync,
+        start_workflow as start_workflow,
+        start_workflow_async as start_workflow_async,
+    )
 
 __version__ = "0.1.0"
 
@@ -99,8 +134,11 @@ _MODULES = {
         *("ScheduleConfig", "SchedulePattern", "TaskSchedule"),
     ],
     "domain.codes": ["BuiltInTaskCode", "ContractCode", "OperationalErrorCode", "OutcomeCode", "RetrievalCode"],
-    "domain.errors": ["ErrorCode", "MultipleValidationErrors", "ValidationReport", "WorkflowValidationError"],
-    "domain.infos": ["TaskAttemptInfo", "TaskInfo"],
+    "domain.errors": [
+        *("ErrorCode", "MultipleValidationErrors", "ValidationReport"),
+        *("WorkflowContextMissingIdError", "WorkflowValidationError"),
+    ],
+    "domain.infos": ["TaskAttemptInfo", "TaskInfo", "WorkflowTaskInfo"],
     "domain.result": ["Err", "Ok", "Result", "is_err", "is_ok"],
     "domain.schedule": ["Weekday"],
     "domain.states": [
@@ -113,6 +151,19 @@ _MODULES = {
         *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
     ],
     "task": ["TaskSendOptions"],
+    "workflow.context": ["WorkflowContext", "WorkflowMeta"],
+    "workflow.definition": ["WorkflowDefinition"],
+    "workflow.graph": ["slugify"],
+    "workflow.handle": ["HandleErrorCode", "HandleOperationError", "HandleResult", "WorkflowHandle"],
+    "workflow.nodes": [
+        *("AnyNode", "NodeKey", "SubWorkflowNode", "SuccessCase", "SuccessPolicy", "TaskNode", "from_node"),
+    ],
+    "workflow.spec": ["WorkflowSpec"],
+    "workflow.starting": [
+        *("WorkflowStartError", "WorkflowStartErrorCode", "WorkflowStartResult"),
+        *("start_workflow", "start_workflow_async"),
+        *("pause_workflow", "pause_workflow_sync", "resume_workflow", "resume_workflow_sync"),
+    ],
 }
 _HOME_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, overload
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, raise_collected
+from horsies.domain.states import OnError
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import DEFAULT_QUEUE, queue_problem
+from horsies.workflow.builders import WorkflowBuilder
+from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
     from horsies.handle import TaskHandle, TaskSendResult
     from horsies.registry import AnyTask
     from horsies.task import TaskCall, TaskDecorator, TaskFunction, TaskOptions
+    from horsies.workflow.definition import WorkflowDefinition
+    from horsies.workflow.nodes import AnyNode, Node, NodeKey, SuccessPolicy
 
     P = ParamSpec("P")
     T = TypeVar("T")
     E = TypeVar("E")
+    BuilderT = TypeVar("BuilderT", bound=Callable[..., WorkflowSpec[Any]])
 
 
 class Horsies:
@@ -40,6 +46,7 @@ class Horsies:
         self.tasks = TaskRegistry()
         self.logger = logging.getLogger("horsies")
         self._task_modules: list[str] = []
+        self._builders: dict[str, WorkflowBuilder] = {}
         self._suppressed = False
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
@@ -75,6 +82,70 @@ class Horsies:
         task = define(self, fn, task_name, options, local_names)
         self.tasks.register(task)
         return task
+
+    @overload
+    def workflow(
+        self,
+        name: str,
+        tasks: Sequence[AnyNode],
+        on_error: OnError = ...,
+        output: str | None = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+        workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
+    ) -> WorkflowSpec[Any]: ...
+    @overload
+    def workflow(
+        self,
+        name: str,
+        tasks: Sequence[AnyNode],
+        on_error: OnError = ...,
+        output: Node[T] | NodeKey[T] = ...,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+        workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
+    ) -> WorkflowSpec[T]: ...
+    def workflow(
+        self,
+        name: str,
+        tasks: Sequence[AnyNode],
+        on_error: OnError = OnError.FAIL,
+        output: Any = None,
+        success_policy: SuccessPolicy | None = None,
+        *,
+        definition_key: str | None = None,
+        workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
+    ) -> WorkflowSpec[Any]:
+        """Check a graph of nodes and give each its queue; `.start()` runs it. Everything wrong is reported at once.
+
+        `definition_key` is the name under which stored workflows of this kind are found; it should never change.
+        """
+        return WorkflowSpec(
+            name,
+            tasks,
+            on_error,
+            output,
+            success_policy,
+            definition_key,
+            workflow_def_cls,
+            app=self,
+            resend_on_transient_err=self.config.resend_on_transient_err,
+        )
+
+    def workflow_builder(self, *, cases: Sequence[Mapping[str, Any]] | None = None) -> Callable[[BuilderT], BuilderT]:
+        """For functions that return a workflow: `check` calls them, with each of the `cases` as keyword arguments."""
+
+        def add(fn: BuilderT) -> BuilderT:
+            builder = WorkflowBuilder(fn, cases)
+            self._builders[builder.name] = builder
+            return fn
+
+        return add
+
+    def get_workflow_builders(self) -> list[WorkflowBuilder]:
+        return list(self._builders.values())
 
     def list_tasks(self) -> list[str]:
         """The names of all tasks, in the order of their definition."""
@@ -126,12 +197,14 @@ class Horsies:
 
     def import_task_modules(self, modules: Sequence[str] | None = None) -> None:
         """Import exactly these modules, or those of `discover_tasks`; all that fail are reported together."""
-        raise_collected(app_checks.import_errors(self._task_modules if modules is None else modules))
+        raise_collected(app_checks.imported(self._task_modules if modules is None else modules)[1])
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
         """Everything that would keep a worker from running this application; `live` asks the database as well."""
+        modules, errors = app_checks.imported(self._task_modules)
         return (
-            app_checks.import_errors(self._task_modules)
+            errors
+            or app_checks.workflow_errors(self, self.get_workflow_builders(), modules)
             or app_checks.task_errors(self.config, self.tasks)
             or (app_checks.database_errors(self.config) if live else [])
         )

@@ -12,24 +12,41 @@ from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, TaskDefinitionError, flatten
 from horsies.store.connect import DatabaseUnavailable, open_database
 from horsies.task import sends_suppressed
+from horsies.workflow.builders import building_errors, definition_errors, undecorated_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from types import ModuleType
 
     from horsies.config.app import AppConfig
     from horsies.registry import AnyTask, TaskRegistry
+    from horsies.workflow.builders import WorkflowBuilder
+    from horsies.workflow.spec import WorkflowApp
 
 
-def import_errors(references: Iterable[str]) -> list[HorsiesError]:
+def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesError]]:
     """Import every module, with sends suppressed; one that fails does not keep the next from being tried."""
+    modules: list[ModuleType] = []
     errors: list[HorsiesError] = []
     with sends_suppressed():
         for reference in references:
             try:
-                import_reference(reference)
+                modules.append(import_reference(reference))
             except HorsiesError as error:
                 errors.extend(flatten([error]))
-    return errors
+    return modules, errors
+
+
+def workflow_errors(
+    app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]
+) -> list[HorsiesError]:
+    """Three phases: every definition has a key, every workflow can be built, every function that makes one is tried."""
+    with sends_suppressed():
+        return (
+            definition_errors(modules)
+            or building_errors(app, builders, modules)
+            or undecorated_errors(builders, modules)
+        )
 
 
 def task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:

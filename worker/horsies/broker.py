@@ -177,6 +177,18 @@ class PostgresBroker:
         """Make PENDING tasks past their good_until EXPIRED; how many there were."""
         return await self._awaited(self._clean_up(expire_pending))
 
+    def perform(
+        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
+    ) -> BrokerResult[T]:
+        """For workflows: something over the link that may be done twice; `code` is what its failure is called."""
+        return self._blocking(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
+
+    async def perform_async(
+        self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
+    ) -> BrokerResult[T]:
+        """`perform` for a running event loop."""
+        return await self._awaited(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
+
     def close(self) -> BrokerResult[None]:
         """Let go of all connections and of the embedded server. Whoever waits for a result gets BROKER_ERROR."""
         if self._thread.close(_CLOSE_PATIENCE_S):

@@ -68,7 +68,10 @@ def act(asked: Asked, verb: Verb) -> NoReturn:
             outcome = None
             if preview.eligible and not asked.dry_run:
                 if not asked.yes:
-                    show(preview_lines(preview, database.label, Screen.of(sys.stderr), dry_run=False), on_stderr=True)
+                    show(
+                        preview_lines(preview, asked.thing, database.label, Screen.of(sys.stderr), dry_run=False),
+                        on_stderr=True,
+                    )
                     confirm(asked, len(preview.eligible))
                 outcome = _apply(runner, database, asked, verb, preview)
         finally:
@@ -76,7 +79,7 @@ def act(asked: Asked, verb: Verb) -> NoReturn:
     if asked.as_json:
         print_json(report(preview, outcome, database.label, dry_run=asked.dry_run))
     elif outcome is None:
-        show(preview_lines(preview, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
+        show(preview_lines(preview, asked.thing, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
     else:
         show(outcome_lines(preview, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
     raise typer.Exit(code_of(preview, outcome))

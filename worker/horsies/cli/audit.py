@@ -58,6 +58,22 @@ def ls(
             "--queue", metavar="NAME", help="What was done to one queue.", callback=fit_for_text, show_default=False
         ),
     ] = None,
+    workflow: Annotated[
+        str | None,
+        typer.Option(
+            "--workflow", metavar="ID", help="What was done to one workflow.", callback=fit_for_text, show_default=False
+        ),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node",
+            metavar="WORKFLOW:INDEX",
+            help="What was done to one node of a workflow.",
+            callback=fit_for_text,
+            show_default=False,
+        ),
+    ] = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,
@@ -72,10 +88,10 @@ def ls(
     """
     from horsies.cli.audit_list import list_audit
 
-    targets = {"task": task, "worker": worker, "queue": queue}
+    targets = {"task": task, "worker": worker, "queue": queue, "workflow": workflow, "node": node}
     given = [(kind, name) for kind, name in targets.items() if name is not None]
     if len(given) > 1:
-        raise typer.BadParameter("give one of --task, --worker and --queue")
+        raise typer.BadParameter("give one of --task, --worker, --queue, --workflow and --node")
     target = given[0] if given else None
     list_audit(choose(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
 

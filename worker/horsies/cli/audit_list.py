@@ -17,7 +17,7 @@ from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.words import ago, number, rows, short, unshortened
-from horsies.views import AuditCursor, audit_page, find_task
+from horsies.views import AuditCursor, audit_page, find_task, find_workflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,8 +88,7 @@ _SAME: Final = attrgetter("operation_id", "verb", "target_kind")
 def _cells(group: Sequence[AuditRow], page: AuditPage, screen: Screen) -> list[Cell | str]:
     first = group[0]
     cut_off = page.next is not None and group[-1] is page.rows[-1] and len(group) > 1
-    task = first.target_kind == "task"
-    one = short(first.target_id, screen) if task else first.target_id
+    one = short(first.target_id, screen) if first.target_kind in ("task", "workflow") else first.target_id
     return [
         f"{first.acted_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z",
         ago(first.acted_at, page.now),
@@ -116,7 +115,11 @@ def _outcome(group: Sequence[AuditRow]) -> Cell:
 
 
 async def _whole(connection: Connection, kind: str, name: str) -> tuple[str, str]:
-    found = await find_task(connection, name) if kind == "task" else None
+    if kind == "node":
+        workflow_id, colon, index = name.rpartition(":")
+        return kind, f"{(await _whole(connection, 'workflow', workflow_id))[1]}{colon}{index}"
+    find = {"task": find_task, "workflow": find_workflow}.get(kind)
+    found = None if find is None else await find(connection, name)
     return kind, found if isinstance(found, str) else unshortened(name)
 
 

@@ -37,7 +37,7 @@ def demo(
         typer.Option(
             "--headless",
             help=f"No console: run for {_HEADLESS_S:.0f} seconds, or as --for says, and print what has become of the"
-            " tasks. So it is where there is no terminal, too.",
+            " tasks and workflows. So it is where there is no terminal, too.",
             show_default=False,
         ),
     ] = False,
@@ -140,6 +140,7 @@ def _report(demo: Demo, found: Tally) -> dict[str, Any]:
     return {
         "directory": str(demo.directory) if demo.keep else None,
         "states": found.states,
+        "workflows": found.workflows,
         "queues": found.queues,
         "errors": found.errors,
         "paused": found.paused,
@@ -151,12 +152,13 @@ def _report(demo: Demo, found: Tally) -> dict[str, Any]:
 
 def _told(found: Tally) -> Sequence[str]:
     counts = {
-        "states": found.states,
+        "tasks": found.states,
+        "workflows": found.workflows,
         "queues": found.queues,
         "errors": found.errors,
         "stuck": found.findings,
     }
-    return ["", *(f"{name:<8}{_listed(values)}" for name, values in counts.items())]
+    return ["", *(f"{name:<11}{_listed(values)}" for name, values in counts.items())]
 
 
 def _listed(counts: Any) -> str:

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
 from horsies.cli.tables import Screen, say
 from horsies.domain.errors import render
-from horsies.query import FilterError, parse
+from horsies.query import TASKS, FilterError, parse, parse_workflows
 
 if TYPE_CHECKING:
-    from horsies.query import TaskFilter
+    from collections.abc import Callable
+
+    from horsies.query import Language, TaskFilter, WorkflowFilter
+
+FilterT = TypeVar("FilterT")
 
 _WRONG_COMMAND_LINE = 2
 
 
 def understood(text: str) -> TaskFilter:
     """The filter; with a mistake in it the command ends, and says where it is and what was probably meant."""
+    return _understood(text, parse)
+
+
+def understood_workflows(text: str) -> WorkflowFilter:
+    return _understood(text, parse_workflows)
+
+
+def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:
     try:
         return parse(text)
     except FilterError as error:
@@ -27,16 +39,16 @@ def understood(text: str) -> TaskFilter:
         raise typer.Exit(_WRONG_COMMAND_LINE) from error
 
 
-def chosen(ids: list[str] | None, text: str | None) -> None:
+def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) -> None:
     """A verb is told what it is for: by ids or by a filter, one of the two, and never by silence."""
+    thing = language.thing
     if ids and text is not None:
         raise typer.BadParameter("ids and --filter are two selections; give one of them")
     if not ids and text is None:
-        raise typer.BadParameter("name tasks by id, or give --filter: nothing is meant by itself")
+        raise typer.BadParameter(f"name {thing}s by id, or give --filter: nothing is meant by itself")
     if text is not None and not text.strip():
-        raise typer.BadParameter("an empty filter matches every task; if that is meant, write --filter '*'")
+        raise typer.BadParameter(f"an empty filter matches every {thing}; if that is meant, write --filter '*'")
     for word in ids or ():
-        if ":" in word:
+        key, colon, _ = word.removeprefix("-").lower().partition(":")
+        if colon and key in language.keys.keys() | language.said_elsewhere:
             raise typer.BadParameter(f"{word!r} is no id; a filter is given as --filter {word!r}")
-    if text is not None:
-        understood(text)

@@ -14,7 +14,7 @@ import typer
 from setproctitle import setproctitle
 
 import horsies
-from horsies.cli import audit, check, db, demo, queues, recovery, status, tasks, tui, worker, workers
+from horsies.cli import audit, check, db, demo, queues, recovery, status, tasks, tui, worker, workers, workflows
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, debugging
 from horsies.config.url import mask, mask_word
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _GROUPS = {
     "tasks": tasks.app,
+    "workflows": workflows.app,
     "workers": workers.app,
     "queues": queues.app,
     "recovery": recovery.app,

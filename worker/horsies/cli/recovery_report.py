@@ -15,6 +15,7 @@ from horsies.cli.words import ago, number, short, unshortened
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.words import span
+from horsies.operations.workflow_judging import WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,12 +153,13 @@ SWEPT: Final = {
     FindingKind.STALE_RUN: "stale_runs",
     FindingKind.PAST_DEADLINE: "overdue",
 }
-"""What a sweep takes, by the names of `horsies recovery run --dry-run --json`."""
+"""What a sweep takes, by the names of `horsies recovery run --dry-run --json`; and workflows that are out of step."""
 
 
 def sweepable(report: Report) -> dict[str, int]:
     """How many a sweep would take now, by the settings that the report goes by."""
     counts = dict.fromkeys(SWEPT.values(), 0)
+    counts["workflows"] = len(_reconcilable(report))
     for finding in report.findings:
         if finding.kind in SWEPT:
             counts[SWEPT[finding.kind]] += finding.count
@@ -166,3 +168,14 @@ def sweepable(report: Report) -> dict[str, int]:
     if not report.settings.auto_fail_stale_running:
         counts["stale_runs"] = 0
     return counts
+
+
+def _reconcilable(report: Report) -> set[str]:
+    return {
+        workflow_id
+        for finding in report.findings
+        if finding.kind is not FindingKind.CHILD_NOT_STARTED  # of which workers are only told again
+        for remedy in finding.may
+        if remedy.verb == WorkflowVerb.RECONCILE
+        for workflow_id in remedy.ids
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -16,6 +17,7 @@ from horsies.cli.recovery_report import sweepable
 from horsies.cli.tables import clean, say
 from horsies.cli.telling import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.cli.words import rows
+from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
@@ -25,13 +27,27 @@ if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
     from horsies.operations.findings import Report
     from horsies.store.connect import Database
+    from horsies.store.piecemeal import Refused
 
 _BROKEN_OFF = "broken off: what was swept until then stays so, and the next sweep goes on"
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    tasks: Recovered = field(default_factory=Recovered)
+    workflows: Reconciled = field(default_factory=Reconciled)
+
+    @property
+    def refused(self) -> tuple[Refused[str], ...]:
+        return self.tasks.refused + self.workflows.refused
+
+    def report(self) -> dict[str, Any]:
+        return self.tasks.report() | self.workflows.report()
+
+
 def sweep(asked: Asked) -> NoReturn:
     refuse_read_only(asked)
-    done: Recovered | None = None
+    done: _Done | None = None
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
         try:
@@ -52,7 +68,7 @@ def sweep(asked: Asked) -> NoReturn:
         "database": database.label,
         "dry_run": asked.dry_run,
         "settings_from": report.settings_from,
-        **(counts if asked.dry_run else (done or Recovered()).report()),
+        **(counts if asked.dry_run else (done or _Done()).report()),
     }
     if asked.as_json:
         print_json(told)
@@ -70,9 +86,10 @@ async def _look(database: Database, asked: Asked) -> Report:
         return await diagnose(connection)
 
 
-async def _sweep(database: Database, report: Report) -> Recovered:
+async def _sweep(database: Database, report: Report) -> _Done:
     async with database.connected("recovery run") as connection:
-        return await recover(connection, report.settings)
+        recovered = await recover(connection, report.settings)
+        return _Done(recovered, await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms))
 
 
 def _would(counts: dict[str, int], label: str) -> str:
@@ -80,13 +97,16 @@ def _would(counts: dict[str, int], label: str) -> str:
         return f"nothing to sweep in {clean(label)}"
     return (
         f"a sweep of {clean(label)} finds {rows(counts['stale_claims'], 'stale claim')},"
-        f" {rows(counts['stale_runs'], 'stale run')} and {rows(counts['overdue'], 'task')} past good_until"
+        f" {rows(counts['stale_runs'], 'stale run')}, {rows(counts['overdue'], 'task')} past good_until"
+        f" and {rows(counts['workflows'], 'workflow')} out of step"
     )
 
 
-def _did(done: Recovered) -> str:
+def _did(done: _Done) -> str:
+    tasks, workflows = done.tasks, done.workflows
     refused = "".join(f"\nrefused: {clean(one.item)}: {clean(one.error)}" for one in done.refused)
     return (
-        f"{done.requeued} put back into the queue, {done.retried} tried again, {done.failed} failed as WORKER_CRASHED,"
-        f" {done.expired} expired{refused}"
+        f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
+        f" WORKER_CRASHED, {tasks.expired} expired, {rows(workflows.repairs, 'repair')} in"
+        f" {rows(workflows.workflows, 'workflow')}{refused}"
     )

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
@@ -46,6 +46,11 @@ class Screen:
 
     def glyph(self, unicode: str, ascii_only: str) -> str:
         return unicode if self.unicode else ascii_only
+
+    @property
+    def inside(self) -> Screen:
+        """Two places less, for what stands indented."""
+        return self if self.width is None else replace(self, width=self.width - 2)
 
 
 @dataclass(frozen=True, slots=True)

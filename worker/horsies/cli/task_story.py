@@ -88,20 +88,20 @@ def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
 
 def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) -> Iterator[str]:
     yield from _head(detail, screen)
-    yield from _titled("times", _times(detail), screen)
-    yield from _titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)
-    yield from _titled("attempts", _attempts(detail, screen), screen)
-    yield from _titled("heartbeats", _beats(detail, screen), screen)
+    yield from titled("times", _times(detail), screen)
+    yield from titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)
+    yield from titled("attempts", _attempts(detail, screen), screen)
+    yield from titled("heartbeats", _beats(detail, screen), screen)
     hidden = masks.hides(POSITIONAL)
-    yield from _titled("args", _stored(detail.args, masks, hide=hidden), screen)
-    yield from _titled("kwargs", _stored(detail.kwargs, masks), screen)
-    yield from _titled("result", _stored(detail.result, masks), screen)
-    yield from _titled("options", _stored(detail.options, masks), screen)
-    yield from _titled("by hand", [_action(row, detail.now) for row in detail.audit], screen)
-    yield from _titled("links", _links(detail), screen)
+    yield from titled("args", _stored(detail.args, masks, hide=hidden), screen)
+    yield from titled("kwargs", _stored(detail.kwargs, masks), screen)
+    yield from titled("result", _stored(detail.result, masks), screen)
+    yield from titled("options", _stored(detail.options, masks), screen)
+    yield from titled("by hand", [action(row, detail.now) for row in detail.audit], screen)
+    yield from titled("links", _links(detail), screen)
 
 
-def _titled(title: str, lines: list[str], screen: Screen) -> Iterator[str]:
+def titled(title: str, lines: list[str], screen: Screen) -> Iterator[str]:
     """A part that has nothing to say is left out."""
     if lines:
         yield ""
@@ -190,7 +190,7 @@ def _stored(stored: Stored | None, masks: Masks, *, hide: bool = False) -> list[
     return [] if stored is None else stored_lines(stored, masks, hide=hide)
 
 
-def _action(row: AuditRow, now: datetime) -> str:
+def action(row: AuditRow, now: datetime) -> str:
     why = f' "{clean(row.reason)}"' if row.reason else ""
     what = "" if row.outcome == "applied" else f" {row.outcome}: {clean(row.detail or '')}"
     undone = ", taken back since" if row.undone_by else ""

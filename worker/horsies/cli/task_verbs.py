@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from horsies.cli.acting import act
-from horsies.cli.filters import chosen
+from horsies.cli.filters import chosen, understood
 from horsies.operations import tasks
 from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments
@@ -36,6 +36,8 @@ def act_on_tasks(
     kwargs: str | None = None,
 ) -> NoReturn:
     chosen(ids, filter_text)
+    if filter_text is not None:
+        understood(filter_text)
     arguments = None if args is None and kwargs is None else Arguments(args, kwargs)
     act(asked, _OnTasks(TaskVerb(verb), tuple(ids or ()), filter_text, fresh_budget, arguments))
 

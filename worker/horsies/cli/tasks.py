@@ -16,6 +16,7 @@ from horsies.cli.verb_options import (
     FilterHelpOption,
     FilterOption,
     LimitOption,
+    MaskOption,
     ReadOnlyOption,
     ReasonOption,
     TaskIdsArgument,
@@ -85,16 +86,7 @@ def show(
     task_id: Annotated[
         str, typer.Argument(metavar="ID", help="Its id, or how that begins or ends: `1cd6ba9a`.", callback=fit_for_text)
     ],
-    mask: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--mask",
-            metavar="NAME",
-            help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
-            "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
-            show_default=False,
-        ),
-    ] = None,
+    mask: MaskOption = None,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,

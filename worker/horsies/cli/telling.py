@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.tables import Cell, Column, clean, table
@@ -33,13 +32,17 @@ _DONE: Final = {
     "cancel": "cancelled",
     "retry-now": "made due now",
     "release": "released",
-    "rerun": "run again as new tasks",
+    "rerun": "run again as new ones",
     "expire": "expired",
     "recover": "recovered",
     "drain": "told to drain",
     "resume": "resumed",
     "pause": "paused",
     "undo": "taken back",
+    "reconcile": "reconciled",
+    "retry": "retried from what had failed",
+    "skip": "skipped",
+    "complete": "completed by hand",
 }
 
 
@@ -104,11 +107,11 @@ def undo_command(outcome: Outcome) -> str | None:
     return f"horsies audit undo {outcome.operation_id}" if outcome.can_be_undone else None
 
 
-def preview_lines(preview: Preview, label: str, screen: Screen, *, dry_run: bool) -> list[str]:
+def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, dry_run: bool) -> list[str]:
     """What will change, what will not and why, and what a person should know before."""
     if not preview.eligible and not preview.refused:
         asked = f"matches {preview.filter}" if preview.filter else "was named"
-        return [f"nothing to {preview.verb}: no task {clean(asked)}"]
+        return [f"nothing to {preview.verb}: no {thing} {clean(asked)}"]
     if not preview.eligible:
         headline = f"nothing to {preview.verb} in {clean(label)}"
     else:
@@ -137,7 +140,7 @@ def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview
         mark = Cell(screen.glyph("✓", "+"), "green")
         cells = [(mark, _id(row.target, screen), row.target.label, _detail(row)) for row in applied]
         columns = (Column(""), Column("", rank=1), Column("", least=10), Column("", least=10, rank=1))
-        lines += [f"  {line}" for line in table(columns, cells, _inside(screen))[1:]]
+        lines += [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     refused = [(row.target, row.detail) for row in outcome.refused]
     refused += [] if preview_shown else [(refusal.target, refusal.reason) for refusal in preview.refused]
     lines += _refusals(refused, screen, "refused:")
@@ -158,11 +161,11 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
         # Of a worker or a queue the name is the id.
         few = [(_id(target, screen), target.label, target.state) for target in targets]
         columns = (Column("ID", rank=1), Column("NAME", least=10), Column("STATE", least=12))
-        return [f"  {line}" for line in table(columns, few, _inside(screen))[1:]]
+        return [f"  {line}" for line in table(columns, few, screen.inside)[1:]]
     kinds = Counter((target.label, target.state) for target in targets)
     cells = [(number(count), *kind) for kind, count in kinds.most_common(_MOST_KINDS)]
     columns = (Column("", right=True), Column("", least=10), Column("", least=12))
-    lines = [f"  {line}" for line in table(columns, cells, _inside(screen))[1:]]
+    lines = [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     more = len(kinds) - _MOST_KINDS
     return [*lines, f"  and {more} more kinds"] if more > 0 else lines
 
@@ -173,7 +176,7 @@ def _detail(row: RowOutcome) -> str:
 
 
 def _id(target: Target, screen: Screen) -> str:
-    return short(target.id, screen) if target.kind == "task" else ""
+    return short(target.id, screen) if target.kind in ("task", "workflow") else ""
 
 
 def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: str) -> list[str]:
@@ -191,8 +194,3 @@ def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: st
         lines.append(f"  {mark} {count}{clean(reason)}  {screen.paint(f'{shown}{more}', 'dim')}")
     left = len(most_first) - _MOST_LISTED
     return [*lines, f"  and for {left} more reasons: --json lists all"] if left > 0 else lines
-
-
-def _inside(screen: Screen) -> Screen:
-    """Two places less, for what stands indented."""
-    return screen if screen.width is None else replace(screen, width=screen.width - 2)

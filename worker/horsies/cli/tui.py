@@ -11,7 +11,7 @@ import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging
 
-_SCREENS = ("tasks", "recovery")
+_SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
 
 
 def tui(
@@ -26,7 +26,13 @@ def tui(
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Change nothing: the database itself refuses.", show_default=False)
     ] = False,
-    screen: Annotated[str, typer.Option(help=f"Which one first: {', '.join(_SCREENS)}.")] = "tasks",
+    screen: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Which one first: {', '.join(_SCREENS)}; without it the overview, with a filter the tasks.",
+            show_default=False,
+        ),
+    ] = None,
     filter: Annotated[  # noqa: A002 - the option is --filter
         str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
     ] = "",
@@ -74,6 +80,7 @@ def tui(
     from horsies.config.contexts import config_path, read_config_file
 
     task_id = _task_id(what or [])
+    screen = screen or ("tasks" if filter or task_id else "overview")
     if screen not in _SCREENS:
         raise typer.BadParameter(f"there is no screen {screen!r}; there are {', '.join(_SCREENS)}")
     if find_spec("horsies_tui") is None:

@@ -23,6 +23,11 @@ class Asked:
     read_only: bool
     as_json: bool
 
+    @property
+    def thing(self) -> str:
+        """What it is for: `tasks requeue` is for a task."""
+        return self.command.split()[0].removesuffix("s")
+
 
 def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:
     """Bytes that are no UTF-8 come as surrogates, which PostgreSQL takes in no text: each becomes a question mark."""
@@ -37,9 +42,17 @@ def _fit(text: str) -> str:
 
 def _show_filter_help(value: bool) -> None:
     if value:
-        from horsies.query import describe
+        from horsies.query import TASKS
 
-        typer.echo(describe())
+        typer.echo(TASKS.describe())
+        raise typer.Exit
+
+
+def _show_workflow_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import WORKFLOWS
+
+        typer.echo(WORKFLOWS.describe())
         raise typer.Exit
 
 
@@ -71,6 +84,49 @@ FilterHelpOption = Annotated[
         help="Explain the language of filters.",
         callback=_show_filter_help,
         is_eager=True,
+        show_default=False,
+    ),
+]
+WorkflowIdsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID", help="Workflows by id, or by how it begins or ends: `1cd6ba9a`.", callback=fit_for_text
+    ),
+]
+WorkflowIdArgument = Annotated[
+    str,
+    typer.Argument(metavar="WORKFLOW", help="Its id, or how that begins or ends: `1cd6ba9a`.", callback=fit_for_text),
+]
+NodeArgument = Annotated[
+    str, typer.Argument(metavar="NODE", help="Its node id, or its index: `import_eu`, `3`.", callback=fit_for_text)
+]
+WorkflowFilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All workflows that match, for example `status:failed name:order_* since:1h`.",
+        show_default=False,
+    ),
+]
+WorkflowFilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the language of filters.",
+        callback=_show_workflow_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+MaskOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mask",
+        metavar="NAME",
+        help="Hide what is stored under this name, in arguments and results, besides `mask_arguments` of the "
+        "config file; `card_*` works, and `args` hides the arguments without names. May be repeated.",
         show_default=False,
     ),
 ]

@@ -24,6 +24,11 @@ _STATES: Final = {
     "EXPIRED": ("⌛", "!", "yellow"),
     "RETRY": ("↻", "~", "yellow"),
     "INTERRUPTED": ("⏸", "=", "magenta"),
+    # Of workflows and their nodes; no list shows them beside a state of a task that looks alike.
+    "READY": ("○", "o", ""),
+    "ENQUEUED": ("◔", "o", "cyan"),
+    "SKIPPED": ("⊘", "-", "dim"),
+    "PAUSED": ("⏸", "=", "magenta"),
 }
 _WHOLE: Final = 12
 _END: Final = 8

@@ -17,6 +17,9 @@ read_only = true     # nothing is ever written through it
 [filters]            # offered by name on the console's filter line
 mine = "queue:mail status:failed since:1h"
 
+[targets]            # how long a due task of a queue may wait before the console's overview tells of it
+mail = "1m"
+
 [keys]               # by the ids that `?` in the console shows
 tasks.follow = "F5"
 table.down = "j,down"
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan", "white")
-_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "theme")
+_TOP_LEVEL = ("contexts", "default_context", "filters", "keys", "mask_arguments", "targets", "theme")
+_LENGTH = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _USUAL_PATH = Path("~/.config/horsies/config.toml")
 
 
@@ -69,6 +75,8 @@ class ConfigFile:
     mask_arguments: tuple[str, ...] = ()
     theme: str | None = None
     filters: Mapping[str, str] = field(default_factory=dict)
+    targets: Mapping[str, float] = field(default_factory=dict)
+    """By queue, in seconds."""
 
     def context(self, name: str) -> Context:
         """The context called `name`; an error that lists the others where there is none."""
@@ -166,7 +174,8 @@ def _check(path: Path, content: dict[str, Any]) -> ConfigFile:
             f"{path}: filters is not a table of names and texts", 'write [filters] and mine = "status:failed" below it'
         )
     theme = _word(path, content, "theme")
-    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters)
+    targets = dict(_targets(path, content.get("targets", {})))
+    file = ConfigFile(path, contexts, default, keys, tuple(masked), theme, filters, targets)
     if default is not None:
         file.context(default)
     return file
@@ -177,6 +186,18 @@ def _word(path: Path, content: dict[str, Any], key: str) -> str | None:
     if word is not None and not isinstance(word, str):
         raise _config_error(f"{path}: {key} is not a string", f'write {key} = "NAME"')
     return word
+
+
+def _targets(path: Path, table: object) -> Iterator[tuple[str, float]]:
+    found = table if isinstance(table, dict) else {"": None}
+    for queue, text in found.items():
+        read = _LENGTH.fullmatch(text) if isinstance(text, str) else None
+        if read is None:
+            raise _config_error(
+                f"{path}: targets{queue and f'.{queue}'} is no length of time",
+                'write [targets] and mail = "1m" below it',
+            )
+        yield queue, float(read[1]) * _SECONDS[read[2]]
 
 
 def _keys(path: Path, table: object, where: str) -> Iterator[tuple[str, str]]:

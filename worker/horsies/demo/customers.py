@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies import Ok
+from horsies.demo.orders import order_workflow
 from horsies.demo.shop import (
     DECLINED,
     GOOD,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from horsies.task import TaskCall
 
 _ORDERS_PER_S: Final = 0.9
+_BY_WEB: Final = 0.35
+"""Of these orders each is a workflow; those by telephone are tasks of their own, as in the years before."""
 _WAVE_S: Final = 180.0
 _NAMES: Final = ("ada", "björn", "chiara", "dmitri", "émile", "fatima", "grace", "hana", "ivo", "jun")
 _COUNTRIES: Final = ("NL", "DE", "FR")
@@ -47,18 +50,30 @@ class Customers:
 
     async def rush(self, orders: int) -> None:
         """Many at once: the night's orders, so that the first look is not at an empty shop."""
-        calls = [call for _ in range(orders) for call in self._calls(next(self._orders))]
+        by_phone = round(orders * (1 - _BY_WEB))
+        calls = [call for _ in range(by_phone) for call in self._calls(next(self._orders))]
         await app.send_many_async(calls)
+        for _ in range(orders - by_phone):
+            await self.order_by_web()
 
     async def shop(self) -> None:
         """Busier and quieter in waves. What cannot be stored while the database is away is lost, as in a shop."""
         while True:
             wave = 1 + 0.6 * math.sin(2 * math.pi * (time.monotonic() - self._opened) / _WAVE_S)
             await asyncio.sleep(self._dice.expovariate(_ORDERS_PER_S * wave))
+            if self._dice.random() < _BY_WEB:
+                await self.order_by_web()
+                continue
             order = next(self._orders)
             await app.send_many_async(self._calls(order))
             if self._dice.random() < 0.15:
                 await self._ask_later(order)
+
+    async def order_by_web(self, card: str | None = None) -> str | None:
+        """The id of its workflow; None where it could not be stored."""
+        order, lines = next(self._orders), self._lines()
+        started = await order_workflow(order, self._customer(), lines, card or self._card(), self.gateway).start_async()
+        return started.ok_value.workflow_id if isinstance(started, Ok) else None
 
     def use_spare_gateway(self) -> None:
         self.gateway = SPARE_GATEWAY
@@ -68,11 +83,7 @@ class Customers:
 
     def _calls(self, order: int) -> list[TaskCall]:
         dice = self._dice
-        name = dice.choice(_NAMES)
-        host = "slow.example" if dice.random() < 0.1 else "mail.example"
-        customer = {"name": name, "email": f"{name}@{host}", "country": dice.choice(_COUNTRIES)}
-        if dice.random() < 0.04:
-            del customer["country"]
+        customer = self._customer()
         lines = self._lines()
         cents = sum(line["cents"] * line["count"] for line in lines)
         invoice = render_invoice.with_options(priority=5) if dice.random() < 0.05 else render_invoice
@@ -85,6 +96,15 @@ class Customers:
         if dice.random() < 0.1:
             calls.append(resize_photo.to_send(f"{order}.jpg", megapixels=dice.choice([12, 24, 50, 108])))
         return calls
+
+    def _customer(self) -> dict[str, Any]:
+        dice = self._dice
+        name = dice.choice(_NAMES)
+        host = "slow.example" if dice.random() < 0.1 else "mail.example"
+        customer = {"name": name, "email": f"{name}@{host}", "country": dice.choice(_COUNTRIES)}
+        if dice.random() < 0.04:
+            del customer["country"]
+        return customer
 
     def _card(self) -> str:
         return self._dice.choices([GOOD, DECLINED, SLOW_BANK], [84, 7, 9])[0]

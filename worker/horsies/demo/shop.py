@@ -23,10 +23,13 @@ from horsies import (
     TaskError,
     TaskResult,
 )
+from horsies.demo.mishaps import about, failed, happens
 from horsies.store.embedded import default_place
 
 DECLINED: Final = "card_declined"
 SLOW_BANK: Final = "card_slow_bank"
+STOLEN: Final = "card_stolen"
+"""The bank looks into it for a moment before it says no."""
 GOOD: Final = "card_good"
 SPARE_GATEWAY: Final = "pay-eu-2"
 """Whoever pays through it meets an outage."""
@@ -52,6 +55,7 @@ app = Horsies(
             claimed_stale_threshold_ms=40_000,
             running_stale_threshold_ms=60_000,
             finalizing_stale_threshold_ms=60_000,
+            crashed_worker_recovery_grace_ms=60_000,
             check_interval_ms=20_000,
             heartbeat_retention_hours=1,
             worker_state_retention_hours=1,
@@ -68,13 +72,13 @@ app = Horsies(
     retry_policy=RetryPolicy.fixed([2, 6, 15], auto_retry_for=["RATE_LIMITED", "GATEWAY_DOWN"]),
 )
 async def charge_card(order: int, cents: int, card: str, gateway: str) -> TaskResult[str, TaskError]:
-    await asyncio.sleep(_about(2.5 if card == SLOW_BANK else 0.4))
-    if card == DECLINED:
-        return _failed("CARD_DECLINED", "the bank says no", order=order, cents=cents)
-    if gateway == SPARE_GATEWAY and _happens(0.75):
-        return _failed("GATEWAY_DOWN", f"{gateway} answers 503 Service Unavailable", order=order)
-    if card == SLOW_BANK and _happens(0.6):
-        return _failed("RATE_LIMITED", "429 Too Many Requests, come back later", order=order, limit_per_minute=60)
+    await asyncio.sleep(about({SLOW_BANK: 2.5, STOLEN: 2.0}.get(card, 0.4)))
+    if card in (DECLINED, STOLEN):
+        return failed("CARD_DECLINED", "the bank says no", order=order, cents=cents)
+    if gateway == SPARE_GATEWAY and happens(0.75):
+        return failed("GATEWAY_DOWN", f"{gateway} answers 503 Service Unavailable", order=order)
+    if card == SLOW_BANK and happens(0.6):
+        return failed("RATE_LIMITED", "429 Too Many Requests, come back later", order=order, limit_per_minute=60)
     return TaskResult(ok=f"receipt-{order}")
 
 
@@ -85,21 +89,21 @@ async def charge_card(order: int, cents: int, card: str, gateway: str) -> TaskRe
     exception_mapper={TimeoutError: "SMTP_TIMEOUT"},
 )
 async def send_confirmation(order: int, to: str) -> TaskResult[None, TaskError]:
-    await asyncio.sleep(_about(0.3))
-    if to.endswith("@slow.example") and _happens(0.7):
+    await asyncio.sleep(about(0.3))
+    if to.endswith("@slow.example") and happens(0.7):
         raise TimeoutError(f"mx.slow.example did not answer EHLO for order {order}")
     return TaskResult(ok=None)
 
 
 @app.task("send_newsletter", queue_name="mail")
 async def send_newsletter(to: str, subject: str) -> TaskResult[None, TaskError]:
-    await asyncio.sleep(_about(0.2))
+    await asyncio.sleep(about(0.2))
     return TaskResult(ok=None)
 
 
 @app.task("ask_for_review", queue_name="mail")
 async def ask_for_review(order: int, to: str) -> TaskResult[None, TaskError]:
-    await asyncio.sleep(_about(0.3))
+    await asyncio.sleep(about(0.3))
     return TaskResult(ok=None)
 
 
@@ -113,7 +117,7 @@ def render_invoice(order: int, customer: dict[str, Any], lines: list[dict[str, A
     """A customer without a country is a bug, and shows as one: an exception with its traceback."""
     total = sum(line["cents"] * line["count"] for line in lines)
     vat = {"NL": 21, "DE": 19, "FR": 20}[customer["country"]]
-    time.sleep(30 if len(lines) > 8 and _happens(0.5) else _about(0.5))
+    time.sleep(30 if len(lines) > 8 and happens(0.5) else about(0.5))
     return TaskResult(ok=f"invoice-{order}.pdf: {total * (100 + vat) // 100} cents")
 
 
@@ -123,9 +127,9 @@ def render_invoice(order: int, customer: dict[str, Any], lines: list[dict[str, A
     retry_policy=RetryPolicy.exponential(4, max_retries=4, auto_retry_for=["WAREHOUSE_BUSY"]),
 )
 async def sync_inventory(sku: str, sold: int) -> TaskResult[int, TaskError]:
-    await asyncio.sleep(_about(0.6))
-    if sku.endswith("7") and _happens(0.6):
-        return _failed("WAREHOUSE_BUSY", "the stock table is locked by a count", sku=sku)
+    await asyncio.sleep(about(0.6))
+    if sku.endswith("7") and happens(0.6):
+        return failed("WAREHOUSE_BUSY", "the stock table is locked by a count", sku=sku)
     return TaskResult(ok=random.randrange(500))  # noqa: S311 - stock of a shop that does not exist
 
 
@@ -136,7 +140,7 @@ async def sync_inventory(sku: str, sold: int) -> TaskResult[int, TaskError]:
 )
 def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
     """The kernel ends a process that takes too much memory, by the signal that is sent here."""
-    time.sleep(_about(0.8))
+    time.sleep(about(0.8))
     if megapixels > 500:
         os.kill(os.getpid(), signal.SIGKILL)
     return TaskResult(ok=f"thumbs/{photo}")
@@ -145,13 +149,13 @@ def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
 @app.task("build_report", queue_name="bulk")
 def build_report(day: str, shop: str) -> TaskResult[dict[str, int], TaskError]:
     """Not repeatable: the accountants get a mail for each. So an interrupted one waits for a person's decision."""
-    time.sleep(_about(10))
+    time.sleep(about(10))
     return TaskResult(ok={"orders": random.randrange(2_000), "refunds": random.randrange(40)})  # noqa: S311 - as above
 
 
 @app.task("import_catalog", queue_name="bulk", requeue_on_interrupt=True)
 def import_catalog(supplier: str, products: list[dict[str, Any]]) -> TaskResult[int, TaskError]:
-    time.sleep(_about(8))
+    time.sleep(about(8))
     return TaskResult(ok=len(products))
 
 
@@ -162,14 +166,4 @@ def nightly_import(path: str) -> TaskResult[None, TaskError]:
         time.sleep(1)
 
 
-def _failed(code: str, message: str, **data: Any) -> TaskResult[Any, TaskError]:
-    return TaskResult(err=TaskError(error_code=code, message=message, data=data))
-
-
-def _about(seconds: float) -> float:
-    """Most take about that long, some much longer, as everywhere."""
-    return seconds * random.lognormvariate(0, 0.4)
-
-
-def _happens(probability: float) -> bool:
-    return random.random() < probability  # noqa: S311 - mishaps of a shop that does not exist
+app.discover_tasks(["horsies.demo.orders", "horsies.demo.month_end"])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies import Ok
+from horsies.demo.month_end import month_end_workflow
 from horsies.demo.photos import resize_photo_v2
 from horsies.demo.shop import app, build_report, import_catalog, nightly_import, resize_photo, send_newsletter
+from horsies.demo.unheard import order_charged_by, unheard
 from horsies.domain.errors import HorsiesError
 from horsies.operations import queues, tasks
 from horsies.operations.actor import Actor
@@ -77,12 +80,13 @@ class Story:
             Scene(1, 1_800, self.send_ahead),
             Scene(1.5, 45, self.release_too_early),
             Scene(2, 25, self.report),
+            Scene(2.5, 600, self.end_month),
             Scene(3, 75, self.crash_a_child),
             Scene(4, 240, self.pause_mail),
             Scene(6, 660, self.deploy),
             Scene(8, 60, self.import_big),
             Scene(9, 200, self.break_payments),
-            Scene(12, 420, self.kill_a_worker),
+            Scene(10, 420, self.kill_a_worker),
             Scene(15, 90, self.cancel),
         ]
 
@@ -115,6 +119,12 @@ class Story:
 
     async def report(self) -> None:
         await build_report.send_async(datetime.now(UTC).date().isoformat(), "shop-eu")
+
+    async def end_month(self) -> None:
+        """One good month, and one in which a till is short."""
+        await month_end_workflow("2026-09", tills=9, short=None).start_async()
+        await month_end_workflow("2026-10", tills=12, short="till-07").start_async()
+        self._say("month_end closes twelve tills at once; one is short: paused, until somebody counts")
 
     async def crash_a_child(self) -> None:
         await resize_photo.send_async("panorama.tiff", megapixels=900)
@@ -169,11 +179,22 @@ class Story:
         async with self._second_worker:
             await self._send_reports(10)
             if await self._second_holds("status:running") and await self._second_holds("status:claimed"):
-                self._say(
-                    f"web-2 is killed, pid {self._crew.pid_of(SECOND_WORKER)}: gone after 30 s, its claims stale after"
-                    " 40 s, its run after 60 s; then the next sweep settles them"
-                )
-                await self._crew.replace(SECOND_WORKER, signal.SIGKILL)
+                order = await order_charged_by(self._database, self._customers, self._crew.pid_of(SECOND_WORKER))
+                async with AsyncExitStack() as held:
+                    split = order is not None and await held.enter_async_context(unheard(self._database, order))
+                    self._tell_of_the_kill(order if split else None)
+                    await self._crew.replace(SECOND_WORKER, signal.SIGKILL)
+
+    def _tell_of_the_kill(self, order: str | None) -> None:
+        self._say(
+            f"web-2 is killed, pid {self._crew.pid_of(SECOND_WORKER)}: gone after 30 s, its claims stale after"
+            " 40 s, its run after 60 s; then the next sweep settles them"
+        )
+        if order is not None:
+            self._say(
+                f"it had stored that a card was declined, and had not told the order, workflow …{order[-8:]}, of it:"
+                " node RUNNING, task FAILED, until a sweep after 60 s, or you, reconcile them"
+            )
 
     async def _send_reports(self, count: int) -> None:
         today = datetime.now(UTC).date().isoformat()

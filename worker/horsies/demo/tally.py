@@ -1,4 +1,4 @@
-"""What a demo has come to: how many tasks are in which state, why they failed, and what is stuck."""
+"""What a demo has come to: how many tasks and workflows are in which state, why they failed, and what is stuck."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.operations.diagnose import diagnose
-from horsies.query import parameters, parse
+from horsies.query import parameters, parse, parse_workflows, workflow_parameters
 from horsies.store.connect import open_database
-from horsies.views import READER_SETTINGS, queue_rows, task_counts, task_groups, worker_rows
+from horsies.views import READER_SETTINGS, queue_rows, task_counts, task_groups, worker_rows, workflow_counts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +23,7 @@ class Tally:
     """`states` has RETRY and INTERRUPTED apart from PENDING and FAILED. `findings` counts kinds, worst first."""
 
     states: Mapping[str, int]
+    workflows: Mapping[str, int]
     queues: Mapping[str, int]
     errors: Mapping[str, int]
     paused: tuple[str, ...]
@@ -37,6 +38,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
         database.connected("demo", settings=READER_SETTINGS) as connection,
     ):
         counts = await task_counts(connection, everything)
+        flows = await workflow_counts(connection, workflow_parameters(parse_workflows("")))
         by_queue = await task_groups(connection, everything, by="queue_name")
         by_error = await task_groups(connection, everything, by="error_code")
         queues = await queue_rows(connection)
@@ -47,6 +49,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
         findings[finding.kind.value] = findings.get(finding.kind.value, 0) + finding.count
     return Tally(
         states={state: count.number for state, count in counts.states.items()},
+        workflows={status: count.number for status, count in flows.states.items()},
         queues={group.key or "": group.number for group in by_queue.groups},
         errors={group.key: group.number for group in by_error.groups if group.key is not None},
         paused=tuple(queue.name for queue in queues if queue.paused_at is not None),

@@ -190,6 +190,10 @@ class ConfigurationErrors(MultipleValidationErrors, ConfigurationError):  # noqa
     """Several broken settings: whoever catches ConfigurationError catches this one too."""
 
 
+class WorkflowContextMissingIdError(RuntimeError):
+    """A node that has no node_id yet was asked for; a task that lets this out fails with WORKFLOW_CTX_MISSING_ID."""
+
+
 def raise_collected(
     errors: Iterable[HorsiesError],
     several: type[MultipleValidationErrors] = MultipleValidationErrors,

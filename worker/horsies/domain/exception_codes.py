@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from horsies.domain.codes import to_builtin
+from horsies.domain.codes import ContractCode, to_builtin
+from horsies.domain.errors import WorkflowContextMissingIdError
 
 if TYPE_CHECKING:
     from horsies.domain.codes import BuiltInTaskCode
@@ -25,6 +26,8 @@ class ExceptionCodes:
 
     def code_of(self, exception: BaseException) -> BuiltInTaskCode | str:
         """The enum member where the rules name a built-in code."""
+        if isinstance(exception, WorkflowContextMissingIdError):
+            return ContractCode.WORKFLOW_CTX_MISSING_ID
         kind = type(exception)
         if self.task_mapper is not None and kind in self.task_mapper:
             return to_builtin(self.task_mapper[kind])

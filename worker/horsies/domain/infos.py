@@ -1,4 +1,4 @@
-"""What `handle.info()` tells about a task and its attempts."""
+"""What handles tell about a task, its attempts, and the nodes of a workflow."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from horsies.domain.states import TaskAttemptOutcome, TaskStatus
-    from horsies.domain.task_result import TaskResult
+    from horsies.domain.states import TaskAttemptOutcome, TaskStatus, WorkflowTaskStatus
+    from horsies.domain.task_result import SubWorkflowSummary, TaskResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +57,18 @@ class TaskInfo:
     failed_reason: str | None = None
     attempts: list[TaskAttemptInfo] | None = None
     """Newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowTaskInfo:
+    """A node of a workflow at one moment; `result` once it has one."""
+
+    node_id: str | None
+    index: int
+    name: str
+    status: WorkflowTaskStatus
+    result: TaskResult[Any, Any] | None
+    started_at: datetime | None
+    completed_at: datetime | None
+    sub_workflow_id: str | None = None
+    sub_workflow_summary: SubWorkflowSummary[Any] | None = None

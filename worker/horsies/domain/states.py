@@ -98,6 +98,8 @@ class Verb(StrEnum):
     RECONCILE = "reconcile"
     PAUSE = "pause"
     RESUME = "resume"
+    SKIP = "skip"
+    COMPLETE = "complete"
 
 
 StateT = TypeVar("StateT", bound=Enum)
@@ -120,9 +122,9 @@ _UNTOUCHED = "the row is as it was left"
 
 TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(None, _V.ENQUEUE, _T.PENDING, "producer, scheduler, workflow", "the id is new"),
-    Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, "worker", "due, not past good_until, caps free, queue not paused"),
+    Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, "worker", "due, not past good_until, caps free, nothing paused"),
     Transition(_T.CLAIMED, _V.CLAIM, _T.CLAIMED, "any worker", "the lease has run out"),
-    Transition(_T.CLAIMED, _V.START, _T.RUNNING, "worker", f"{_TOKEN}, lease and good_until not passed"),
+    Transition(_T.CLAIMED, _V.START, _T.RUNNING, "worker", f"{_TOKEN}, in time, its workflow not paused"),
     Transition(_T.CLAIMED, _V.RELEASE, _T.PENDING, "worker, sweep, operator", f"{_TOKEN}; user code never started"),
     Transition(_T.RUNNING, _V.RELEASE, _T.PENDING, "worker", f"{_TOKEN}; user code never began"),
     Transition(_T.RUNNING, _V.FINISH, _T.COMPLETED, "worker", _TOKEN),
@@ -167,7 +169,6 @@ NODE_TRANSITIONS: tuple[Transition[WorkflowTaskStatus], ...] = (
     Transition(_N.PENDING, _V.ADVANCE, _N.SKIPPED, "advance, reconcile", "the join cannot be satisfied"),
     Transition(_N.READY, _V.ENQUEUE, _N.ENQUEUED, "advance, reconcile", "the workflow is RUNNING, no task linked"),
     Transition(_N.ENQUEUED, _V.START, _N.RUNNING, "worker, advance", "its task, or its child workflow, has started"),
-    Transition(_N.ENQUEUED, _V.RELEASE, _N.READY, "worker", "the workflow was paused before the start"),
     Transition(_N.ENQUEUED, _V.FINISH, _N.COMPLETED, "advance, reconcile", _NOT_TERMINAL),
     Transition(_N.ENQUEUED, _V.FINISH, _N.FAILED, "advance, reconcile", _NOT_TERMINAL),
     Transition(_N.RUNNING, _V.FINISH, _N.COMPLETED, "advance, reconcile", _NOT_TERMINAL),
@@ -176,8 +177,23 @@ NODE_TRANSITIONS: tuple[Transition[WorkflowTaskStatus], ...] = (
     Transition(_N.PENDING, _V.CANCEL, _N.SKIPPED, "workflow cancel", "not started"),
     Transition(_N.READY, _V.CANCEL, _N.SKIPPED, "workflow cancel", "not started"),
     Transition(_N.ENQUEUED, _V.CANCEL, _N.SKIPPED, "workflow cancel", "its task has not started"),
-    Transition(_N.FAILED, _V.REQUEUE, _N.READY, "operator", "the row is as the operator saw it"),
+    Transition(_N.RUNNING, _V.CANCEL, _N.FAILED, "workflow cancel", "its task, or child workflow, has not ended"),
+    Transition(_N.READY, _V.RECONCILE, _N.READY, "reconcile", "no worker has built its child workflow"),
+    Transition(_N.ENQUEUED, _V.RECONCILE, _N.READY, "reconcile", "its child workflow was never made"),
+    *(
+        Transition(source, _V.SKIP, _N.SKIPPED, "operator", "the row is as the operator saw it")
+        for source in (_N.PENDING, _N.READY, _N.ENQUEUED, _N.RUNNING)
+    ),
+    *(
+        Transition(source, _V.COMPLETE, _N.COMPLETED, "operator", "the row is as the operator saw it")
+        for source in (_N.PENDING, _N.READY, _N.ENQUEUED, _N.RUNNING, _N.FAILED, _N.SKIPPED)
+    ),
+    Transition(_N.FAILED, _V.REQUEUE, _N.READY, "operator", "it has no dependencies; a fresh task follows"),
+    Transition(_N.FAILED, _V.REQUEUE, _N.PENDING, "operator", "it has dependencies; a fresh task follows"),
+    Transition(_N.FAILED, _V.REQUEUE, _N.ENQUEUED, "operator", "its task was requeued"),
+    Transition(_N.FAILED, _V.REQUEUE, _N.RUNNING, "operator", "its child workflow goes on"),
     Transition(_N.SKIPPED, _V.REQUEUE, _N.PENDING, "operator", "an ancestor is run again"),
+    Transition(_N.SKIPPED, _V.REQUEUE, _N.ENQUEUED, "operator", "its task was requeued"),
 )
 
 _W = WorkflowStatus
@@ -191,7 +207,9 @@ WORKFLOW_TRANSITIONS: tuple[Transition[WorkflowStatus], ...] = (
     Transition(_W.PENDING, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
     Transition(_W.RUNNING, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
     Transition(_W.PAUSED, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
-    Transition(_W.FAILED, _V.REQUEUE, _W.RUNNING, "operator", "retry from the failed node"),
+    Transition(_W.FAILED, _V.REQUEUE, _W.RUNNING, "operator", "a node of it is opened again"),
+    Transition(_W.PAUSED, _V.REQUEUE, _W.RUNNING, "operator", "retry from the failed nodes"),
+    Transition(_W.FAILED, _V.COMPLETE, _W.RUNNING, "operator", "a node of it is completed by hand"),
 )
 
 

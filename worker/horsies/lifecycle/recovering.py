@@ -10,6 +10,7 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.following import follow
 from horsies.store.piecemeal import Refused, piecemeal
 from horsies.store.statements import statement
 
@@ -144,7 +145,7 @@ async def recover_stale_runs(
     """
     rows = await conn.fetch(statement("stale_runs"), threshold_ms, finalizing_ms, _MOST_AT_ONCE)
 
-    async def take(runs: Sequence[StaleRun]) -> list[bool]:
+    async def take(runs: Sequence[StaleRun]) -> list[tuple[str, bool]]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
         recovered = await conn.fetch(
             statement("sweep_runs"),
@@ -157,23 +158,27 @@ async def recover_stale_runs(
             threshold_ms,
             finalizing_ms,
         )
-        return [again for _, again in recovered]
+        return [(task_id, again) for task_id, again in recovered]
 
     done = await piecemeal(_batches([StaleRun(*row) for row in rows]), take)
-    again = [one for answer in done.answers for one in answer]
+    taken = [one for answer in done.answers for one in answer]
+    failed = [task_id for task_id, again in taken if not again]
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
-    return Recovered(retried=sum(again), failed=len(again) - sum(again), refused=refused)
+    refused += await follow(conn, failed)
+    return Recovered(retried=len(taken) - len(failed), failed=len(failed), refused=refused)
 
 
 async def expire_pending(conn: asyncpg.Connection) -> Recovered:
     """PENDING past its good_until: EXPIRED, without an attempt."""
     overdue = [task_id for (task_id,) in await conn.fetch(statement("overdue_tasks"), _MOST_AT_ONCE)]
 
-    async def expire(ids: Sequence[str]) -> int:
-        return len(await conn.fetch(statement("expire_pending"), ids, [_expiry(task_id) for task_id in ids]))
+    async def expire(ids: Sequence[str]) -> list[str]:
+        rows = await conn.fetch(statement("expire_pending"), ids, [_expiry(task_id) for task_id in ids])
+        return [task_id for (task_id,) in rows]
 
     done = await piecemeal(_batches(overdue), expire)
-    return Recovered(expired=sum(done.answers), refused=tuple(done.refused))
+    expired = [task_id for answer in done.answers for task_id in answer]
+    return Recovered(expired=len(expired), refused=(*done.refused, *await follow(conn, expired)))
 
 
 def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:

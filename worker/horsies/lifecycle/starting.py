@@ -1,4 +1,4 @@
-"""CLAIMED to RUNNING, or to EXPIRED where the deadline came first."""
+"""CLAIMED to RUNNING; to EXPIRED where the deadline came first, back to PENDING where its workflow was paused."""
 
 from __future__ import annotations
 
@@ -31,11 +31,13 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class StartVerdicts:
     """Each token is in exactly one of these. Not task ids: beside a claim of ours that has expired, a new claim of
-    the same task may be ours too, and only one of the two may run."""
+    the same task may be ours too, and only one of the two may run. `held`: its workflow is paused, and it is PENDING
+    again."""
 
     started: frozenset[Token]
     expired: frozenset[Token]
     stale: frozenset[Token]
+    held: frozenset[Token] = frozenset()
 
 
 async def start(conn: asyncpg.Connection, worker_id: str, starts: Collection[Start]) -> StartVerdicts:
@@ -55,13 +57,23 @@ async def start(conn: asyncpg.Connection, worker_id: str, starts: Collection[Sta
     )
     started = frozenset([asked[number - 1] for (number,) in rows])
     left = [token for token in asked if token not in started]
-    expired = await _expire(conn, worker_id, left) if left else frozenset()
-    return StartVerdicts(started, expired, frozenset(left) - expired)
+    if not left:
+        return StartVerdicts(started, frozenset(), frozenset())
+    expired = await _expire(conn, worker_id, left)
+    left = [token for token in left if token not in expired]
+    held = await _release_held(conn, worker_id, left)
+    return StartVerdicts(started, expired, frozenset(left) - held, held)
 
 
 async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
     results = [_expiry(token) for token in tokens]
     rows = await conn.fetch(statement("expire_claimed"), worker_id, ids(tokens), claim_times(tokens), results)
+    return frozenset([tokens[number - 1] for (number,) in rows])
+
+
+async def _release_held(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
+    """Not left to the lease: prolonged with all others it would not run out."""
+    rows = await conn.fetch(statement("release_held"), worker_id, ids(tokens), claim_times(tokens))
     return frozenset([tokens[number - 1] for (number,) in rows])
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from horsies.operations.cluster import read_cluster
 from horsies.operations.diagnose_held import held_findings
 from horsies.operations.diagnose_waiting import expired_findings, interrupted_findings, waiting_findings
+from horsies.operations.diagnose_workflows import workflow_findings
 from horsies.operations.findings import FindingKind, Report
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
             *await held_findings(conn, cluster),
             *await expired_findings(conn, cluster),
             *await waiting_findings(conn, cluster),
+            *await workflow_findings(conn, cluster),
         ]
     return Report(
         now=cluster.now,

@@ -17,11 +17,19 @@ class FindingKind(StrEnum):
     """The value is what a person reads."""
 
     INTERRUPTED = "interrupted"
+    PAUSED_BY_ERROR = "paused by error"
     UNKNOWN_NAME = "unknown name"
     QUEUE_WITHOUT_WORKER = "no worker"
     STALE_RUN = "stale run"
     WORKER_GONE = "worker gone"
     FINALIZING = "finalizing"
+    DAMAGED_WORKFLOW = "damaged workflow"
+    TASK_ROW_GONE = "task row gone"
+    NODE_OUT_OF_STEP = "node out of step"
+    WORKFLOW_STALLED = "stalled workflow"
+    NODE_WITHOUT_TASK = "node has no task"
+    CHILD_FINISHED = "child finished"
+    CHILD_NOT_STARTED = "child not begun"
     STALE_CLAIM = "stale claim"
     PAST_DEADLINE = "past good_until"
     LEASE_RAN_OUT = "lease ran out"
@@ -39,7 +47,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a person may do. The verb is one of operations.tasks, .workers or .queues, by `target_kind`."""
+    """What a person may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by `target_kind`."""
 
     verb: str
     target_kind: TargetKind
@@ -53,7 +61,7 @@ class Finding:
     kind: FindingKind
     severity: Severity
     target_kind: TargetKind
-    name: str  # of the task, the worker's id, or the queue
+    name: str  # of the task or workflow, the worker's id, or the queue
     ids: tuple[str, ...]  # as many as were read
     count: int
     at_least: bool  # there are more than `count`

@@ -161,10 +161,13 @@ def _about_requeues(eligible: Sequence[Seen], states: Counter[str], facts: Facts
 
 
 _SEEN_BY_WORKFLOW: Mapping[TaskVerb, str] = {
-    TaskVerb.REQUEUE: "a node that has ended keeps its outcome and what follows is not run again; other nodes wait",
-    TaskVerb.FAIL: "the node fails with OPERATOR_FAILED at the next reconciliation",
-    TaskVerb.CANCEL: "the node fails with TASK_CANCELLED at the next reconciliation",
-    TaskVerb.EXPIRE: "the node fails with TASK_EXPIRED at the next reconciliation",
+    TaskVerb.REQUEUE: (
+        "a node that failed or was skipped waits for it again, and so do those that were skipped because of it; one"
+        " that has completed keeps its outcome"
+    ),
+    TaskVerb.FAIL: "the node fails with OPERATOR_FAILED, and its workflow goes on from there",
+    TaskVerb.CANCEL: "the node fails with TASK_CANCELLED, and its workflow goes on from there",
+    TaskVerb.EXPIRE: "the node fails with TASK_EXPIRED, and its workflow goes on from there",
 }
 
 

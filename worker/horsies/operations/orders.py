@@ -31,6 +31,7 @@ class Act:
     actor: Actor
     reason: str | None
     undoes: Mapping[str, int]
+    filter: str | None = None
 
 
 async def looked_at(conn: asyncpg.Connection) -> datetime:

@@ -82,7 +82,7 @@ class Outcome:
     @property
     def can_be_undone(self) -> bool:
         """Whether any of it has a way back. A run that was taken from its worker has none: that attempt is history."""
-        return self.verb in _WITH_WAY_BACK and any(row.target.state != "RUNNING" for row in self.applied)
+        return any(_has_way_back(self.verb, row.target) for row in self.applied)
 
     @property
     def applied(self) -> tuple[RowOutcome, ...]:
@@ -91,3 +91,9 @@ class Outcome:
     @property
     def refused(self) -> tuple[RowOutcome, ...]:
         return tuple(row for row in self.rows if not row.applied)
+
+
+def _has_way_back(verb: str, target: Target) -> bool:
+    if target.kind in ("workflow", "node"):
+        return verb in ("pause", "resume")
+    return verb in _WITH_WAY_BACK and target.state != "RUNNING"

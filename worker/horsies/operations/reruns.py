@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain import tags
 from horsies.domain.codec import CodecError, parse_json, to_json
-from horsies.domain.codec.errors import CorruptJsonError, spell_path
-from horsies.domain.codec.read import moment
-from horsies.domain.codec.text import first_surrogate
-from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
+from horsies.domain.codec.errors import CorruptJsonError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
 from horsies.lifecycle import by_hand
+from horsies.operations.edited import check_storable
 from horsies.operations.preview import OperationError
 
 if TYPE_CHECKING:
@@ -119,40 +116,10 @@ def _checked(text: str | None, name: str, kind: type[list[Any]] | type[dict[str,
         tree = parse_json(text, name)
         if not isinstance(tree, kind):
             raise CorruptJsonError(name, f"must be a JSON {'array' if kind is list else 'object'}")
-        _check(tree, [name])
+        check_storable(tree, [name])
         return to_json(tree, name)
     except CodecError as error:
         raise OperationError(
             f"the edited arguments cannot be stored: {error}",
             help_text='args is an array like [1, "two"], kwargs an object like {"dry_run": true}',
         ) from error
-
-
-def _check(tree: Any, path: list[str | int]) -> None:
-    """What a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
-    if len(path) > MAX_DEPTH:
-        raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
-    if isinstance(tree, str) and first_surrogate(tree) is not None:
-        raise CorruptJsonError(spell_path(path), "holds a lone surrogate, which UTF-8 cannot write")
-    if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
-        raise CorruptJsonError(spell_path(path), "has more than 4 214 digits; write it as a string")
-    if isinstance(tree, dict):
-        _check_tags(tree, path)
-        for key, item in tree.items():
-            _check(key, path)
-            _check(item, [*path, key])
-    if isinstance(tree, list):
-        for position, item in enumerate(tree):
-            _check(item, [*path, position])
-
-
-def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
-    if any(tree.get(tag) is True for tag in (tags.DATETIME, tags.DATE, tags.TIME)):
-        try:
-            moment(tree)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptJsonError(spell_path(path), f"is no moment: {error}") from error
-    if any(tree.get(tag) is True for tag in (tags.PYDANTIC_MODEL, tags.DATACLASS)) and not (
-        isinstance(tree.get("module"), str) and isinstance(tree.get("qualname"), str) and "data" in tree
-    ):
-        raise CorruptJsonError(spell_path(path), "is tagged as an object, but lacks module, qualname or data")

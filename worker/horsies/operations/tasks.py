@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,15 @@ from uuid import UUID
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle import by_hand
 from horsies.lifecycle.by_hand import Deed, Seen
+from horsies.lifecycle.following import follow
+from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit import require_writable, standing
 from horsies.operations.batches import in_batches
 from horsies.operations.judging import Facts, Node, TaskVerb, consequences, is_terminal, why_not
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments, checked, policy_retries, rerun
 from horsies.operations.selection import freeze
+from horsies.store.pool import TROUBLE
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -87,17 +91,28 @@ async def apply(
     verb = TaskVerb(preview.verb)
     operation_id = UUID(new_task_id())
     deed = Deed(operation_id, verb, actor.os_user, actor.os_host, reason, preview.filter)
+    ended: list[str] = []
 
     async def step(part: Sequence[Target]) -> list[RowOutcome]:
         seen = [target.seen for target in part]
         became, copies = await _act(conn, verb, deed, seen, preview)
         targets = {target.id: target for target in part}
+        ended.extend(one.task_id for one in seen if one.is_workflow_task and verb in _ENDS)
         return [_row_outcome(verb, targets[one.task_id], one, copies.get(one.task_id)) for one in became]
 
     # In the order in which each batch locks its rows, so that the same rows meet another operator in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id"))
     size = min(batch, _MOST_COPIES) if verb is TaskVerb.RERUN else batch
-    return await in_batches(conn, operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
+    outcome = await in_batches(conn, operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
+    await tell_workflows(conn, ended)
+    return outcome
+
+
+async def tell_workflows(conn: asyncpg.Connection, task_ids: Sequence[str]) -> None:
+    """What has been done is done, whatever becomes of this: what fails here, the next reconciliation does."""
+    if not conn.is_closed():
+        with suppress(*TROUBLE):
+            await follow(conn, task_ids)
 
 
 async def _act(
@@ -108,9 +123,23 @@ async def _act(
         return await rerun(conn, deed, seen, preview.options.get("arguments", Arguments()))
     if verb is TaskVerb.REQUEUE:
         budgets = await _budgets(conn, seen) if preview.options.get("fresh_budget") else None
-        return await by_hand.requeue(conn, deed, seen, budgets), {}
+        return await _requeue(conn, deed, seen, budgets), {}
     return await _PLAIN[verb](conn, deed, seen), {}
 
+
+async def _requeue(
+    conn: asyncpg.Connection, deed: Deed, seen: Sequence[Seen], budgets: dict[str, int] | None
+) -> list[Became]:
+    """With the nodes that had ended because of them, under the locks of their families."""
+    inside = [one.task_id for one in seen if one.is_workflow_task]
+    await lock_families_of(conn, inside)
+    became = await by_hand.requeue(conn, deed, seen, budgets)
+    living = {one.task_id for one in became if one.refusal is None}
+    await reopen_for_tasks(conn, [task_id for task_id in inside if task_id in living])
+    return became
+
+
+_ENDS = frozenset({TaskVerb.FAIL, TaskVerb.CANCEL, TaskVerb.EXPIRE})
 
 _PLAIN = {
     TaskVerb.FAIL: by_hand.fail,

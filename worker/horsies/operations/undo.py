@@ -9,10 +9,13 @@ from uuid import UUID
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle import by_hand
 from horsies.lifecycle.by_hand import Deed, Seen
+from horsies.lifecycle.families import read_flows
 from horsies.operations.audit import actions_of, require_writable, standing
 from horsies.operations.batches import in_batches
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.tasks import tell_workflows
 from horsies.operations.undo_orders import undo_orders
+from horsies.operations.undo_workflows import undo_workflows, why_no_way_back
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.lifecycle.families import Flow
     from horsies.operations.actor import Actor
     from horsies.operations.audit import Action
     from horsies.operations.preview import Outcome
@@ -39,7 +43,11 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     actions = await _changed_by(conn, operation_id)
     ids = [action.target_id for action in actions if action.target_kind == "task"]
     rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
-    judged = [(_target(action), _why_not(action, rows.get(action.target_id))) for action in actions]
+    flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
+    judged = [
+        (_target(action), _why_not(action, rows.get(action.target_id), flows.get(action.target_id)))
+        for action in actions
+    ]
     return Preview(
         verb="undo",
         options={},
@@ -52,7 +60,9 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     )
 
 
-def _why_not(action: Action, seen: Seen | None) -> str | None:
+def _why_not(action: Action, seen: Seen | None, flow: Flow | None) -> str | None:
+    if action.target_kind in ("workflow", "node"):
+        return why_no_way_back(action.verb, None if flow is None else flow.status)
     if action.target_kind != "task":
         return None
     if action.verb not in _LEFT_AS:
@@ -87,8 +97,10 @@ async def undo(
         return [_row_outcome(target, became[target.seen.id]) for target in part]
 
     outcome = await in_batches(conn, undoing, "undo", tasks, step, on_progress=on_progress, batch=batch)
+    await tell_workflows(conn, [target.seen.target_id for target in tasks])
     orders = await undo_orders(conn, operation_id, undoing, actor, reason)
-    return replace(outcome, rows=(*outcome.rows, *orders))
+    workflows = await undo_workflows(conn, operation_id, undoing, actor, reason)
+    return replace(outcome, rows=(*outcome.rows, *orders, *workflows))
 
 
 async def _changed_by(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:

@@ -34,7 +34,7 @@ async def undo_orders(
     """The inverse of each order of the operation `done`, with audit rows under `undoing`."""
     rows: list[RowOutcome] = []
     act = Act(undoing, "undo", actor, reason, {})
-    for row in await conn.fetch(statement("order_done"), done):
+    for row in await conn.fetch(statement("order_done"), done, list(_STATES)):
         kind, verb, name = row["target_kind"], row["verb"], row["target_id"]
         target = Target(kind, name, name, verb)
         way_back = _WAYS_BACK.get((kind, verb))

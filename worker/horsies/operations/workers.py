@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.states import TaskStatus
+from horsies.lifecycle.following import follow
 from horsies.lifecycle.gone import recover_worker
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.orders import Act, begin, by_whom, command, give, looked_at, trace_refused
@@ -130,13 +131,16 @@ async def _recover_all(
 ) -> Outcome:
     rows: list[RowOutcome] = []
     for target in targets:
-        rows.append(await _recover(conn, act, target))
+        row, failed = await _recover(conn, act, target)
+        rows.append(row)
+        await follow(conn, failed)
         if on_progress is not None:
             on_progress(len(rows), len(targets))
     return Outcome(act.operation_id, act.verb, tuple(rows))
 
 
-async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> RowOutcome:
+async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> tuple[RowOutcome, list[str]]:
+    """What became of the worker's estate, and which of its tasks have failed."""
     async with conn.transaction():
         (standing,) = await _standings(conn, [target.id])
         why_not = standing.why_not(WorkerVerb.RECOVER)
@@ -145,10 +149,11 @@ async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> RowOut
             detail = _became(estate)
             if estate.freed:
                 await _trace(conn, act, target, estate, detail)
-                return RowOutcome(target, applied=True, detail=detail)
+                failed = [one.was.task_id for one in estate.freed if one.now is TaskStatus.FAILED]
+                return RowOutcome(target, applied=True, detail=detail), failed
             why_not = detail
         await trace_refused(conn, act, [(target, why_not)])
-        return RowOutcome(target, applied=False, detail=why_not)
+        return RowOutcome(target, applied=False, detail=why_not), []
 
 
 async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: Estate, detail: str) -> None:
@@ -207,8 +212,8 @@ def _target(standing: Standing) -> Target:
 
 
 async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Sequence[Standing]) -> list[str]:
-    claimed = counted(sum(worker.claimed for worker in workers), "claimed task")
-    running = counted(sum(worker.running for worker in workers), "running task")
+    claims, runs = sum(worker.claimed for worker in workers), sum(worker.running for worker in workers)
+    claimed, running = counted(claims, "claimed task"), counted(runs, "running task")
     match verb:
         case WorkerVerb.RESUME:
             return ["claims again at once"]
@@ -220,8 +225,9 @@ async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Seq
                 *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
             ]
         case WorkerVerb.RECOVER:
+            again = "tried again where the retry policy lists WORKER_CRASHED, else failed with that code"
             return [
-                f"{claimed}: back in the queue, user code never started",
-                f"{running}: tried again where the retry policy lists WORKER_CRASHED, else failed with that code",
+                *([f"{claimed}: back in the queue, user code never started"] if claims else []),
+                *([f"{running}: {again}"] if runs else []),
                 "a worker that was only cut off may still run their code; its outcomes are then refused",
             ]

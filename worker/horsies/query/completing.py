@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from horsies.query.keys import KEYS, SAID_ELSEWHERE
+from horsies.query.keys import TASKS
 from horsies.query.scanner import words
 from horsies.query.values import Glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from horsies.query.language import Key, Language
     from horsies.query.scanner import Word
 
 MOST: Final = 50
@@ -28,42 +29,46 @@ class Completion:
     help: str = ""
 
 
-def completions(text: str, cursor: int, values: Mapping[str, Sequence[str]]) -> list[Completion]:
+def completions(
+    text: str, cursor: int, values: Mapping[str, Sequence[str]], language: Language = TASKS
+) -> list[Completion]:
     """What fits what stands before the cursor, best first. `values` are those that exist, by key: queues, names, …"""
     cursor = min(max(cursor, 0), len(text))
     begun = next((word for word in words(text[:cursor]) if word.end == cursor), None)
     if begun is None:
-        found = _keys("", cursor, cursor)
+        found = _keys("", cursor, cursor, language)
     else:
         whole = next(word for word in words(text) if word.start == begun.start)
-        found = _bare(begun, whole, values) if begun.key is None else _of_key(begun, whole, begun.key.lower(), values)
+        offered = _bare if begun.key is None else _of_key
+        found = offered(begun, whole, language, values)
     return list(islice(found, MOST))
 
 
-def _bare(begun: Word, whole: Word, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
+def _bare(begun: Word, whole: Word, language: Language, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
     """A key, or a value with its key: who types `fail` may want `status:failed`."""
     prefix = begun.items[-1].glob.plain
     if len(begun.items) > 1:
         return
     end = whole.items[0].end if whole.key is None else whole.body + len(whole.key) + 1
-    yield from _keys(prefix, whole.body, end)
+    yield from _keys(prefix, whole.body, end, language)
     if prefix and whole.key is None:
-        for key in KEYS:
-            known = (f"{key}:{written}" for written in _written(prefix, key, values))
+        for key in language.keys.values():
+            known = (f"{key.name}:{written}" for written in _written(prefix, key, values))
             yield from (Completion(whole.body, end, text) for text in known)
 
 
-def _keys(prefix: str, start: int, end: int) -> Iterator[Completion]:
+def _keys(prefix: str, start: int, end: int, language: Language) -> Iterator[Completion]:
     prefix = prefix.lower()
-    meant = [name for name in KEYS if name.startswith(prefix)]
-    if prefix in SAID_ELSEWHERE:
-        meant.append(SAID_ELSEWHERE[prefix])
-    return (Completion(start, end, f"{name}:", KEYS[name].describe()) for name in dict.fromkeys(meant))
+    meant = [name for name in language.keys if name.startswith(prefix)]
+    if prefix in language.said_elsewhere:
+        meant.append(language.said_elsewhere[prefix])
+    return (Completion(start, end, f"{name}:", language.keys[name].describe()) for name in dict.fromkeys(meant))
 
 
-def _of_key(begun: Word, whole: Word, key: str, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
+def _of_key(begun: Word, whole: Word, language: Language, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
     """A value that the word does not have yet."""
-    if key not in KEYS:
+    key = language.keys.get((begun.key or "").lower())
+    if key is None:
         return
     index = len(begun.items) - 1
     item = whole.items[index]
@@ -73,10 +78,10 @@ def _of_key(begun: Word, whole: Word, key: str, values: Mapping[str, Sequence[st
             yield Completion(item.start, item.end, text)
 
 
-def _written(prefix: str, key: str, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
+def _written(prefix: str, key: Key, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
     """The key's own words and the caller's values as they are written: those that begin like that, then the others."""
     prefix = prefix.lower()
-    known = [*((value, value) for value in KEYS[key].values)]
-    known += [(value, str(Glob.literal(value))) for value in values.get(key, ()) if value]
+    known = [*((value, value) for value in key.values)]
+    known += [(value, str(Glob.literal(value))) for value in values.get(key.name, ()) if value]
     fitting = [(not value.lower().startswith(prefix), text) for value, text in known if prefix in value.lower()]
     return dict.fromkeys(text for _, text in sorted(fitting, key=lambda each: each[0]))

@@ -1,12 +1,11 @@
-"""The keys of the language as data: the parser, the completion and the help all read this table."""
+"""The language of filters for tasks, as data."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
+from horsies.query.language import Key, Kind, Language, keyed
 
 RETRY: Final = "RETRY"
 INTERRUPTED: Final = "INTERRUPTED"
@@ -28,45 +27,7 @@ STATES: Final = _EXACT | {
 """What each word after `status:` covers: PENDING and FAILED are each split in two, the other states are whole."""
 
 
-class Kind(Enum):
-    """How the values of a key are read."""
-
-    STATUS = auto()
-    TEXT = auto()
-    ID = auto()
-    WORKFLOW = auto()
-    PART = auto()
-    HAS = auto()
-    MOMENT = auto()
-    TRIES = auto()
-    SPAN = auto()
-
-    @property
-    def any_of(self) -> bool:
-        """Whether several values mean any of them. Of the others all must hold, so a comma would mislead."""
-        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN)
-
-    @property
-    def can_be_negated(self) -> bool:
-        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN)
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key. `values` are the words it knows, or examples; `also` is what people write for it elsewhere."""
-
-    name: str
-    kind: Kind
-    help: str
-    example: str
-    values: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()
-
-    def describe(self) -> str:
-        return f"{self.help}, as in {self.example}"
-
-
-_KEYS: Final = (
+KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
@@ -122,6 +83,14 @@ _KEYS: Final = (
         ("ran", "duration", "took", "runtime"),
     ),
     Key(
+        "ended",
+        Kind.SPAN,
+        "how long ago it ended",
+        "ended:<10m",
+        ("<5m", "<10m", "<1h", "<24h"),
+        ("finished", "done_since"),
+    ),
+    Key(
         "args",
         Kind.PART,
         "a part of its arguments as they are stored, which is JSON; with double quotes in it, put single ones around",
@@ -131,9 +100,9 @@ _KEYS: Final = (
     Key(
         "has",
         Kind.HAS,
-        "it has an error code, a good_until, a unique key, or another task of which it is a rerun",
+        "it has an error code, a good_until, a unique key, another task of which it is a rerun, or come due",
         "has:error",
-        ("error", "deadline", "unique", "rerun"),
+        ("error", "deadline", "unique", "rerun", "due"),
         ("with",),
     ),
     Key(
@@ -147,29 +116,16 @@ _KEYS: Final = (
     Key("unique", Kind.TEXT, "its unique key", "unique:invoice-*", also=("unique_key",)),
 )
 
-KEYS: Final = {key.name: key for key in _KEYS}
-
-BARE: Final = ""
-"""The key of words without a key: a part of the name, or the beginning or end of the id."""
-
-GRAMMAR: Final = (
+_GRAMMAR: Final = (
     "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
     "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
-    "Of has, tries, wait and run each that is given must hold: run:>1m run:<=1h, or run:1m..1h.",
+    "Of has, tries, wait, run and ended each that is given must hold: run:>1m run:<=1h, or run:1m..1h.",
     "* stands for anything, ? for one character. Quotes or a backslash take what follows as it is.",
     "A word without a key is a part of the name, or the beginning or end of the id. No words at all: everything.",
 )
 
 
-def describe() -> str:
-    """The whole language for `--help` and `?`."""
-    width = max(map(len, KEYS))
-    return "\n".join([*GRAMMAR, "", *(f"{name:{width}}  {key.describe()}" for name, key in KEYS.items())])
-
-
-SAID_ELSEWHERE: Final = {word: key.name for key in KEYS.values() for word in key.also}
-
-STATES_ELSEWHERE: Final = {
+_STATES_ELSEWHERE: Final = {
     **dict.fromkeys(("success", "succeeded", "successful", "ok", "finished"), "completed"),
     **dict.fromkeys(("error", "errored", "failure", "crashed", "dead"), "failed"),
     **dict.fromkeys(("queued", "waiting", "scheduled", "enqueued", "ready"), "pending"),
@@ -178,3 +134,12 @@ STATES_ELSEWHERE: Final = {
     **dict.fromkeys(("terminal", "ended", "over"), "done"),
     **dict.fromkeys(("open", "unfinished", "inflight"), "live"),
 }
+
+TASKS: Final = Language(
+    "task",
+    KEYS,
+    STATES,
+    _STATES_ELSEWHERE,
+    _GRAMMAR,
+    "status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
+)

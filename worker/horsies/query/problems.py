@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.query.keys import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,19 +31,20 @@ class FilterError(HorsiesError, ValueError):
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
-    def __init__(self, problems: Sequence[Problem], text: str = "") -> None:
+    def __init__(self, problems: Sequence[Problem], text: str = "", example: str = TASKS.example) -> None:
         self.problems = list(problems)
         self.text = text
+        self.example = example
         count = len(self.problems)
         super().__init__(
             f"the filter is wrong: {self.problems[0]}" if count == 1 else f"the filter is wrong in {count} places",
             notes=[_pointed_at(text, problem, explained=count > 1) for problem in self.problems],
-            help_text="a filter looks like: status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
+            help_text=f"a filter looks like: {example}",
         )
 
-    def __reduce__(self) -> tuple[type[FilterError], tuple[list[Problem], str]]:
+    def __reduce__(self) -> tuple[type[FilterError], tuple[list[Problem], str, str]]:
         # An exception is rebuilt from its args by default, which hold the message and not the problems.
-        return type(self), (self.problems, self.text)
+        return type(self), (self.problems, self.text, self.example)
 
 
 _WIDEST = 100

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from horsies.query.keys import BARE, KEYS, STATES_ELSEWHERE, Kind
+from horsies.query.language import BARE, Kind
 from horsies.query.problems import Unreadable, nearest
 from horsies.query.values import Choice, Glob, read_moment, read_span, read_tries
 
 if TYPE_CHECKING:
+    from horsies.query.language import Language
     from horsies.query.values import Value
 
 LONGEST_ID: Final = 36
@@ -18,18 +19,18 @@ _CUT: Final = ("…", "...")
 """How screens shorten an id, and what is then copied from them."""
 
 
-def read(key: str, glob: Glob) -> Value:
+def read(key: str, glob: Glob, language: Language) -> Value:
     """What `glob` means under `key`. Unreadable says what the key takes instead."""
     if key == BARE:
         return uncut(glob)
-    match KEYS[key].kind:
+    match language.keys[key].kind:
         case Kind.STATUS | Kind.HAS:
-            return _read_choice(key, glob.plain)
+            return _read_choice(key, glob.plain, language)
         case Kind.ID:
             return read_id(glob)
         case Kind.WORKFLOW:
             plain = glob.plain.lower()
-            return Choice(plain) if plain in KEYS[key].values else read_id(glob)
+            return Choice(plain) if plain in language.keys[key].values else read_id(glob)
         case Kind.MOMENT:
             return read_moment(glob.plain.lower())
         case Kind.TRIES:
@@ -40,11 +41,11 @@ def read(key: str, glob: Glob) -> Value:
             return glob
 
 
-def _read_choice(key: str, text: str) -> Choice:
-    known, word = KEYS[key].values, text.lower()
+def _read_choice(key: str, text: str, language: Language) -> Choice:
+    known, word = language.keys[key].values, text.lower()
     if word in known:
         return Choice(word)
-    suggestion = STATES_ELSEWHERE.get(word) if KEYS[key].kind is Kind.STATUS else None
+    suggestion = language.states_elsewhere.get(word) if language.keys[key].kind is Kind.STATUS else None
     raise Unreadable(f"{key} is never {text!r}; it is one of {', '.join(known)}", suggestion or nearest(word, known))
 
 

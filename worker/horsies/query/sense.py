@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.query.keys import EVERY_STATE, KEYS, STATES, Kind
+from horsies.query.language import Kind
 from horsies.query.values import Choice, Glob, Moment, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.query.tree import TaskFilter
+    from horsies.query.language import Language
+    from horsies.query.tree import Filter
 
 
-def states(understood: TaskFilter) -> frozenset[str]:
+def states(understood: Filter) -> frozenset[str]:
     """The states that are asked for and not excluded."""
-    wanted = _covered(understood.pick("status", Choice)) or EVERY_STATE
-    return wanted - _covered(understood.pick("status", Choice, negated=True))
+    language = understood.language
+    wanted = _covered(understood.pick("status", Choice), language) or language.every_state
+    return wanted - _covered(understood.pick("status", Choice, negated=True), language)
 
 
-def _covered(choices: tuple[Choice, ...]) -> frozenset[str]:
-    return frozenset(state for choice in choices for state in STATES[choice.word])
+def _covered(choices: tuple[Choice, ...], language: Language) -> frozenset[str]:
+    return frozenset(state for choice in choices for state in language.states[choice.word])
 
 
-def in_workflow(understood: TaskFilter) -> frozenset[str]:
+def yes_and_no(understood: Filter, key: str) -> frozenset[str]:
     """`yes` and `no`, as far as they are asked for and not excluded."""
-    wanted = {choice.word for choice in understood.pick("workflow", Choice)} or {"yes", "no"}
-    return frozenset(wanted) - {choice.word for choice in understood.pick("workflow", Choice, negated=True)}
+    wanted = {choice.word for choice in understood.pick(key, Choice)} or {"yes", "no"}
+    return frozenset(wanted) - {choice.word for choice in understood.pick(key, Choice, negated=True)}
 
 
-def bounds(understood: TaskFilter, key: str) -> tuple[int | None, int | None]:
+def bounds(understood: Filter, key: str) -> tuple[int | None, int | None]:
     """The least and the most that all ranges of the key allow."""
     ranges = understood.pick(key, Range)
     lows = [each.low for each in ranges if each.low is not None]
@@ -37,31 +39,33 @@ def bounds(understood: TaskFilter, key: str) -> tuple[int | None, int | None]:
     return max(lows, default=None), min(highs, default=None)
 
 
-def contradictions(understood: TaskFilter) -> Iterator[tuple[str, str]]:
-    """Each key with which no task at all can match, and why."""
+def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
+    """Each key with which nothing at all can match, and why."""
+    thing, keys = understood.language.thing, understood.language.keys.values()
     if not states(understood):
         yield "status", "no state is left: all that are asked for are excluded too"
-    yield from _impossible_workflows(understood)
+    for key in (key.name for key in keys if key.kind is Kind.WORKFLOW):
+        yield from _impossible_workflows(understood, key)
     both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
     if both:
-        yield "has", f"no task both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
-    for key in (key.name for key in KEYS.values() if key.kind in (Kind.TRIES, Kind.SPAN)):
+        yield "has", f"no {thing} both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
+    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.SPAN)):
         low, high = bounds(understood, key)
         if low is not None and high is not None and low > high:
-            yield key, f"no task is within all of these: {' '.join(map(str, understood.pick(key, Range)))}"
+            yield key, f"no {thing} is within all of these: {' '.join(map(str, understood.pick(key, Range)))}"
     yield from _impossible_times(understood)
 
 
-def _impossible_workflows(understood: TaskFilter) -> Iterator[tuple[str, str]]:
-    words, ids = understood.pick("workflow", Choice), understood.pick("workflow", Glob)
-    left = in_workflow(understood)
+def _impossible_workflows(understood: Filter, key: str) -> Iterator[tuple[str, str]]:
+    words, ids = understood.pick(key, Choice), understood.pick(key, Glob)
+    left = yes_and_no(understood, key)
     if words and ids:
-        yield "workflow", "workflow takes yes or no, or ids, not both"
+        yield key, f"{key} takes yes or no, or ids, not both"
     elif not left or (ids and "yes" not in left):
-        yield "workflow", "no task is left: all that are asked for are excluded too"
+        yield key, f"no {understood.language.thing} is left: all that are asked for are excluded too"
 
 
-def _impossible_times(understood: TaskFilter) -> Iterator[tuple[str, str]]:
+def _impossible_times(understood: Filter) -> Iterator[tuple[str, str]]:
     since, until = understood.pick("since", Moment), understood.pick("until", Moment)
     twice = [key for key, moments in (("since", since), ("until", until)) if len(moments) > 1]
     yield from ((key, f"{key} is given twice") for key in twice)

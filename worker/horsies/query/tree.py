@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from horsies.query.keys import BARE, KEYS
+from horsies.query.keys import TASKS
+from horsies.query.language import BARE
 from horsies.query.values import Glob
+from horsies.query.worker_keys import WORKERS
+from horsies.query.workflow_keys import WORKFLOWS
 
 if TYPE_CHECKING:
+    from horsies.query.language import Language
     from horsies.query.values import Value
 
 ValueT = TypeVar("ValueT", bound="Value")
@@ -22,22 +26,23 @@ class Term:
     values: tuple[Value, ...]
     negated: bool = False
 
-    def __str__(self) -> str:
+    def written(self, language: Language) -> str:
         sign = "-" if self.negated else ""
         if self.key == BARE:
             return " ".join(
                 sign + (value.as_word() if isinstance(value, Glob) else str(value)) for value in self.values
             )
         prefix = f"{sign}{self.key}:"
-        if KEYS[self.key].kind.any_of:
+        if language.keys[self.key].kind.any_of:
             return prefix + ",".join(map(str, self.values))
         return " ".join(f"{prefix}{value}" for value in self.values)
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFilter:
-    """Terms that must all hold; none at all means every task."""
+class Filter:
+    """Terms that must all hold; none at all means everything."""
 
+    language: ClassVar[Language]
     terms: tuple[Term, ...] = ()
 
     @property
@@ -45,7 +50,7 @@ class TaskFilter:
         return str(self)
 
     def __str__(self) -> str:
-        return " ".join(map(str, self.terms))
+        return " ".join(term.written(self.language) for term in self.terms)
 
     def pick(self, key: str, kind: type[ValueT], *, negated: bool = False) -> tuple[ValueT, ...]:
         """The values of that kind that the filter asks for, or excludes, under `key`."""
@@ -56,3 +61,18 @@ class TaskFilter:
             for value in term.values
             if isinstance(value, kind)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFilter(Filter):
+    language: ClassVar[Language] = TASKS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFilter(Filter):
+    language: ClassVar[Language] = WORKFLOWS
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFilter(Filter):
+    language: ClassVar[Language] = WORKERS

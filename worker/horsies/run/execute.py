@@ -11,6 +11,7 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.outcomes import Outcome, failed, outcome_of
+from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +85,7 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
         return TaskResult(err=positional.err_value)
     if isinstance(named, Err):
         return TaskResult(err=named.err_value)
-    return task, positional.ok_value, named.ok_value
+    return task, positional.ok_value, call_kwargs(named.ok_value, task.parameters)
 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:

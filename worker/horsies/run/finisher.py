@@ -70,6 +70,7 @@ class Finisher:
         capped_queues: list[str],
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
+        on_workflow_task: Callable[[str], None],
     ) -> None:
         self.wake = Wake()
         self._identity = identity
@@ -78,6 +79,7 @@ class Finisher:
         self._events = events
         self._on_retry = on_retry
         self._on_stored = on_stored
+        self._on_workflow_task = on_workflow_task
         self._claimer = claimer
         self._capped_queues = capped_queues
         self._outcomes: dict[Held, _Ended] = {}
@@ -155,6 +157,8 @@ class Finisher:
                 self._refused.pop(held, None)
                 self._holdings.drop(held)
                 self._tell(held, ended.outcome, answer, ended.duration_s)
+                if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
+                    self._on_workflow_task(held.task_id)
         self._on_stored()
         if self.pending:
             self.wake.set()

@@ -6,7 +6,9 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from horsies.domain.injection import references
 from horsies.lifecycle.claiming import large_arguments
+from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.lifecycle.starting import StartVerdicts
     from horsies.run.events import Events
     from horsies.run.held import Holdings
     from horsies.run.settings import Identity
@@ -40,6 +43,8 @@ class Starter:
         *,
         on_room: Callable[[], None],
         on_started: Callable[[], None],
+        on_begun: Callable[[str], None],
+        on_expired: Callable[[str], None],
     ) -> None:
         self.wake = Wake()
         self._identity = identity
@@ -49,9 +54,13 @@ class Starter:
         self._events = events
         self._on_room = on_room
         self._on_started = on_started
+        self._on_begun = on_begun
+        self._on_expired = on_expired
         self.stepping = asyncio.Lock()
         """Held while a start is under way; whoever takes it knows that none is."""
         self._waiting: dict[bool, deque[Held]] = {False: deque(), True: deque()}
+        self._unresolved: dict[Held, tuple[str | None, str | None]] = {}
+        """RUNNING, with arguments that refer to results which are yet to be read."""
 
     def add(self, held: Held) -> None:
         self._waiting[held.is_async].append(held)
@@ -60,17 +69,37 @@ class Starter:
     def begin(self, held: Held) -> None:
         """Its row says RUNNING and names its child: run the user code."""
         self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
-        self._slots.submit(held, *self._arguments(held))
+        args, kwargs = self._arguments(held)
+        if held.task.is_workflow_task:
+            self._on_begun(held.task_id)
+            if references(kwargs):
+                self._unresolved[held] = args, kwargs
+                self.wake.set()
+                return
+        self._slots.submit(held, args, kwargs)
+
+    def forget(self, held: Held) -> None:
+        """Somebody else has it: should its results be yet to be read, it is not run any more."""
+        if self._unresolved.pop(held, None) is not None:
+            self._leave_child(held)
+            self._holdings.drop(held)
+            self._on_room()
 
     def take_all(self) -> list[Held]:
         """Everything that has not been started, for giving it back."""
         waiting = [*self._waiting[False], *self._waiting[True]]
         for queue in self._waiting.values():
             queue.clear()
+        for held in self._unresolved:
+            self._leave_child(held)
+            waiting.append(held)
+        self._unresolved.clear()
         return waiting
 
     async def step(self) -> None:
         async with self.stepping:
+            if self._unresolved:
+                await self._resolve()
             batch = self._reserve()
             if batch:
                 await self._start(batch)
@@ -88,7 +117,7 @@ class Starter:
             if held.task.token in verdicts.started:
                 self._holdings.move(held, Stage.RUNNING)
             else:
-                self._abandon(held, expired=held.task.token in verdicts.expired)
+                self._abandon(held, verdicts)
         # No await from RUNNING to here: what fails in between would leave a task that beats and never runs.
         for held in batch:
             if held.task.token in verdicts.started:
@@ -96,6 +125,14 @@ class Starter:
         self._on_started()
         if any(self._waiting.values()):
             self.wake.set()
+
+    async def _resolve(self) -> None:
+        """Read what the arguments refer to. One that was taken from us meanwhile is no longer here to be run."""
+        connection = await self.lane.ready()
+        for held, (args, kwargs) in list(self._unresolved.items()):
+            whole = await resolved(connection, kwargs)
+            if self._unresolved.pop(held, None) is not None:
+                self._slots.submit(held, args, whole)
 
     def _reserve(self) -> list[Held]:
         batch = []
@@ -121,12 +158,14 @@ class Starter:
         fetched, held.large_arguments = held.large_arguments, None
         return (held.task.args, held.task.kwargs) if fetched is None else fetched
 
-    def _abandon(self, held: Held, *, expired: bool) -> None:
+    def _abandon(self, held: Held, verdicts: StartVerdicts) -> None:
         self._leave_child(held)
         self._holdings.drop(held)
-        if expired:
+        if held.task.token in verdicts.expired:
             self._events.task_expired(held.task_id, held.task.task_name)
-        else:
+            if held.task.is_workflow_task:
+                self._on_expired(held.task_id)
+        elif held.task.token in verdicts.stale:
             self._events.claim_lost(held.task_id, held.task.task_name, "start")
         self._on_room()
 

@@ -56,6 +56,7 @@ class Strangers:
         app_name: str,
         fail: bool,
         on_room: Callable[[], None],
+        on_expired: Callable[[str], None],
     ) -> None:
         self.wake = Wake()
         self.interval_s = claimer.interval_s if fail else _SELDOM_S
@@ -69,6 +70,7 @@ class Strangers:
         self._app_name = app_name
         self._fail = fail
         self._on_room = on_room
+        self._on_expired = on_expired
         self._told: set[str] = set()
         self._waiting: list[Held] = []
         self._alarm: asyncio.TimerHandle | None = None
@@ -163,6 +165,8 @@ class Strangers:
                 self._holdings.drop(held)
                 if held.task.token in verdicts.expired:
                     self._events.task_expired(held.task_id, held.task.task_name)
+                    if held.task.is_workflow_task:
+                        self._on_expired(held.task_id)
         self._on_room()  # they took some for a moment
 
     def _refusal(self, name: str) -> ChildResult:

@@ -6,6 +6,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
+from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import recover
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.config.recovery import RecoveryConfig
+    from horsies.lifecycle.reconciling import Reconciled
     from horsies.run.events import Events
     from horsies.run.outage import Outage
     from horsies.run.settings import Identity
@@ -77,7 +79,7 @@ class Duty:
 
 
 class Recovery:
-    """Sets free and settles what has stopped giving signs of life."""
+    """Sets free and settles what has stopped giving signs of life, and brings workflows back into step."""
 
     name = "recovery"
     step_timeout_s = 120.0
@@ -105,7 +107,17 @@ class Recovery:
             self._events.warn("sweep stepped over a task", id=refused.item, error=refused.error)
         if len(done.refused) > _TOLD:
             self._events.warn("sweep stepped over tasks", count=len(done.refused))
-        return done.report()
+        reconciled = await reconcile_all(connection, self._config.crashed_worker_recovery_grace_ms)
+        self._tell(reconciled)
+        return done.report() | reconciled.report()
+
+    def _tell(self, reconciled: Reconciled) -> None:
+        if reconciled.repairs:
+            self._events.note("reconciled", repairs=reconciled.repairs, workflows=reconciled.workflows)
+        for refused in reconciled.refused[:_TOLD]:
+            self._events.warn("reconciliation stepped over a workflow", id=refused.item, error=refused.error)
+        if len(reconciled.refused) > _TOLD:
+            self._events.warn("reconciliation stepped over workflows", count=len(reconciled.refused))
 
 
 class Retention:

@@ -13,7 +13,9 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import QueueMode
 from horsies.config.url import mask
 from horsies.lifecycle.claiming import take_back
+from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
+from horsies.run.children_of_workflows import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.finisher import Finisher
 from horsies.run.held import Held, Holdings, Stage
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
 
-_LANES = ("claim", "start", "finish", "beat", "upkeep")
+_LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
 _STOP_TASK_S = 5.0
 _LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
@@ -72,7 +74,7 @@ class Worker:
         await self.slots.start()
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.strangers]
-        loops += [self.orders, *self.duties]
+        loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         self._supervisor.start(loops)
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
@@ -103,7 +105,7 @@ class Worker:
         await self._drain(self.settings.shutdown_grace_ms / 1000)
         if self.holdings.count(Stage.RUNNING):
             await self._interrupt()
-        await self._until(lambda: self.finisher.pending == 0, _STORE_S, hurried=_STORE_HURRIED_S)
+        await self._until(self._is_stored, _STORE_S, hurried=_STORE_HURRIED_S)
         if lost := self.finisher.pending + self.finisher.refused:
             self.events.warn("outcomes lost", count=lost, reason="the database did not take them")
         await self._supervisor.stop_all()
@@ -120,6 +122,7 @@ class Worker:
     def _wire_path(self, lanes: Mapping[str, Lane]) -> None:
         """What a task passes through, from its claim to its outcome."""
         config, events = self.app.config, self.events
+        self._wire_workflows(lanes["advance"])
         self.slots = Slots(
             self.settings,
             config.prefetch_buffer,
@@ -137,6 +140,8 @@ class Worker:
             events,
             on_room=self._room,
             on_started=self._started,
+            on_begun=self.advancer.started,
+            on_expired=self.advancer.ended,
         )
         self.claimer = Claimer(
             self.claim_rules,
@@ -156,6 +161,19 @@ class Worker:
             capped_queues=list(self.claim_rules.queues) if self.claim_rules.capped else [],
             on_retry=self._retry_due,
             on_stored=self._quiet.set,
+            on_workflow_task=self.advancer.ended,
+        )
+
+    def _wire_workflows(self, lane: Lane) -> None:
+        """What follows a task that is a node of a workflow."""
+        self.children_of_workflows = ChildrenOfWorkflows(self.app, lane, self.events, on_enqueued=self._enqueued)
+        self._resources.push_async_callback(self.children_of_workflows.close)
+        self.advancer = Advancer(
+            lane,
+            self.events,
+            on_enqueued=self._enqueued,
+            on_ready_children=self.children_of_workflows.wake.set,
+            on_done=self._quiet.set,
         )
 
     def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
@@ -184,6 +202,7 @@ class Worker:
             app_name=self.settings.locator,
             fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
             on_room=self._room,
+            on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.holdings, events)
         chores = Recovery(config.recovery, events, self._supervisor.outage), Retention(config.recovery, events)
@@ -259,6 +278,7 @@ class Worker:
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", lambda _payload: self._enqueued())
         listener.add(CHANNEL, self._told)
+        listener.add(READY_CHANNEL, lambda _payload: self.children_of_workflows.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
@@ -276,6 +296,7 @@ class Worker:
         """Notifications may have been missed."""
         self._enqueued()
         self._told(self.identity.worker_id)
+        self.children_of_workflows.notice()
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child]) -> None:
         for task in claimed:
@@ -308,6 +329,7 @@ class Worker:
         """An operator took it away, or it counted as dead while we were stalled: stop wasting time on it."""
         self.events.claim_lost(held.task_id, held.task.task_name, "beat")
         self.slots.stop_task(held)
+        self.starter.forget(held)
 
     def _started(self) -> None:
         """What runs no longer counts against the limit of claims; without one the claimer has claimed all that fits."""
@@ -367,6 +389,9 @@ class Worker:
         await self.slots.close(0.0)
         for held in self.slots.take_unbegun():
             self.finisher.interrupted(held, began=False)
+
+    def _is_stored(self) -> bool:
+        return self.finisher.pending + self.advancer.pending == 0
 
     async def _until(self, done: Callable[[], bool], seconds: float, *, hurried: float = 0.0) -> None:
         """Wait until `done`, looking whenever an outcome was stored; `hurried` is what a second signal leaves of it."""

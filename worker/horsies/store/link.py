@@ -16,10 +16,12 @@ from horsies.store.coalesce import Coalescer
 from horsies.store.connect import is_transient, open_database
 from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
 from horsies.store.lane import is_behind_pooler
+from horsies.store.listener import Listener
 from horsies.store.pool import LOST_CONNECTION, TROUBLE, Pool
 from horsies.store.reading import Outcome, read_outcomes
 from horsies.store.schema import create
 from horsies.store.waiting import Waiting
+from horsies.store.workflow_reading import WorkflowOutcome, read_workflow_outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -48,8 +50,13 @@ class Link:
         self._replaces_lost = replaces_lost
         self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(self._insert, most=_MOST_AT_ONCE)
         self._looks: Coalescer[str, Outcome | None] = Coalescer(self._look, most=_MOST_AT_ONCE)
+        self._workflow_looks: Coalescer[str, WorkflowOutcome | None] = Coalescer(
+            self._look_at_workflows, most=_MOST_AT_ONCE
+        )
         self._resources = AsyncExitStack()
-        self.waiting = Waiting(self._looks.ask, listener_connect)
+        self._listener = None if listener_connect is None else Listener(listener_connect, on_gap=self._wake_all)
+        self.waiting = Waiting(self._looks.ask, self._listener, "task_done")
+        self.waiting_for_workflows = Waiting(self._workflow_looks.ask, self._listener, "workflow_done")
 
     @classmethod
     async def open(cls, config: PostgresConfig) -> Link:
@@ -66,7 +73,7 @@ class Link:
             listener_connect = None if behind_pooler else partial(database.connect, "listener")
             link = cls(pool, listener_connect, replaces_lost=config.pool_pre_ping)
             await link.use(create, limit_s=math.inf)  # another process may be making them
-            stack.push_async_callback(link.waiting.close)
+            stack.push_async_callback(link._stop_waiting)
             link._resources = stack.pop_all()
         return link
 
@@ -144,3 +151,17 @@ class Link:
     async def _look(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         found = await self.use(partial(read_outcomes, task_ids=task_ids))
         return [found.get(task_id) for task_id in task_ids]
+
+    async def _look_at_workflows(self, workflow_ids: Sequence[str]) -> list[WorkflowOutcome | BaseException | None]:
+        found = await self.use(partial(read_workflow_outcomes, workflow_ids=workflow_ids))
+        return [found.get(workflow_id) for workflow_id in workflow_ids]
+
+    def _wake_all(self) -> None:
+        self.waiting.wake_all()
+        self.waiting_for_workflows.wake_all()
+
+    async def _stop_waiting(self) -> None:
+        self.waiting.close()
+        self.waiting_for_workflows.close()
+        if self._listener is not None:
+            await self._listener.close()

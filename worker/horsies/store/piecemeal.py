@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import asyncpg
 
+from horsies.domain.errors import HorsiesError
+from horsies.store.connect import DatabaseUnavailable
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -23,7 +26,12 @@ _NOT_ABOUT_A_ROW = (
     asyncpg.InsufficientResourcesError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.SyntaxOrAccessError,
+    DatabaseUnavailable,
 )
+
+
+# What was stored by hand or by another program may have any shape, and reading it may fail in any of these ways.
+DAMAGE = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +50,42 @@ class Done(Generic[T, R]):
     refused: list[Refused[T]]
 
 
-async def piecemeal(batches: Iterable[Sequence[T]], act: Callable[[Sequence[T]], Awaitable[R]]) -> Done[T, R]:
-    """Each batch by itself; one that fails is done again item by item. Raises only what is not the fault of an item."""
+async def piecemeal(
+    batches: Iterable[Sequence[T]],
+    act: Callable[[Sequence[T]], Awaitable[R]],
+    *,
+    damage: tuple[type[Exception], ...] = (),
+) -> Done[T, R]:
+    """Each batch by itself; one that fails is done again item by item. Raises only what is not the fault of an item.
+
+    `damage`: what else, besides the database's refusals, is the fault of one.
+    """
     done: Done[T, R] = Done([], [])
     for batch in batches:
         try:
             done.answers.append(await act(batch))
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, *damage) as error:
             if not is_about_a_row(error):
                 raise
-            await _one_by_one(batch, act, done)
+            await _one_by_one(batch, act, done, damage)
     return done
 
 
-def is_about_a_row(error: asyncpg.PostgresError) -> bool:
+def is_about_a_row(error: Exception) -> bool:
     """Whether it may be the fault of one row among many that the statement touched."""
     return not isinstance(error, _NOT_ABOUT_A_ROW)
 
 
-async def _one_by_one(batch: Sequence[T], act: Callable[[Sequence[T]], Awaitable[R]], done: Done[T, R]) -> None:
+async def _one_by_one(
+    batch: Sequence[T],
+    act: Callable[[Sequence[T]], Awaitable[R]],
+    done: Done[T, R],
+    damage: tuple[type[Exception], ...],
+) -> None:
     for item in batch:
         try:
             done.answers.append(await act([item]))
-        except asyncpg.PostgresError as error:
+        except (asyncpg.PostgresError, *damage) as error:
             if not is_about_a_row(error):
                 raise
             done.refused.append(Refused(item, f"{type(error).__name__}: {error}"))

@@ -1,4 +1,4 @@
-"""Waits until tasks are final: woken by notifications, and looking by itself for what these may have missed."""
+"""Waits until rows are final: woken by notifications, and looking by itself for what these may have missed."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import asyncio
 import math
 from collections import defaultdict
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from horsies.store.connect import is_transient
-from horsies.store.listener import Listener
 from horsies.store.pool import TROUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    import asyncpg
+    from horsies.store.listener import Listener
 
-    from horsies.store.reading import Outcome
-
-_CHANNEL = "task_done"
 _POLL_S = 5.0
 _POLL_WITHOUT_NOTIFICATIONS_S = 0.2
 # A restarted server is back within this time; whoever waits longer for a result should learn that there is trouble.
@@ -30,35 +26,47 @@ _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 2.0, 10.0
 _LINGER_S = 10.0
 
 
-class Waiting:
-    """All waits of one process, over one LISTEN connection, which the first wait that does not end at once opens."""
+class Awaited(Protocol):
+    """A row that somebody waits for."""
+
+    @property
+    def is_final(self) -> bool: ...
+
+
+AwaitedT = TypeVar("AwaitedT", bound=Awaited)
+
+
+class Waiting(Generic[AwaitedT]):
+    """All waits of one process for one kind of rows; the first that does not end at once starts the listener.
+
+    The listener is shared: its owner closes it, and calls `wake_all` when it has a gap.
+    """
 
     def __init__(
-        self,
-        look: Callable[[str], Awaitable[Outcome | None]],
-        connect: Callable[[], Awaitable[asyncpg.Connection]] | None,
+        self, look: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
     ) -> None:
-        """`connect` opens the connection to listen on; None where a pooler would swallow the notifications."""
+        """`channel` tells the ids of what is final. No listener where a pooler would swallow the notifications."""
         self._look = look
-        self._listener = None if connect is None else Listener(connect, on_gap=self._wake_all)
+        self._listener = listener
+        self._channel = channel
         self._starting: asyncio.Task[None] | None = None
         self._listens = False
         self._unlistening: asyncio.TimerHandle | None = None
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
-    async def until_final(self, task_id: str, timeout_s: float | None) -> Outcome | None:
-        """The task's row, final unless the time ran out (0: one look); None where there is none.
+    async def until_final(self, row_id: str, timeout_s: float | None) -> AwaitedT | None:
+        """The row, final unless the time ran out (0: one look); None where there is none.
 
         Trouble with the database is waited out too, for as long as a restart takes; then it is raised.
         """
         clock = asyncio.get_running_loop().time
         deadline = math.inf if timeout_s is None else clock() + timeout_s
         trouble_since: float | None = None
-        with self._registered(task_id) as wake:
+        with self._registered(row_id) as wake:
             while True:
                 wake.clear()
                 try:
-                    found = await self._look_within(task_id, deadline - clock())
+                    found = await self._look_within(row_id, deadline - clock())
                 except TROUBLE as error:
                     trouble_since = trouble_since or clock()
                     if not is_transient(error) or clock() >= min(deadline, trouble_since + _PATIENCE_S):
@@ -70,18 +78,22 @@ class Waiting:
                 self._listen()
                 await _sleep(wake, min(self._poll_s(trouble_since), deadline - clock()))
 
-    async def close(self) -> None:
+    def close(self) -> None:
         if self._unlistening is not None:
             self._unlistening.cancel()
-        if self._listener is not None:
-            await self._listener.close()
 
-    async def _look_within(self, task_id: str, left_s: float) -> Outcome | None:
+    def wake_all(self) -> None:
+        """Everybody looks for himself: notifications may have been missed."""
+        for waiters in self._waiters.values():
+            for wake in waiters:
+                wake.set()
+
+    async def _look_within(self, row_id: str, left_s: float) -> AwaitedT | None:
         # Also the shortest wait gets an answer, and also the longest one notices a server that gives none.
         limit = min(max(left_s, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
         try:
             async with asyncio.timeout(limit):
-                return await self._look(task_id)
+                return await self._look(row_id)
         except TimeoutError:
             raise TimeoutError(f"the database did not answer within {limit:g} s") from None
 
@@ -90,16 +102,16 @@ class Waiting:
         return _POLL_S if healthy and trouble_since is None else _POLL_WITHOUT_NOTIFICATIONS_S
 
     @contextmanager
-    def _registered(self, task_id: str) -> Iterator[asyncio.Event]:
-        """An event that is set when `task_id` may be final."""
+    def _registered(self, row_id: str) -> Iterator[asyncio.Event]:
+        """An event that is set when the row may be final."""
         wake = asyncio.Event()
-        self._waiters[task_id].add(wake)
+        self._waiters[row_id].add(wake)
         try:
             yield wake
         finally:
-            self._waiters[task_id].discard(wake)
-            if not self._waiters[task_id]:
-                del self._waiters[task_id]
+            self._waiters[row_id].discard(wake)
+            if not self._waiters[row_id]:
+                del self._waiters[row_id]
             if not self._waiters and self._listens and self._unlistening is None:
                 self._unlistening = asyncio.get_running_loop().call_later(_LINGER_S, self._stop_listening)
 
@@ -110,24 +122,19 @@ class Waiting:
         if self._listener is None or self._listens:
             return
         self._listens = True
-        self._listener.add(_CHANNEL, self._wake)
+        self._listener.add(self._channel, self._wake)
         if self._starting is None:  # not awaited: until it is done, the wait polls
             self._starting = asyncio.get_running_loop().create_task(self._listener.start())
 
     def _stop_listening(self) -> None:
         self._unlistening = None
         if self._listener is not None and not self._waiters:
-            self._listener.remove(_CHANNEL, self._wake)
+            self._listener.remove(self._channel, self._wake)
             self._listens = False
 
-    def _wake(self, task_id: str) -> None:
-        for wake in self._waiters.get(task_id, ()):
+    def _wake(self, row_id: str) -> None:
+        for wake in self._waiters.get(row_id, ()):
             wake.set()
-
-    def _wake_all(self) -> None:
-        for waiters in self._waiters.values():
-            for wake in waiters:
-                wake.set()
 
 
 async def _sleep(wake: asyncio.Event, seconds: float) -> None:

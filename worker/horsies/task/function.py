@@ -12,6 +12,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.task.bulk import TaskCall
 from horsies.task.calls import Judge
 from horsies.task.options import PLAIN, TaskSendOptions
+from horsies.workflow.nodes import NodeFactory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from horsies.domain.errors import SourceLocation
     from horsies.domain.exception_codes import ExceptionCodes
     from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
+    from horsies.task.parameters import Parameters
     from horsies.task.returns import Promise
     from horsies.task.sending import Sender
+    from horsies.workflow.nodes import AnyNode
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,6 +71,10 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     @property
     def task_options_json(self) -> str:
         return self._sender.options_json
+
+    @property
+    def parameters(self) -> Parameters:
+        return self._sender.parameters
 
     @property
     def exception_mapper(self) -> Mapping[type[BaseException], str] | None:
@@ -140,6 +147,39 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
     ) -> BoundTask[P, T]:
         """The task with options for one send; TaskSendOptions says what each does."""
         return BoundTask(self._sender, TaskSendOptions(good_until, priority, delay, unique_key, connection))
+
+    def node(
+        self,
+        *,
+        waits_for: Sequence[AnyNode] = (),
+        workflow_ctx_from: Sequence[AnyNode] | None = None,
+        args_from: Mapping[str, AnyNode] | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        allow_failed_deps: bool = False,
+        join: str = "all",
+        min_success: int | None = None,
+        good_until: datetime | None = None,
+        node_id: str | None = None,
+    ) -> NodeFactory[P, T]:
+        """One step of a workflow: `add.node()(a=1, b=from_node(other))`, with the arguments by name."""
+        options = {
+            "waits_for": waits_for,
+            "workflow_ctx_from": workflow_ctx_from,
+            "args_from": args_from,
+            "queue": queue,
+            "priority": priority,
+            "allow_failed_deps": allow_failed_deps,
+            "join": join,
+            "min_success": min_success,
+            "good_until": good_until,
+            "node_id": node_id,
+        }
+        return NodeFactory(self, options)
+
+    def stored_options(self, good_until: datetime | None) -> str:
+        """The task_options column of a task with this deadline; ValueError for one that makes no sense."""
+        return self._sender.stored_options(good_until)
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
         """Store exactly what a failed `send` would have stored, under the same id: it cannot become two tasks."""

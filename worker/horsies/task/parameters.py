@@ -37,7 +37,7 @@ class Parameters:
             self._fitting.add(shape)
         return None
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._signature.parameters
 
     def __str__(self) -> str:

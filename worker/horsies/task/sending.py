@@ -82,6 +82,10 @@ class Sender:
         repeated = self._repeat(error, delayed=delayed)
         return repeated if isinstance(repeated, Err) else await self._store_async(repeated.ok_value, None)
 
+    def stored_options(self, good_until: datetime | None) -> str:
+        """The task_options column for a task with this deadline; UnsendableError for one that makes no sense."""
+        return self._options_json(checked_deadline(good_until))
+
     def is_suppressed(self) -> bool:
         return self._app.are_sends_suppressed()
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.domain.states import TaskStatus
+from horsies.lifecycle.advancing import advance
+from horsies.lifecycle.children import ready_children
 from horsies.lifecycle.claiming import Wish, claim, large_arguments
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
+from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
+from horsies.run.children_of_workflows import build_child
 from horsies.run.settings import Identity
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.testing.here import Ended
 
+_CHILDREN = 100
 _LEASE_MS = 3_600_000  # nobody beats for it, and a debugger may stand in the task
 
 
@@ -36,6 +42,7 @@ class Claims:
 
     def __init__(self, app: Horsies, connection: asyncpg.Connection, seconds: float) -> None:
         self.ran = Ran()
+        self._app = app
         self._connection = connection
         self._queues = queues_of(app)
         self._names = list(app.tasks)
@@ -60,6 +67,8 @@ class Claims:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
                     return task
+            if await self._build_children():
+                continue
             passed = await pass_time(self._connection, self._queues, self._seconds_left)
             if passed is None:
                 return None
@@ -86,6 +95,8 @@ class Claims:
             retry_delay_s=delay_s,
         )
         finished = await finish(self._connection, self._identity.worker_id, [outcome])
+        if task.is_workflow_task:
+            await advance(self._connection, [task.token.task_id])
         retried = finished[task.token].status is TaskStatus.PENDING
         self.ran += Ran(retried=1) if retried else Ran(completed=int(ended.ok), failed=int(not ended.ok))
         return retried
@@ -99,14 +110,25 @@ class Claims:
             if task.token in verdicts.started:
                 return await self._with_arguments(task)
             self.ran += Ran(expired=len(verdicts.expired))
+            if task.is_workflow_task:
+                await advance(self._connection, [task.token.task_id])
         return None
 
+    async def _build_children(self) -> bool:
+        """Start the workflows that nodes wait for; whether there were any."""
+        waiting = await ready_children(self._connection, None, _CHILDREN)
+        for workflow_id, index in waiting:
+            await build_child(self._app, partial(nullcontext, self._connection), workflow_id, index)
+        return bool(waiting)
+
     async def _with_arguments(self, task: ClaimedTask) -> ClaimedTask:
-        if not task.large:
-            return task
-        fetched = await large_arguments(self._connection, task.token)
-        args, kwargs = fetched or (None, None)
-        return replace(task, args=args, kwargs=kwargs)
+        if task.large:
+            fetched = await large_arguments(self._connection, task.token)
+            args, kwargs = fetched or (None, None)
+            task = replace(task, args=args, kwargs=kwargs)
+        if task.is_workflow_task:
+            task = replace(task, kwargs=await resolved(self._connection, task.kwargs))
+        return task
 
 
 def queues_of(app: Horsies) -> list[str]:

@@ -14,6 +14,7 @@ from horsies.domain.result import Err
 from horsies.domain.retry import RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.outcomes import outcome_of
+from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,7 +47,7 @@ class Ended:
 
 def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
     """In this thread, unless a loop runs in it: a plain task finds none on a worker, and may start one of its own."""
-    values = _values(args, kwargs)
+    values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
     if not task.is_async and not _loop_runs_here():
@@ -58,7 +59,7 @@ def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
 
 async def run_here_async(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
     """An `async def` task in the running loop, where the loop's fixtures are; a plain one beside it."""
-    values = _values(args, kwargs)
+    values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
     if task.is_async:
@@ -91,13 +92,15 @@ def retry_delay_s(
     return decision.delay_s if isinstance(decision, RetryAt) else None
 
 
-def _values(args: str | None, kwargs: str | None) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
+def _values(
+    task: AnyTask, args: str | None, kwargs: str | None
+) -> tuple[list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
     positional, named = load_args(args), load_kwargs(kwargs)
     if isinstance(positional, Err):
         return TaskResult(err=positional.err_value)
     if isinstance(named, Err):
         return TaskResult(err=named.err_value)
-    return positional.ok_value, named.ok_value
+    return positional.ok_value, call_kwargs(named.ok_value, task.parameters)
 
 
 def _run(task: AnyTask, args: list[Any], kwargs: dict[str, Any]) -> TaskResult[Any, Any]:

@@ -1,6 +1,7 @@
 """Reads for people: bounded, index-served, by keyset, as frozen dataclasses; the CLI and the console draw these."""
 
 from horsies.views.audit import AuditCursor, AuditPage, AuditRow, audit_page
+from horsies.views.buckets import Buckets
 from horsies.views.cluster import ClusterStatus, cluster_status
 from horsies.views.counts import (
     GROUPINGS,
@@ -23,29 +24,82 @@ from horsies.views.detail import (
     find_task,
     task_detail,
 )
+from horsies.views.flow import (
+    BEFORE,
+    LATELY,
+    RATES_OVER,
+    Failures,
+    QueueRate,
+    TaskPoint,
+    failures,
+    queue_rates,
+    task_series,
+)
 from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.queues import QueueRow, queue_rows
+from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
 from horsies.views.settings import READER_SETTINGS
 from horsies.views.tasks import matching, task_page
-from horsies.views.workers import GONE_AFTER_S, LATE_AFTER_S, Liveness, Snapshot, WorkerRow, worker_rows
+from horsies.views.workers import (
+    GONE_AFTER_S,
+    LATE_AFTER_S,
+    Clock,
+    Liveness,
+    Snapshot,
+    WorkerRow,
+    worker_clocks,
+    worker_rows,
+)
+from horsies.views.workflow_search import WorkflowCursor
+from horsies.views.workflow_story import (
+    NodeStory,
+    NodeView,
+    ParentLink,
+    WorkflowStory,
+    find_workflow,
+    node_story,
+    workflow_story,
+)
+from horsies.views.workflows import (
+    WorkflowCounts,
+    WorkflowPage,
+    WorkflowRow,
+    WorkflowValue,
+    workflow_counts,
+    workflow_cursor_of,
+    workflow_matching,
+    workflow_page,
+    workflow_values,
+)
 
 __all__ = [
+    "BEFORE",
     "GONE_AFTER_S",
     "GROUPINGS",
+    "LATELY",
     "LATE_AFTER_S",
+    "RATES_OVER",
     "READER_SETTINGS",
     "Ambiguous",
     "Attempt",
     "AuditCursor",
     "AuditPage",
     "AuditRow",
+    "Buckets",
+    "Clock",
+    "ClusterPoint",
     "ClusterStatus",
     "Count",
     "Cursor",
     "Execution",
+    "Failures",
     "GroupBy",
     "Liveness",
     "NodeLink",
+    "NodeStory",
+    "NodeView",
+    "ParentLink",
+    "QueueRate",
     "QueueRow",
     "Snapshot",
     "Sort",
@@ -55,18 +109,40 @@ __all__ = [
     "TaskGroup",
     "TaskGroups",
     "TaskPage",
+    "TaskPoint",
     "TaskRow",
+    "WorkerPoint",
     "WorkerRow",
+    "WorkflowCounts",
+    "WorkflowCursor",
+    "WorkflowPage",
+    "WorkflowRow",
+    "WorkflowStory",
+    "WorkflowValue",
     "audit_page",
+    "cluster_series",
     "cluster_status",
     "count_parts",
     "cursor_of",
+    "failures",
     "find_task",
+    "find_workflow",
     "matching",
+    "node_story",
+    "queue_rates",
     "queue_rows",
     "task_counts",
     "task_detail",
     "task_groups",
     "task_page",
+    "task_series",
+    "worker_clocks",
     "worker_rows",
+    "worker_series",
+    "workflow_counts",
+    "workflow_cursor_of",
+    "workflow_matching",
+    "workflow_page",
+    "workflow_story",
+    "workflow_values",
 ]

@@ -149,11 +149,11 @@ async def task_detail(
     return TaskDetail(
         now=page.now,
         row=row,
-        args=_stored(story, "args"),
-        kwargs=_stored(story, "kwargs"),
-        options=_stored(story, "options"),
-        result=_stored(story, "result"),
-        failed_reason=_stored(story, "reason"),
+        args=stored(story, "args"),
+        kwargs=stored(story, "kwargs"),
+        options=stored(story, "options"),
+        result=stored(story, "result"),
+        failed_reason=stored(story, "reason"),
         attempts=attempts,
         earlier_attempts=all_attempts - len(attempts),
         executions=await _executions(conn, row, attempts),
@@ -163,7 +163,7 @@ async def task_detail(
     )
 
 
-def _stored(story: Any, name: str) -> Stored | None:
+def stored(story: Any, name: str) -> Stored | None:
     text = story[name]
     return None if text is None else Stored(text, story[f"{name}_size"], story[f"{name}_cut"])
 

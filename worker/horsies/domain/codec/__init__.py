@@ -9,6 +9,7 @@ from horsies.domain.codec.json_text import parse_json, to_json
 from horsies.domain.codec.results import (
     dump_task_error,
     dump_task_result,
+    load_summary,
     load_task_error,
     load_task_result,
     storable_task_result,
@@ -30,6 +31,7 @@ __all__ = [
     "load_args",
     "load_for_display",
     "load_kwargs",
+    "load_summary",
     "load_task_error",
     "load_task_result",
     "load_value",

@@ -7,9 +7,10 @@ from typing import Any
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
 from horsies.domain.codec.json_text import parse_json
 from horsies.domain.codec.read import error_from_tree, result_from_tree, unreadable
-from horsies.domain.codec.values import dump_value
+from horsies.domain.codec.values import dump_value, load_value
 from horsies.domain.codes import OperationalErrorCode
-from horsies.domain.task_result import TaskError, TaskResult
+from horsies.domain.states import WorkflowStatus
+from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
 
 
 def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
@@ -57,6 +58,24 @@ def load_task_error(text: str) -> TaskError:
         return error_from_tree(tree, "error")
     except CodecError as error:
         return unreadable(error)
+
+
+def load_summary(text: str) -> SubWorkflowSummary[Any]:
+    """The summary of a child workflow; an output whose class is gone stays JSON, damaged text reads as a failure."""
+    try:
+        summary = load_value(text, "summary")
+    except CorruptJsonError as error:
+        return _unreadable_summary(error)
+    except CodecError:
+        summary = parse_json(text, "summary")
+    if isinstance(summary, SubWorkflowSummary):
+        return summary
+    return SubWorkflowSummary.from_json(summary if isinstance(summary, dict) else {})
+
+
+def _unreadable_summary(error: CodecError) -> SubWorkflowSummary[Any]:
+    reason = f"the stored summary cannot be read: {error}"
+    return SubWorkflowSummary(WorkflowStatus.FAILED, None, 0, 0, 0, 0, reason)
 
 
 def _not_writable(error: CodecError) -> TaskError:

@@ -109,6 +109,7 @@ TABLES: dict[str, Table] = {
             " is_subworkflow sub_workflow_id sub_workflow_name sub_definition_key sub_workflow_summary result error"
             " created_at started_at completed_at"
         ),
+        indexes={"ix_horsies_workflow_tasks_open": 7},
     ),
     "horsies_operator_actions": Table(
         3,

@@ -1,4 +1,4 @@
--- claiming.claim; PENDING, due, not past good_until, the queue not paused; a row that somebody holds is left out
+-- claiming.claim; PENDING, due, not past good_until, the queue and its workflow not paused; a row that is held is left out
 -- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of children that wait for work,
 --  $7 host name)
 WITH first_ones AS MATERIALIZED (
@@ -12,6 +12,10 @@ WITH first_ones AS MATERIALIZED (
                        AND ($5::text[] IS NULL OR task_name = ANY ($5))
                        AND NOT EXISTS (SELECT FROM horsies_queue_state
                                         WHERE queue_name = $2 AND paused_at IS NOT NULL)
+                       -- In a CASE: an AND may ask in any order, and this is for tasks of workflows only.
+                       AND CASE WHEN is_workflow_task
+                                THEN COALESCE(id NOT IN (SELECT horsies_held_tasks()), NOT horsies_is_held(id))
+                                ELSE true END
                      ORDER BY priority, enqueued_at, id
                      -- A literal, for `LIMIT $3` alone the generic plan is a sort of all that wait. Rows are locked as
                      -- they are fetched, so the outer limit decides how many.

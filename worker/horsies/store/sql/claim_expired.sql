@@ -14,6 +14,7 @@ UPDATE horsies_tasks task
               AND (good_until IS NULL OR good_until > statement_timestamp())
               AND ($5::text[] IS NULL OR task_name = ANY ($5))
               AND NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = $2 AND paused_at IS NOT NULL)
+              AND CASE WHEN is_workflow_task THEN NOT horsies_is_held(id) ELSE true END
             ORDER BY priority, enqueued_at, id
             LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED
        ))

@@ -38,6 +38,9 @@ WITH ended AS (
                        AND ($12::text[] IS NULL OR task_name = ANY ($12))
                        AND NOT EXISTS (SELECT FROM horsies_queue_state
                                         WHERE queue_name = $9 AND paused_at IS NOT NULL)
+                       AND CASE WHEN is_workflow_task
+                                THEN COALESCE(id NOT IN (SELECT horsies_held_tasks()), NOT horsies_is_held(id))
+                                ELSE true END
                      ORDER BY priority, enqueued_at, id
                      LIMIT 256 FOR NO KEY UPDATE SKIP LOCKED) ordered
              LIMIT $10) taken

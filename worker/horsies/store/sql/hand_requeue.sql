@@ -33,6 +33,10 @@ WITH held AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT compared.*,
            CASE WHEN difference IS NOT NULL THEN difference
+                -- Each by its index: as an EXISTS, the planner would read all workflows.
+                WHEN (SELECT (SELECT status FROM horsies_workflows WHERE id = node.workflow_id)
+                        FROM horsies_workflow_tasks node WHERE node.task_id = compared.id LIMIT 1) = 'CANCELLED'
+                THEN 'its workflow is CANCELLED'
                 WHEN was_final AND unique_key IS NOT NULL THEN
                      (SELECT 'its unique key is held by the live task ' || other.id
                         FROM horsies_tasks other

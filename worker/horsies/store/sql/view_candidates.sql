@@ -17,7 +17,8 @@ SELECT row.*
         $42::boolean, $43::text[], $44::text[], $45::text[], $46::text[], $47::text[], $48::text[],
         $49::boolean, $50::boolean, $51::boolean, $52::boolean,
         $53::interval, $54::timestamptz, $55::interval, $56::timestamptz,
-        $57::integer, $58::integer, $59::interval, $60::interval, $61::interval, $62::interval
+        $57::integer, $58::integer, $59::interval, $60::interval, $61::interval, $62::interval,
+        $63::boolean, $64::interval, $65::interval
        )) AS wanted (
         -- at most so many rows of the source, between low and high, both included, but not that one task
         source, ascending, most, not_id,
@@ -34,7 +35,8 @@ SELECT row.*
         in_workflow, name_words, id_words, not_name_words, not_id_words, args_like, not_args_like,
         has_error, has_deadline, has_unique, has_rerun,
         since_ago, since_at, until_ago, until_at,
-        tries_min, tries_max, wait_min, wait_max, run_min, run_max
+        tries_min, tries_max, wait_min, wait_max, run_min, run_max,
+        has_due, ended_min, ended_max
        )
        -- Tables made by upstream lack these columns: a name without an alias that the table has not is found here.
  CROSS JOIN (VALUES (false, NULL::timestamptz, NULL::text, NULL::text))
@@ -218,6 +220,11 @@ SELECT row.*
             OR CASE WHEN status = 'RUNNING' THEN statement_timestamp()
                     WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END - started_at
                BETWEEN COALESCE(wanted.run_min, interval '0') AND COALESCE(wanted.run_max, interval '1000 years'))
+       AND (wanted.has_due IS NULL OR (enqueued_at <= statement_timestamp()) = wanted.has_due)
+       AND (COALESCE(wanted.ended_min, wanted.ended_max) IS NULL
+            OR status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
+               AND statement_timestamp() - COALESCE(completed_at, failed_at)
+                   BETWEEN COALESCE(wanted.ended_min, interval '0') AND COALESCE(wanted.ended_max, interval '1000 years'))
        -- Last, because these columns may be large and stored elsewhere.
        AND (wanted.args_like IS NULL OR args LIKE ANY (wanted.args_like) OR kwargs LIKE ANY (wanted.args_like))
        AND (wanted.not_args_like IS NULL

@@ -25,12 +25,14 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
        -- A worker may be late with its snapshots only. Of the newest that it holds, for beats are sent for all at once.
   LEFT JOIN LATERAL (
         SELECT max(newest.sent_at) AS sent_at
-          FROM unnest(held.newest_ids) AS mine (id)
+               -- Not as a condition of the join, which is looked at when the beats have been read: 14 ms of 21 for 500 workers.
+          FROM unnest(CASE WHEN COALESCE(known.snapshot_at < statement_timestamp() - $2::float8 * interval '1 s', true)
+                           THEN held.newest_ids END) AS mine (id)
          CROSS JOIN unnest(ARRAY['runner', 'claimer']) AS of (role)
          CROSS JOIN LATERAL (SELECT sent_at FROM horsies_heartbeats
                               WHERE task_id = mine.id AND role = of.role
                               ORDER BY sent_at DESC LIMIT 1) newest
-       ) beat ON COALESCE(known.snapshot_at < statement_timestamp() - $2::float8 * interval '1 s', true)
+       ) beat ON true
   LEFT JOIN LATERAL (
         SELECT own.*
                -- Tables made by upstream lack these columns: a name that the table has not is then found here.

@@ -1,0 +1,456 @@
+"""`horsies workflows`: pages, the whole story, the graph, and verbs with their exit codes and JSON."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import asyncpg
+import pytest
+from cli_steps import ago, audited, horsies
+
+UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
+REPORT = {
+    *("id", "name", "status", "on_error", "definition_key", "parent_workflow_id", "parent_task_index"),
+    *("root_workflow_id", "depth", "created_at", "sent_at", "started_at", "completed_at", "updated_at", "total"),
+    *("completed", "failed", "skipped", "running", "waiting", "error_code", "failed_node", "done", "age_s", "run_s"),
+}
+NODE = {
+    *("index", "node_id", "name", "status", "dependencies", "join", "min_success", "allow_failed_deps", "args_from"),
+    *("ctx_from", "queue", "priority", "task_id", "task_status", "retry_count", "max_retries", "next_retry_at"),
+    *("error_code", "started_at", "completed_at", "last_beat", "worker_id", "worker_hostname", "worker_pid"),
+    *("is_subworkflow", "sub_workflow_id", "sub_definition_key", "sub_status", "sub_total", "sub_done", "sub_failed"),
+    *("state", "is_map"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HORSIES_DATABASE_URL", database)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("HORSIES_READ_ONLY", raising=False)
+
+
+async def workflow(conn: asyncpg.Connection, workflow_id: str, status: str = "RUNNING", **columns: str) -> None:
+    """A column is given as an SQL expression."""
+    given = {"id": f"'{workflow_id}'", "name": "'order'", "status": f"'{status}'", **columns}
+    given = {"root_workflow_id": given["id"], "started_at": ago(60), **given}
+    await conn.execute(f"INSERT INTO horsies_workflows ({', '.join(given)}) VALUES ({', '.join(given.values())})")
+
+
+async def node(conn: asyncpg.Connection, workflow_id: str, index: int, status: str, **columns: str) -> None:
+    given = {
+        "id": "gen_random_uuid()",
+        "workflow_id": f"'{workflow_id}'",
+        "task_index": str(index),
+        "node_id": f"'n{index}'",
+        "task_name": "'demo.add'",
+        "task_kwargs": "'{}'",
+        "status": f"'{status}'",
+        **columns,
+    }
+    await conn.execute(f"INSERT INTO horsies_workflow_tasks ({', '.join(given)}) VALUES ({', '.join(given.values())})")
+
+
+async def month_end(conn: asyncpg.Connection, workflow_id: str = "month-end") -> None:
+    """One branch failed; what waits for all of them cannot come any more."""
+    error = '{"__task_error__":true,"error_code":"TIMEOUT","data":{"card":"4111"},"message":"too slow"}'
+    await workflow(conn, workflow_id, name="'month_end'", error=f"'{error}'", definition_key="'shop.month_end.v1'")
+    times = {"started_at": ago(30), "completed_at": ago(10)}
+    await node(conn, workflow_id, 0, "COMPLETED", node_id="'open_books'", **times)
+    result = f'{{"__task_result__":true,"ok":null,"err":{error}}}'
+    await node(
+        conn, workflow_id, 1, "FAILED", node_id="'import_us'", dependencies="'{0}'", result=f"'{result}'",
+        task_kwargs="""'{"rows": 12, "card": "4111"}'""", args_from="""'{"books": 0}'""", **times,
+    )  # fmt: skip
+    await node(conn, workflow_id, 2, "RUNNING", node_id="'import_uk'", dependencies="'{0}'", started_at=ago(20))
+    await node(
+        conn, workflow_id, 3, "PENDING", node_id="'report'", dependencies="'{1,2}'", join_type="'any'",
+        allow_failed_deps="true",
+    )  # fmt: skip
+
+
+async def statuses(conn: asyncpg.Connection) -> dict[str, str]:
+    return {row["id"]: row["status"] for row in await conn.fetch("SELECT id, status FROM horsies_workflows")}
+
+
+async def listed(*words: str) -> list[str]:
+    page = await horsies("workflows", "ls", "--json", *words)
+    assert page.code == 0, page.err
+    return [row["id"] for row in page.json["workflows"]]
+
+
+async def test_a_list_has_the_newest_first_and_says_where_it_goes_on(connection: asyncpg.Connection) -> None:
+    for number in range(5):
+        await workflow(connection, f"w{number}", created_at=ago(100 - number))
+    seen: list[str] = []
+    after: list[str] = []
+    while True:
+        page = (await horsies("workflows", "ls", "--json", "--limit", "2", *after)).json
+        seen += [row["id"] for row in page["workflows"]]
+        if page["next"] is None:
+            break
+        after = ["--after", page["next"]]
+    assert seen == ["w4", "w3", "w2", "w1", "w0"]
+    shown = await horsies("workflows", "ls", "--filter", "name:order", "--limit", "2")
+    assert "more: horsies workflows ls --filter name:order --after 20" in shown.err
+    last = await horsies("workflows", "ls", "--after", shown.err.split()[-1], "--limit", "9")
+    assert [line.split()[2] for line in last.out.splitlines()[1:]] == ["w2", "w1", "w0"]
+    assert (await horsies("workflows", "ls", "--after", "nonsense")).code == 2
+
+
+async def test_a_line_tells_how_far_it_is_and_what_failed(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    heading, line = (await horsies("workflows", "ls")).out.splitlines()
+    assert heading.split() == [
+        *("STATE", "ID", "NAME", "NODES", "RUNNING", "WAITING", "FAILED", "AGE", "RUN", "FAILED", "AT", "ERROR")
+    ]
+    assert line.split()[1:8] == ["running", "month-end", "month_end", "2/4", "1", "1", "1"]
+    assert line.split()[-2:] == ["import_us", "TIMEOUT"]
+
+
+async def test_words_are_a_filter_and_a_mistake_is_pointed_at(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, "w", "FAILED", parent_workflow_id="'month-end'")
+    assert await listed("status:failed") == ["w"]
+    assert await listed("--filter", "parent:no", "error:TIMEOUT") == ["month-end"]
+    said = await horsies("workflows", "ls", "queue:mail")
+    assert said.code == 2
+    assert "there is no key 'queue' among status, name, definition" in said.words
+    assert "definition:shop.order.v1" in (await horsies("workflows", "ls", "--filter-help")).out
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["status:failed"], "no workflow matches status:failed"),
+        ([], "no workflow has been started in this database yet"),
+    ],
+)
+async def test_an_empty_list_says_why_and_what_next(words: list[str], named: str) -> None:
+    said = await horsies("workflows", "ls", *words)
+    assert said.code == 0
+    assert named in said.err
+    assert len(said.err.splitlines()) == 2
+
+
+async def test_the_keys_in_json_stay(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    page = (await horsies("workflows", "ls", "--json")).json
+    assert set(page) == {"now", "filter", "workflows", "next"}
+    assert set(page["workflows"][0]) == REPORT
+    story = (await horsies("workflows", "show", "month-end", "--json")).json
+    assert set(story) == {
+        *("now", "workflow", "nodes", "result", "error", "success_policy", "output_index", "parent", "audit")
+    }
+    assert (set(story["workflow"]), set(story["nodes"][0])) == (REPORT, NODE)
+    told = (await horsies("workflows", "show", "month-end", "--node", "report", "--json")).json
+    assert set(told) == {
+        *("now", "workflow_id", "workflow_name", "workflow_status", "node", "args", "kwargs", "options", "result"),
+        *("summary", "audit"),
+    }
+    graph = (await horsies("workflows", "graph", "month-end", "--json")).json
+    assert set(graph) == {"now", "workflow", "nodes", "edges"}
+    assert graph["edges"] == [[0, 1], [0, 2], [1, 3], [2, 3]]
+
+
+async def test_a_graph_shows_what_waits_for_what(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    lines = (await horsies("workflows", "graph", "month-end")).out.splitlines()
+    assert lines[0].split()[1:] == ["running", "TIMEOUT", "month_end", "month-end"]
+    assert lines[1].startswith("1 of 4 completed, 1 running, 1 failed, 1 waiting   ran 1m00s   on error fail")
+    drawn = [re.split(r"\s{2,}", line) for line in lines[4:]]
+    assert [cells[0] for cells in drawn] == ["●", "├─●", "● │", "●─┘"]
+    assert [cells[1:3] for cells in drawn] == [
+        ["open_books", "✓ completed"],
+        ["import_us", "✗ failed"],
+        ["import_uk", "▶ running"],
+        ["report", "· pending"],
+    ]
+    assert drawn[1][3:] == ["20s", "TIMEOUT"]
+    assert drawn[3][3:] == ["any of 2, also after failures"]
+
+
+async def test_a_graph_can_be_mermaid_and_no_name_breaks_it(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await node(connection, "month-end", 4, "PENDING", node_id="'\"x\"]<b>;#'", is_subworkflow="true")
+    text = (await horsies("workflows", "graph", "month-end", "--mermaid")).out
+    assert text.splitlines() == [
+        "flowchart LR",
+        '    n0["open_books<br/>completed"]:::completed',
+        '    n1["import_us<br/>failed TIMEOUT"]:::failed',
+        '    n2["import_uk<br/>running"]:::running',
+        '    n3["report<br/>pending<br/>any of 2<br/>also after failures"]',
+        '    n4[["#34;x#34;#93;#60;b#62;#59;#35;<br/>pending"]]',
+        "    n0 --> n1",
+        "    n0 --> n2",
+        "    n1 --> n3",
+        "    n2 --> n3",
+        "    classDef completed fill:#d9f2dd,stroke:#2e7d32,color:#111",
+        "    classDef failed fill:#f9d9d9,stroke:#c62828,color:#111",
+        "    classDef running fill:#d9e8f9,stroke:#1565c0,color:#111",
+    ]
+    assert (await horsies("workflows", "graph", "month-end", "--mermaid", "--json")).code == 2
+
+
+async def test_the_whole_story_of_a_workflow(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, "child", parent_workflow_id="'month-end'", parent_task_index="2")
+    said = await horsies("workflows", "show", "month-", "--mask", "card")
+    for words in ("month_end", "nodes", "import_us", "error", "too slow", "definition shop.month_end.v1"):
+        assert words in said.words
+    assert "4111" not in said.out
+    assert (
+        "parent month_end RUNNING month-end its node import_uk RUNNING"
+        in (await horsies("workflows", "show", "child")).words
+    )
+    told = (await horsies("workflows", "show", "month-end", "--mask", "card", "--json")).json
+    assert told["error"]["data"] == {"card": "***"}
+
+
+async def test_the_whole_story_of_a_node(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    for name in ("import_us", "1", "#1"):
+        said = await horsies("workflows", "show", "month-end", "--node", name)
+        assert said.out.splitlines()[0].split()[1:] == ["failed", "TIMEOUT", "import_us", "demo.add"]
+    for words in ("waits for open_books (completed)", "books from open_books (completed)", "rows", "too slow"):
+        assert words in said.words
+    masked = await horsies("workflows", "show", "month-end", "--node", "import_us", "--mask", "card", "--json")
+    assert masked.json["kwargs"] == {"rows": 12, "card": "***"}
+    unknown = await horsies("workflows", "show", "month-end", "--node", "nosuch")
+    assert unknown.code == 1
+    assert "its nodes: open_books, import_us, import_uk, report" in unknown.words
+
+
+@pytest.mark.parametrize("command", ["show", "graph"])
+async def test_an_id_that_nothing_or_several_have_is_told(connection: asyncpg.Connection, command: str) -> None:
+    await workflow(connection, "aa-1")
+    await workflow(connection, "aa-2")
+    nothing = await horsies("workflows", command, "zz")
+    assert (nothing.code, nothing.out) == (4, "")
+    assert "no workflow has the id zz" in nothing.err
+    several = await horsies("workflows", command, "aa")
+    assert several.code == 1
+    assert "several workflows begin or end with 'aa'" in several.err
+    assert "aa-2" in several.err
+
+
+async def test_a_database_made_by_upstream_is_shown(empty_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    maker = await asyncpg.connect(empty_database)
+    await maker.execute(UPSTREAM.read_text("utf-8"))
+    await maker.close()
+    monkeypatch.setenv("HORSIES_DATABASE_URL", empty_database)
+    assert sorted(await listed()) == ["wf-1", "wf-2"]
+    graph = await horsies("workflows", "graph", "wf-1")
+    assert "0 of 2 nodes" in graph.out
+    assert (await horsies("workflows", "show", "wf-1", "--node", "1")).code == 0
+
+
+async def test_stored_text_does_not_act_on_a_terminal(connection: asyncpg.Connection) -> None:
+    await workflow(connection, "w", name="E'a\\x1b[31mb'", error='E\'{"error_code":"x\\x1b]0;y"}\'')
+    await node(connection, "w", 0, "FAILED", node_id="E'n\\x1b[2J'", task_kwargs="E'\\x1b[5m'")
+    for words in (["ls"], ["show", "w"], ["graph", "w"], ["graph", "w", "--mermaid"], ["show", "w", "--node", "0"]):
+        said = await horsies("workflows", *words)
+        assert said.code == 0
+        assert "\x1b" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("verb", "before", "after"),
+    [("pause", "RUNNING", "PAUSED"), ("resume", "PAUSED", "RUNNING"), ("cancel", "RUNNING", "CANCELLED")],
+)
+async def test_a_verb_changes_its_workflow_and_leaves_its_trace(
+    connection: asyncpg.Connection, verb: str, before: str, after: str
+) -> None:
+    await workflow(connection, "w", before)
+    await node(connection, "w", 0, "ENQUEUED", task_id="'t'")
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, is_workflow_task)"
+        " VALUES ('t', 'demo.add', 'default', 'PENDING', true)"
+    )
+    said = await horsies("workflows", verb, "w", "--yes", "--reason", "because")
+    assert said.code == 0, said.err
+    assert said.out.startswith("1 ")
+    assert await statuses(connection) == {"w": after}
+    assert await audited(connection) == [(verb, "w", "applied", "because")]
+
+
+async def test_a_dry_run_shows_all_and_changes_nothing(connection: asyncpg.Connection) -> None:
+    await month_end(connection, "one")
+    await workflow(connection, "two", "COMPLETED")
+    said = await horsies("workflows", "pause", "one", "two", "--dry-run")
+    assert said.code == 3
+    assert "would pause 1 workflow in " in said.out
+    assert "it is COMPLETED, not RUNNING" in said.out
+    assert "without --dry-run: horsies workflows pause one two" in said.out
+    assert await audited(connection) == []
+    assert (await statuses(connection))["one"] == "RUNNING"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["r1", "r2"], 0),
+        (["r1", "done"], 3),
+        (["done"], 3),
+        (["nosuch"], 4),
+        (["r1", "nosuch"], 3),
+        (["--filter", "status:running"], 0),
+        (["--filter", "status:failed"], 4),
+        (["--filter", "status:running,completed"], 3),
+    ],
+    ids=str,
+)
+async def test_exit_codes_tell_how_much_was_done(connection: asyncpg.Connection, words: list[str], code: int) -> None:
+    for workflow_id in ("r1", "r2"):
+        await workflow(connection, workflow_id)
+        await node(connection, workflow_id, 0, "RUNNING")
+    await workflow(connection, "done", "COMPLETED")
+    tried = await horsies("workflows", "pause", *words, "--dry-run")
+    assert tried.code == code
+    assert code != 4 or "nothing to pause" in tried.words
+    done = await horsies("workflows", "pause", *words, "--yes")
+    assert done.code == code, done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "name workflows by id, or give --filter"),
+        (["w", "--filter", "status:failed"], "give one of them"),
+        (["--filter", " "], "an empty filter matches every workflow"),
+        (["status:failed"], "a filter is given as --filter 'status:failed'"),
+        (["--filter", "queue:mail"], "there is no key 'queue'"),
+    ],
+)
+async def test_a_verb_is_told_what_it_is_for(connection: asyncpg.Connection, words: list[str], why: str) -> None:
+    await workflow(connection, "w")
+    said = await horsies("workflows", "cancel", "--yes", *words)
+    assert said.code == 2
+    assert why in said.words
+    assert await statuses(connection) == {"w": "RUNNING"}
+
+
+async def test_an_id_may_hold_a_colon(connection: asyncpg.Connection) -> None:
+    await workflow(connection, "order:7")
+    await node(connection, "order:7", 0, "RUNNING")
+    assert (await horsies("workflows", "pause", "order:7", "--yes")).code == 0
+    assert await statuses(connection) == {"order:7": "PAUSED"}
+
+
+async def test_without_a_terminal_and_without_yes_nothing_happens(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    said = await horsies("workflows", "cancel", "month-end", answer="y\n")
+    assert said.code == 1
+    assert "nothing was changed: nobody is there to confirm it" in said.err
+    assert await statuses(connection) == {"month-end": "RUNNING"}
+    refused = await horsies("workflows", "cancel", "month-end", "--yes", "--read-only")
+    assert (refused.code, "will not change anything" in refused.err) == (1, True)
+
+
+async def test_the_keys_of_an_outcome_in_json_stay_and_the_filter_is_told(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    for words, result in ((["--dry-run"], "eligible"), (["--yes"], "applied")):
+        report = (await horsies("workflows", "pause", "--filter", "status:RUNNING  month", "--json", *words)).json
+        assert set(report) == {
+            *("verb", "database", "dry_run", "operation_id", "filter", "command", "taken_at", "eligible", "applied"),
+            *("refused", "not_attempted", "in_doubt", "stopped", "consequences", "undo", "rows"),
+        }
+        assert report["filter"] == "status:running month"
+        assert report["command"] == "horsies workflows pause --filter 'status:running month'"
+        assert [(row["kind"], row["result"]) for row in report["rows"]] == [("workflow", result)]
+    assert await connection.fetchval("SELECT filter FROM horsies_operator_actions") == "status:running month"
+
+
+async def test_the_audit_tells_what_was_done_to_a_workflow_and_to_a_node(connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    assert (await horsies("workflows", "skip", "month-end", "report", "--yes")).code == 0
+    assert (await horsies("workflows", "pause", "month-end", "--yes")).code == 0
+    for words, verb in ((["--workflow", "month-"], "pause"), (["--node", "month-:3"], "skip")):
+        actions = (await horsies("audit", "ls", "--json", *words)).json["actions"]
+        assert [action["verb"] for action in actions] == [verb]
+    assert "by hand" in (await horsies("workflows", "show", "month-end")).out
+    assert "by hand" in (await horsies("workflows", "show", "month-end", "--node", "report")).out
+
+
+async def test_reconciling_tells_each_repair_before_it_is_done(connection: asyncpg.Connection) -> None:
+    await workflow(connection, "w")
+    await node(connection, "w", 0, "RUNNING", node_id="'load'", task_id="'t'")
+    await node(connection, "w", 1, "PENDING", node_id="'report'", dependencies="'{0}'")
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, is_workflow_task, failed_at, error_code, result)"
+        f" VALUES ('t', 'demo.add', 'default', 'FAILED', true, {ago(60)}, 'BROKE',"
+        """ '{"__task_result__":true,"ok":null,"err":{"__task_error__":true,"error_code":"BROKE"}}')"""
+    )
+    tried = await horsies("workflows", "reconcile", "w", "--dry-run")
+    assert tried.code == 0
+    assert "order: load RUNNING → FAILED" in tried.out
+    assert await statuses(connection) == {"w": "RUNNING"}
+    assert (await horsies("workflows", "reconcile", "w", "--yes")).code == 0
+    assert await statuses(connection) == {"w": "FAILED"}
+    again = await horsies("workflows", "reconcile", "w", "--yes")
+    assert again.code == 3
+
+
+async def test_what_failed_is_tried_again_or_all_of_it_as_a_new_workflow(connection: asyncpg.Connection) -> None:
+    await workflow(connection, "w", "FAILED", completed_at=ago(5))
+    await node(connection, "w", 0, "COMPLETED", result="""'{"__task_result__":true,"ok":1,"err":null}'""")
+    await node(connection, "w", 1, "FAILED", dependencies="'{0}'", completed_at=ago(5))
+    await node(connection, "w", 2, "SKIPPED", dependencies="'{1}'")
+    rerun = (await horsies("workflows", "rerun", "w", "--yes", "--json")).json
+    copy = rerun["rows"][0]["new_id"]
+    assert await statuses(connection) == {"w": "FAILED", copy: "RUNNING"}
+    said = await horsies("workflows", "retry", "w", "--yes")
+    assert said.code == 0, said.err
+    assert "1 retried from what had failed" in said.out
+    assert (await statuses(connection))["w"] == "RUNNING"
+    states = await connection.fetch(
+        "SELECT status FROM horsies_workflow_tasks WHERE workflow_id = 'w' ORDER BY task_index"
+    )
+    assert [row["status"] for row in states] == ["COMPLETED", "ENQUEUED", "PENDING"]
+
+
+async def test_a_node_is_skipped_or_completed_by_hand(connection: asyncpg.Connection) -> None:
+    await workflow(connection, "w")
+    await node(connection, "w", 0, "RUNNING", node_id="'load'")
+    await node(connection, "w", 1, "RUNNING", node_id="'check'")
+    done = await horsies("workflows", "complete", "w", "load", "--value", '{"rows": 12}', "--yes")
+    assert done.code == 0, done.err
+    assert (await horsies("workflows", "skip", "w", "1", "--yes", "--reason", "not needed")).code == 0
+    rows = await connection.fetch(
+        "SELECT status, result FROM horsies_workflow_tasks WHERE workflow_id = 'w' ORDER BY task_index"
+    )
+    assert [row["status"] for row in rows] == ["COMPLETED", "SKIPPED"]
+    assert '"ok":{"rows":12}' in rows[0]["result"]
+    assert [(verb, target) for verb, target, _, _ in await audited(connection)] == [
+        ("complete", "w:0"),
+        ("skip", "w:1"),
+    ]
+    assert (await horsies("workflows", "skip", "w", "1", "--yes")).code == 3
+    missing = await horsies("workflows", "skip", "w", "nosuch", "--yes")
+    assert (missing.code, "its nodes: load, check" in missing.words) == (1, True)
+    broken = await horsies("workflows", "complete", "w", "load", "--value", "{rows", "--yes")
+    assert (broken.code, "it must be JSON" in broken.err) == (1, True)
+
+
+async def test_a_value_is_held_against_the_type_that_the_task_returns(
+    connection: asyncpg.Connection, tmp_path: Path
+) -> None:
+    module = tmp_path / "typed_app.py"
+    module.write_text(
+        "from horsies import Horsies, AppConfig, PostgresConfig, TaskResult, TaskError\n"
+        "app = Horsies(AppConfig(broker=PostgresConfig(database_url='postgresql://nobody@localhost/none')))\n"
+        "@app.task('demo.add')\n"
+        "def add() -> TaskResult[int, TaskError]:\n"
+        "    return TaskResult(ok=1)\n",
+        "utf-8",
+    )
+    await workflow(connection, "w")
+    await node(connection, "w", 0, "RUNNING")
+    words = ("workflows", "complete", "w", "n0", "--module", f"{module}:app", "--yes")
+    wrong = await horsies(*words, "--value", '"many"')
+    assert wrong.code == 1
+    assert "the value does not fit what demo.add returns" in wrong.err
+    assert await statuses(connection) == {"w": "RUNNING"}
+    right = await horsies(*words, "--value", "12")
+    assert right.code == 0, right.err

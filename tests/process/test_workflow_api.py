@@ -1,0 +1,300 @@
+"""Workflows as users write them, run by a real worker with real children."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import pytest
+from test_worker import PATIENCE_S, Worker
+
+from horsies import (
+    NodeKey,
+    OnError,
+    OutcomeCode,
+    SubWorkflowError,
+    SubWorkflowNode,
+    TaskNode,
+    TaskResult,
+    WorkflowHandle,
+    WorkflowSpec,
+    WorkflowStatus,
+    WorkflowTaskStatus,
+    from_node,
+    start_workflow_async,
+)
+from horsies.store.embedded import EmbeddedServer
+
+WAIT_MS = int(PATIENCE_S * 1000)
+Flow = Callable[..., WorkflowSpec[Any]]
+
+
+def administer(server: EmbeddedServer, command: str) -> None:
+    async def run() -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def shop(server: EmbeddedServer, template: str) -> Iterator[Any]:
+    """The module with the application, and a worker for it: one for all tests, which do not meet in the database."""
+    name = f"{template}_workflows"
+    administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+    url = f"postgresql://horsies@/{name}?host={quote(str(server.place.sockets), safe='/')}"
+    before = os.environ.get("HORSIES_DATABASE_URL")
+    os.environ["HORSIES_DATABASE_URL"] = url
+    try:
+        module = import_module("workflow_api_app")
+    finally:
+        if before is None:
+            del os.environ["HORSIES_DATABASE_URL"]
+        else:
+            os.environ["HORSIES_DATABASE_URL"] = before
+    worker = Worker("--processes", "2", app="workflow_api_app:app", HORSIES_DATABASE_URL=url)
+    worker.wait_for("ready")
+    yield module
+    assert worker.stop() == 0
+    worker.kill()
+    module.app.get_broker().close()
+    del sys.modules["workflow_api_app"]
+    administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def flow(shop: Any) -> Flow:
+    """A workflow of these nodes."""
+
+    def make(*nodes: Any, **options: Any) -> WorkflowSpec[Any]:
+        spec: WorkflowSpec[Any] = shop.app.workflow("flow", list(nodes), definition_key="test.flow", **options)
+        return spec
+
+    return make
+
+
+def ended(spec: WorkflowSpec[Any]) -> tuple[WorkflowHandle[Any], TaskResult[Any, Any]]:
+    handle = spec.start().unwrap()
+    return handle, handle.get(WAIT_MS)
+
+
+def states(handle: WorkflowHandle[Any]) -> list[str]:
+    return [info.status.value for info in handle.tasks().unwrap()]
+
+
+def test_a_chain_hands_its_results_on(shop: Any, flow: Flow) -> None:
+    first = shop.number.node()(value=5)
+    second = shop.twice.node()(value=from_node(first))
+    third = shop.total.node(node_id="third")(left=from_node(first), right=from_node(second), extra=7)
+    handle, result = ended(flow(first, second, third, output=third))
+    assert result == TaskResult(ok=22)
+    assert handle.status().unwrap() is WorkflowStatus.COMPLETED
+    assert handle.results().unwrap() == {
+        "flow:0": TaskResult(ok=5),
+        "flow:1": TaskResult(ok=10),
+        "third": TaskResult(ok=22),
+    }
+    assert handle.result_for(third) == handle.result_for(NodeKey("third")) == TaskResult(ok=22)
+
+
+def test_without_an_output_the_result_is_that_of_the_last_nodes(shop: Any, flow: Flow) -> None:
+    first = TaskNode(fn=shop.number, kwargs={"value": 1}, node_id="first")
+    left = TaskNode(fn=shop.twice, waits_for=[first], args_from={"value": first}, node_id="left")
+    right = TaskNode(fn=shop.number, kwargs={"value": 3}, waits_for=[first], node_id="right")
+    handle, result = ended(flow(first, left, right))
+    assert result.ok_value == {"left": TaskResult(ok=2), "right": TaskResult(ok=3)}
+    nodes = handle.tasks().unwrap()
+    assert [info.name for info in nodes] == ["number", "twice", "number"]
+    assert all(info.started_at and info.completed_at and info.started_at <= info.completed_at for info in nodes)
+
+
+def test_a_context_gives_the_results_that_were_asked_for(shop: Any, flow: Flow) -> None:
+    good = TaskNode(fn=shop.number, kwargs={"value": 1}, node_id="good")
+    bad = TaskNode(fn=shop.refuse, node_id="bad")
+    child = SubWorkflowNode(workflow_def=shop.Doubling, node_id="child")
+    told = TaskNode(
+        fn=shop.describe,
+        waits_for=[good, bad, child],
+        workflow_ctx_from=[good, bad, child],
+        allow_failed_deps=True,
+        node_id="told",
+    )
+    handle, result = ended(flow(good, bad, child, told, output=told))
+    assert result.err_value.error_code == "CARD_DECLINED"
+    assert handle.result_for(told).ok_value == {
+        "index": 3,
+        "same": True,
+        "codes": {"good": True, "bad": False, "child": True},
+        "child": ["COMPLETED", 42, 2],
+    }
+
+
+def test_a_failure_ends_what_follows_and_gives_its_error(shop: Any, flow: Flow) -> None:
+    bad = TaskNode(fn=shop.refuse, node_id="bad")
+    after = TaskNode(fn=shop.twice, waits_for=[bad], args_from={"value": bad}, node_id="after")
+    last = TaskNode(fn=shop.code_of, waits_for=[after], args_from={"value": after}, allow_failed_deps=True)
+    handle, result = ended(flow(bad, after, last))
+    assert result.err_value.error_code == "CARD_DECLINED"
+    assert result.err_value.data == {"limit": 5}
+    assert handle.status().unwrap() is WorkflowStatus.FAILED
+    assert states(handle) == ["FAILED", "SKIPPED", "COMPLETED"]
+    assert handle.result_for(after).err_value.error_code is OutcomeCode.UPSTREAM_SKIPPED
+    assert handle.result_for(last) == TaskResult(ok=f"TaskError {OutcomeCode.UPSTREAM_SKIPPED}")
+
+
+def test_joins_any_and_quorum_go_on_with_what_there_is(shop: Any, flow: Flow) -> None:
+    good = TaskNode(fn=shop.number, kwargs={"value": 4}, node_id="good")
+    other = TaskNode(fn=shop.number, kwargs={"value": 5}, node_id="other")
+    bad = TaskNode(fn=shop.refuse, node_id="bad")
+    one = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[good, bad], join="any", node_id="one")
+    two = TaskNode(
+        fn=shop.number, kwargs={"value": 2}, waits_for=[good, other, bad], join="quorum", min_success=2, node_id="two"
+    )
+    handle, result = ended(flow(good, other, bad, one, two))
+    assert result.is_err()
+    assert states(handle) == ["COMPLETED", "COMPLETED", "FAILED", "COMPLETED", "COMPLETED"]
+
+
+def test_a_pause_on_error_waits_for_a_person(shop: Any, flow: Flow) -> None:
+    bad = TaskNode(fn=shop.refuse, node_id="bad")
+    good = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[bad], allow_failed_deps=True, node_id="good")
+    handle, result = ended(flow(bad, good, on_error=OnError.PAUSE))
+    assert result.err_value.error_code is OutcomeCode.WORKFLOW_PAUSED
+    assert states(handle) == ["FAILED", "PENDING"]
+    assert handle.resume().unwrap() is True
+    assert handle.get(WAIT_MS).err_value.error_code == "CARD_DECLINED"
+    assert states(handle) == ["FAILED", "COMPLETED"]
+
+
+def test_a_child_workflow_gives_its_output(shop: Any, flow: Flow) -> None:
+    first = TaskNode(fn=shop.number, kwargs={"value": 3}, node_id="first")
+    child = SubWorkflowNode(
+        workflow_def=shop.Counting, kwargs={"steps": 3}, waits_for=[first], args_from={"start": first}, node_id="child"
+    )
+    last = TaskNode(fn=shop.twice, waits_for=[child], args_from={"value": child}, node_id="last")
+    handle, result = ended(flow(first, child, last, output=last))
+    assert result == TaskResult(ok=48)
+    info = handle.tasks().unwrap()[1]
+    assert info.sub_workflow_summary is not None
+    assert (info.sub_workflow_summary.status, info.sub_workflow_summary.output) == (WorkflowStatus.COMPLETED, 24)
+    assert info.sub_workflow_id is not None
+    inner: WorkflowHandle[int] = WorkflowHandle(info.sub_workflow_id, shop.app.get_broker())
+    assert inner.get() == TaskResult(ok=24)
+    assert [one.node_id for one in inner.tasks().unwrap()] == ["start", "step0", "step1", "step2"]
+
+
+def test_a_child_may_have_a_child(shop: Any, flow: Flow) -> None:
+    assert ended(flow(SubWorkflowNode(workflow_def=shop.Outer, node_id="outer")))[1].ok_value == {
+        "outer": TaskResult(ok=84)
+    }
+    assert shop.Outer.build(shop.app).start().unwrap().get(WAIT_MS) == TaskResult(ok=84)
+
+
+def test_the_failure_of_a_child_is_an_error_of_its_own_class_wherever_it_is_read(shop: Any, flow: Flow) -> None:
+    child = SubWorkflowNode(workflow_def=shop.Failing, node_id="child")
+    judged = TaskNode(
+        fn=shop.judge, waits_for=[child], args_from={"child": child}, allow_failed_deps=True, node_id="judged"
+    )
+    handle, result = ended(flow(child, judged))
+    sub_workflow_id = handle.tasks().unwrap()[0].sub_workflow_id
+    assert handle.result_for(judged) == TaskResult(ok=f"{sub_workflow_id} FAILED 1 of 2")
+    for error in (result.err_value, handle.result_for(child).err_value):
+        match error:
+            case SubWorkflowError(sub_workflow_id=found, sub_workflow_summary=summary):
+                assert found == sub_workflow_id
+                assert (summary.completed_tasks, summary.failed_tasks, summary.skipped_tasks) == (1, 1, 0)
+                assert error.error_code is OutcomeCode.SUBWORKFLOW_FAILED
+            case other:
+                pytest.fail(f"{other!r} is no SubWorkflowError")
+
+
+def test_a_large_value_with_a_class_arrives_whole_and_is_not_copied(shop: Any, flow: Flow) -> None:
+    packed = TaskNode(fn=shop.pack, kwargs={"weight": 0.5}, node_id="packed")
+    weighed = TaskNode(fn=shop.weigh, waits_for=[packed], args_from={"parcel": packed}, node_id="weighed")
+    handle, result = ended(flow(packed, weighed, output=weighed))
+    assert result == TaskResult(ok=200_000.5)
+    assert handle.result_for(packed).ok_value.weight == 0.5
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_map_runs_once_per_item(shop: Any, flow: Flow, count: int) -> None:
+    source = TaskNode(fn=shop.numbers, kwargs={"count": count}, node_id="source")
+    mapped = TaskNode.map(shop.square, over=source, plus=1)
+    total = TaskNode(fn=shop.summed, waits_for=[mapped], args_from={"values": mapped}, node_id="total")
+    handle, result = ended(flow(source, mapped, total, output=total))
+    assert result == TaskResult(ok=sum(value * value + 1 for value in range(count)))
+    assert handle.result_for(mapped) == TaskResult(ok=[value * value + 1 for value in range(count)])
+
+
+def test_a_map_with_a_failed_item_fails_with_a_summary(shop: Any, flow: Flow) -> None:
+    mapped = TaskNode.map(shop.even, over=[2, 3, 4])
+    handle, result = ended(flow(mapped))
+    assert isinstance(result.err_value, SubWorkflowError)
+    summary = result.err_value.sub_workflow_summary
+    assert (summary.total_tasks, summary.completed_tasks, summary.failed_tasks) == (3, 2, 1)
+    assert states(handle) == ["FAILED"]
+
+
+def test_a_map_over_too_many_items_names_both_numbers(shop: Any, flow: Flow) -> None:
+    source = TaskNode(fn=shop.numbers, kwargs={"count": 5}, node_id="source")
+    _, result = ended(flow(source, TaskNode.map(shop.square, over=source, max_items=4)))
+    assert result.err_value.error_code is not None
+    assert result.err_value.error_code.value == "WORKFLOW_ENQUEUE_FAILED"
+    assert "5 items" in (result.err_value.message or "")
+    assert "max_items=4" in (result.err_value.message or "")
+
+
+def test_a_node_that_is_retried_knows_its_place_each_time(shop: Any, flow: Flow, tmp_path: Path) -> None:
+    first = TaskNode(fn=shop.number, kwargs={"value": 1}, node_id="first")
+    flaky = TaskNode(fn=shop.flaky, kwargs={"count_file": str(tmp_path / "runs")}, waits_for=[first], node_id="flaky")
+    handle, result = ended(flow(first, flaky, output=flaky))
+    assert result == TaskResult(ok=[2, 1])
+    assert handle.status().unwrap() is WorkflowStatus.COMPLETED
+
+
+def test_cancel_stops_a_running_workflow(shop: Any, flow: Flow, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "go")
+    waits = TaskNode(fn=shop.wait_for_file, kwargs={"go": str(tmp_path / "go")}, node_id="waits")
+    after = TaskNode(fn=shop.number, kwargs={"value": 1}, waits_for=[waits], node_id="after")
+    handle = flow(waits, after).start().unwrap()
+    with (tmp_path / "go").open("w"):  # opens when the task reads
+        assert handle.cancel().is_ok()
+        assert handle.get(WAIT_MS).err_value.error_code is OutcomeCode.WORKFLOW_CANCELLED
+    assert handle.status().unwrap() is WorkflowStatus.CANCELLED
+    assert states(handle) == ["FAILED", "SKIPPED"]
+
+
+async def test_workflows_from_several_loops_and_threads_at_once(shop: Any, flow: Flow) -> None:
+    first = shop.number.node()(value=5)
+    second = shop.twice.node(node_id="second")(value=from_node(first))
+    spec = flow(first, second, output=second)
+
+    async def awaited() -> TaskResult[Any, Any]:
+        handle = (await spec.start_async()).unwrap()
+        return await handle.get_async(WAIT_MS)
+
+    with ThreadPoolExecutor(4) as threads:
+        runs = [threads.submit(run) for run in [lambda: ended(spec)[1], lambda: asyncio.run(awaited())] * 5]
+        own = await asyncio.gather(*(awaited() for _ in range(5)))
+        others = await asyncio.gather(*map(asyncio.wrap_future, runs))
+    assert own + others == [TaskResult(ok=10)] * 15
+    assert ended(spec)[1] == TaskResult(ok=10)  # blocking, inside this running loop
+
+
+async def test_the_same_id_runs_once(shop: Any, flow: Flow) -> None:
+    spec = flow(shop.number.node(node_id="one")(value=5))
+    broker = shop.app.get_broker()
+    handles = await asyncio.gather(*(start_workflow_async(spec, broker, "one-and-only") for _ in range(5)))
+    results = [await handle.unwrap().get_async(WAIT_MS) for handle in handles]
+    assert results == [TaskResult(ok={"one": TaskResult(ok=5)})] * 5
+    (node,) = handles[0].unwrap().tasks().unwrap()
+    assert node.status is WorkflowTaskStatus.COMPLETED

@@ -1,0 +1,232 @@
+"""Workflows on real workers, which are killed in the middle of what they write about them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from fault_scene import POLICY, chaos, kill_worker
+from test_worker import start, table
+from worker_flows import Flows, flows
+
+from horsies.testing import FaultAction, FaultMoment, FaultPoint, fault
+
+if TYPE_CHECKING:
+    from test_worker import Worker
+
+    from horsies.testing import Fault
+
+__all__ = ["flows", "start", "table"]
+
+NODES, WORKFLOWS, TASKS = "horsies_workflow_tasks", "horsies_workflows", "horsies_tasks"
+
+# Each write that follows from the end of the first node of a diamond, and those of its last.
+POINTS = {
+    "finish": FaultPoint.status("RUNNING", "COMPLETED"),
+    "node ends": FaultPoint(NODES, "UPDATE", "NEW.task_index = 0 AND NEW.status = 'COMPLETED'"),
+    "node ready": FaultPoint(NODES, "UPDATE", "OLD.status = 'PENDING' AND NEW.status = 'READY'"),
+    "node linked": FaultPoint(NODES, "UPDATE", "NEW.task_index = 1 AND NEW.status = 'ENQUEUED'"),
+    "task enqueued": FaultPoint(TASKS, "INSERT", "NEW.kwargs LIKE '%n1%'"),
+    "advance commits": FaultPoint(
+        NODES, "UPDATE", "NEW.task_index = 1 AND NEW.status = 'ENQUEUED'", FaultMoment.COMMIT
+    ),
+    "workflow ends": FaultPoint(WORKFLOWS, "UPDATE", "NEW.status = 'COMPLETED'"),
+}
+
+
+SELDOM = ("node ready", "node linked", "task enqueued", "workflow ends")
+
+
+async def caught(flows: Flows, blocked: Fault) -> tuple[str, Worker]:
+    """A diamond, and the worker that stands in the middle of a statement about it."""
+    worker = await flows.worker()
+    flow = await diamond(flows)
+    await blocked.reached()
+    return flow, worker
+
+
+async def diamond(flows: Flows) -> str:
+    return await flows.plant(flows.node(0), flows.node(1, 0), flows.node(2, 0), flows.node(3, 1, 2))
+
+
+async def whole(flows: Flows, workflow_id: str) -> None:
+    """The diamond has come to its end, and each of its nodes has run once."""
+    assert await flows.values(workflow_id) == {"n3": 1}
+    assert await flows.nodes(workflow_id) == ["COMPLETED"] * 4
+    await flows.once_each("n0", "n1", "n2", "n3")
+
+
+async def test_a_worker_takes_a_workflow_from_its_first_node_to_its_last(flows: Flows) -> None:
+    await flows.worker()
+    await whole(flows, await diamond(flows))
+
+
+async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Flows) -> None:
+    await flows.worker()
+    options = json.dumps({"retry_policy": POLICY | {"max_retries": 2}, "good_until": None})
+    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0, task="flaky", task_options=options))
+    await flows.begun("n0")
+    await flows.until_nodes(flow, "RUNNING", "PENDING")
+    await flows.let_go()
+    await flows.until("SELECT retry_count = 1 FROM horsies_tasks WHERE task_name = 'flaky' AND status = 'PENDING'")
+    await flows.until_nodes(flow, "COMPLETED", "RUNNING")
+    assert (await flows.over(flow))["status"] == "COMPLETED"
+    assert len(flows.runs("n1")) == 2
+
+
+@pytest.mark.parametrize("point", ["finish", "node ends", "advance commits", *map(chaos, SELDOM)])
+async def test_a_session_lost_in_the_middle_costs_nothing(flows: Flows, point: str) -> None:
+    async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
+        flow, _ = await caught(flows, blocked)
+        await blocked.kill()
+        await blocked.release()
+    await whole(flows, flow)
+
+
+@pytest.mark.parametrize("point", ["node ends", *map(chaos, ("finish", "advance commits", *SELDOM))])
+async def test_what_a_dead_worker_had_begun_is_finished_by_its_last_statement_or_by_the_next(
+    flows: Flows, point: str
+) -> None:
+    """The statement is committed as nobody tells the server that the asker is dead; not so its transaction."""
+    async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
+        flow, worker = await caught(flows, blocked)
+        kill_worker(worker)
+        await blocked.release()
+    await flows.worker()
+    await whole(flows, flow)
+
+
+@pytest.mark.parametrize("point", ["advance commits", *map(chaos, ("node ends", *SELDOM))])
+async def test_an_advance_that_died_with_its_worker_is_made_by_the_sweep(flows: Flows, point: str) -> None:
+    async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
+        flow, worker = await caught(flows, blocked)
+        kill_worker(worker)
+        await blocked.kill()
+        await blocked.release()
+    await flows.worker()
+    await whole(flows, flow)
+
+
+async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> None:
+    worker = await flows.worker()
+    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    await flows.begun("n0")
+    worker.process.terminate()
+    await asyncio.to_thread(worker.wait_for, "draining")
+    await flows.let_go()
+    assert await asyncio.to_thread(worker.stop) == 0
+    assert await flows.nodes(flow) == ["COMPLETED", "ENQUEUED"]
+
+
+async def test_a_paused_workflow_keeps_its_queued_task_and_runs_it_once_when_resumed(flows: Flows) -> None:
+    """Upstream unlinks the task: it runs while the workflow is paused, and the node's next one after it."""
+    flow = await flows.plant(flows.node(0), flows.node(1, 0))
+    task_id = await flows.connection.fetchval("SELECT id FROM horsies_tasks")
+    await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
+    await flows.worker()
+    other = await flows.table.send("work", str(flows.ledger), "other")
+    await flows.table.done(other)
+    assert (await flows.table.row(task_id))["status"] == "PENDING"
+    assert await flows.nodes(flow) == ["ENQUEUED", "PENDING"]
+    await flows.connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+    await flows.connection.execute("SELECT pg_notify('task_queue_default', 'resume')")
+    assert (await flows.over(flow))["status"] == "COMPLETED"
+    assert await flows.connection.fetchval("SELECT task_id FROM horsies_workflow_tasks WHERE task_index = 0") == task_id
+    await flows.once_each("n0", "n1")
+
+
+async def test_a_claimed_task_of_a_workflow_paused_meanwhile_goes_back_into_the_queue(flows: Flows) -> None:
+    start_point = FaultPoint.status("CLAIMED", "RUNNING", moment=FaultMoment.BEFORE)
+    await flows.worker(TEST_PREFETCH="4")
+    holding = await flows.plant(flows.node(9, task="hold"))
+    await flows.begun("n9")
+    flow = await flows.plant(flows.node(0))
+    await flows.until("SELECT count(*) = 1 FROM horsies_tasks WHERE status = 'CLAIMED'")
+    await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", flow)
+    async with fault(flows.connection, start_point, FaultAction.FAIL) as struck:
+        await flows.let_go()
+        await flows.over(holding)
+        await flows.until("SELECT count(*) = 1 FROM horsies_tasks WHERE status = 'PENDING'")
+        assert await struck.hits() == 0
+    assert await flows.nodes(flow) == ["ENQUEUED"]
+    await flows.connection.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = $1", flow)
+    await flows.connection.execute("SELECT pg_notify('task_queue_default', 'resume')")
+    await flows.over(flow)
+    await flows.once_each("n0", "n9")
+
+
+async def test_a_large_result_is_fetched_for_the_task_that_is_given_it(flows: Flows) -> None:
+    await flows.worker()
+    flow = await flows.plant(flows.node(0, task="long"), flows.node(1, 0, task="length", args_from={"text": 0}))
+    assert await flows.values(flow) == {"n1": 100_000}
+    kwargs = await flows.connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE task_name = 'length'")
+    assert len(kwargs) < 1_000
+
+
+async def test_a_task_that_expires_in_the_queue_ends_its_node(flows: Flows) -> None:
+    await flows.worker()
+    options = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
+    flow = await flows.plant(flows.node(0, task_options=options), flows.node(1, 0))
+    assert (await flows.over(flow))["status"] == "FAILED"
+    assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
+
+
+async def test_a_map_runs_once_for_each_item_and_gives_the_list(flows: Flows) -> None:
+    await flows.worker()
+    flow = await flows.plant(flows.map_node(0, ["a", "b", "c"]), flows.map_node(1, []))
+    assert await flows.values(flow) == {"n0": [1, 1, 1], "n1": []}
+    await flows.once_each("a", "b", "c")
+
+
+@pytest.mark.parametrize("kill_session", [True, chaos(False)])
+async def test_a_child_whose_builder_was_killed_is_built_by_another_and_once(flows: Flows, kill_session: bool) -> None:
+    point = FaultPoint(NODES, "UPDATE", "OLD.sub_workflow_id IS NULL AND NEW.sub_workflow_id IS NOT NULL")
+    async with fault(flows.connection, point, FaultAction.BLOCK) as blocked:
+        worker = await flows.worker()
+        flow = await flows.plant(flows.map_node(0, ["a", "b"]))
+        await blocked.reached()
+        kill_worker(worker)
+        if kill_session:
+            await blocked.kill()
+        await blocked.release()
+    await flows.worker()
+    assert await flows.values(flow) == {"n0": [1, 1]}
+    assert await flows.connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
+    await flows.once_each("a", "b")
+
+
+async def test_a_definition_that_no_worker_knows_fails_its_node(flows: Flows) -> None:
+    await flows.worker()
+    flow = await flows.plant(flows.node(0, sub_definition_key="shop.unheard-of"))
+    row = await flows.over(flow)
+    assert (row["status"], json.loads(row["error"])["error_code"]) == (
+        "FAILED",
+        {"__builtin_task_code__": "SUBWORKFLOW_LOAD_FAILED"},
+    )
+
+
+async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) -> None:
+    """Twenty branches end at about the same time on two workers; the node behind them all is enqueued once."""
+    for _ in range(2):
+        await flows.worker()
+    branches = range(1, 21)
+    nodes = [flows.node(0), *(flows.node(index, 0) for index in branches), flows.node(21, *branches)]
+    flow = await flows.plant(*nodes)
+    assert await flows.values(flow) == {"n21": 1}
+    await flows.once_each(*(f"n{index}" for index in range(22)))
+
+
+async def test_a_workflow_that_the_database_will_not_have_changed_holds_up_no_other(flows: Flows) -> None:
+    worker = await flows.worker()
+    refused = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    point = FaultPoint(NODES, "UPDATE", f"NEW.workflow_id = '{refused}' AND NEW.status = 'COMPLETED'")
+    async with fault(flows.connection, point, FaultAction.FAIL, times=1_000, sqlstate="23514"):
+        await flows.begun("n0")
+        other = await flows.plant(flows.node(5), flows.node(6, 5))
+        await flows.let_go()
+        assert (await flows.over(other))["status"] == "COMPLETED"
+        await asyncio.to_thread(worker.wait_for, "workflow not advanced")
+    assert (await flows.over(refused))["status"] == "COMPLETED"
+    await flows.once_each("n0", "n1", "n5", "n6")

@@ -1,0 +1,89 @@
+"""A cluster at noon, made of the engine's own rows, for the tests of verdict, alerts and rates."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.operations.findings import Finding, FindingKind, Report, Severity, SweepState
+from horsies.views import Count, Liveness, QueueRow, Snapshot, WorkerRow
+from horsies_tui.health.glance import Glance
+
+NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
+
+
+def ago(seconds: float) -> datetime:
+    return NOON - timedelta(seconds=seconds)
+
+
+def a_worker(
+    worker_id: str = "web-1", liveness: Liveness = Liveness.ALIVE, silent_s: float = 2, **fields: Any
+) -> WorkerRow:
+    """It runs 4 tasks in 8 processes."""
+    snapshot = Snapshot(
+        ago(silent_s),
+        "host",
+        7,
+        8,
+        8,
+        8,
+        None,
+        ("mail",),
+        {},
+        {},
+        {},
+        4,
+        0,
+        100.0,
+        200.0,
+        1.0,
+        5.0,
+        ago(3600),
+        "1",
+        False,
+    )
+    usual = {"running": 4, "claimed": 0, "snapshot": snapshot}
+    told = {"draining_since": None, "draining_by": None, "draining_reason": None}
+    return WorkerRow(worker_id, liveness, ago(silent_s), "snapshot", silent_s, **{**usual, **told, **fields})
+
+
+def a_queue(name: str = "mail", due: int = 0, **fields: Any) -> QueueRow:
+    usual: dict[str, Any] = {
+        "due": Count(due), "later": Count(0), "oldest_due_at": ago(5) if due else None, "claimed": 0, "running": 0,
+        "cap": None, "priority": None, "workers": 1, "paused_at": None, "paused_by": None, "paused_reason": None,
+    }  # fmt: skip
+    return QueueRow(name, **{**usual, **fields})
+
+
+def a_finding(
+    kind: FindingKind = FindingKind.STALE_RUN, name: str = "shop.import", count: int = 1, **fields: Any
+) -> Finding:
+    usual: dict[str, Any] = {
+        "severity": Severity.HANDLED, "target_kind": "task", "ids": tuple(f"{name}-{n}" for n in range(count)),
+        "at_least": False, "since": ago(372), "evidence": "no runner beat for 6m12s, threshold 5m00s",
+        "system_will": "fail as WORKER_CRASHED", "in_seconds": 18.0, "may": (), "why": (), "queue_name": "mail",
+        "worker_id": "web-3",
+    }  # fmt: skip
+    return Finding(kind=kind, name=name, count=count, **{**usual, **fields})
+
+
+def gone(worker_id: str = "web-3", count: int = 13) -> Finding:
+    return a_finding(
+        FindingKind.WORKER_GONE, worker_id, count, target_kind="worker", ids=(worker_id,), queue_name=None,
+        worker_id=worker_id, evidence="no sign of life for 6m12s, holds 1 running and 12 claimed",
+    )  # fmt: skip
+
+
+def a_report(*findings: Finding, **fields: Any) -> Report:
+    usual: dict[str, Any] = {
+        "now": NOON, "settings": RecoveryConfig(), "settings_from": "web-1", "settings_differ": False,
+        "sweep": SweepState(ago(5), "web-1", 30_000, 25.0), "workers_alive": 2,
+    }  # fmt: skip
+    return Report(findings=findings, **{**usual, **fields})
+
+
+def a_glance(*findings: Finding, **fields: Any) -> Glance:
+    """Two living workers and an empty queue, where nothing else is said."""
+    usual: dict[str, Any] = {"workers": (a_worker("web-1"), a_worker("web-2")), "queues": (a_queue(),)}
+    return Glance(NOON, report=fields.pop("report", a_report(*findings)), **{**usual, **fields})

@@ -1,0 +1,168 @@
+"""A workflow drawn as a graph: each line is there, none says what is not so, and nothing lies over anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from horsies_tui.story.graph import Vertex, arrange
+from horsies_tui.story.graph_page import Drawing, Scale, Wants, draw
+
+SCALES = (
+    Scale(label=14, rows=2, apart=1, extras=True),
+    Scale(label=10, rows=1, apart=1),
+    Scale(label=1, rows=1, apart=0),
+)
+LEFT, RIGHT, UP, DOWN = frozenset("┤┼┘┴┐┬─"), frozenset("├┼└┴┌┬─"), frozenset("│┤├┼┘└┴"), frozenset("│┤├┼┐┌┬")
+
+Lines = frozenset[tuple[int, int]]
+
+
+@st.composite
+def graphs(draw_from: st.DrawFn, most: int = 14) -> list[Vertex]:
+    size = draw_from(st.integers(1, most))
+    pairs = [(first, second) for second in range(size) for first in range(second)]
+    chosen = draw_from(st.lists(st.sampled_from(pairs), unique=True, max_size=2 * size)) if pairs else []
+    return [Vertex(key, tuple(first for first, second in chosen if second == key)) for key in range(size)]
+
+
+def drawn(vertices: list[Vertex], scale: Scale = SCALES[1]) -> Drawing:
+    return draw(arrange(vertices), scale, {vertex.key: Wants(3 + vertex.key, 2) for vertex in vertices})
+
+
+def lines_of(vertices: list[Vertex]) -> Lines:
+    return frozenset((need, vertex.key) for vertex in vertices for need in vertex.needs)
+
+
+def read(drawing: Drawing) -> Lines:
+    """What somebody sees who follows the lines from each node to the right."""
+    ends = {(spot.x, spot.y): key for key, spot in drawing.spots.items()}
+    found = set()
+    for key, spot in drawing.spots.items():
+        if drawing.lines[spot.y][spot.x] != "─":
+            continue
+        found |= {(key, ends[end]) for end in followed(drawing.lines, spot.x, spot.y)}
+    return frozenset(found)
+
+
+def followed(lines: tuple[str, ...], x: int, y: int) -> Iterator[tuple[int, int]]:
+    """Where a line that goes to the right ends."""
+    while lines[y][x] != " ":
+        if lines[y][x] in LEFT and lines[y][x] != "─":
+            yield from followed_out_of(lines, x, y)
+            return
+        x += 1
+    yield x + 1, y
+
+
+def followed_out_of(lines: tuple[str, ...], x: int, y: int) -> Iterator[tuple[int, int]]:
+    top = bottom = y
+    while lines[top][x] in UP:
+        top -= 1
+    while lines[bottom][x] in DOWN:
+        bottom += 1
+    for row in range(top, bottom + 1):
+        if lines[row][x] in RIGHT:
+            yield from followed(lines, x + 1, row)
+
+
+@settings(deadline=None, max_examples=150)
+@given(graphs(), st.sampled_from(SCALES))
+def test_whoever_follows_the_lines_finds_what_waits_for_what_and_nothing_else(
+    vertices: list[Vertex], scale: Scale
+) -> None:
+    assert read(drawn(vertices, scale)) == lines_of(vertices)
+
+
+@settings(deadline=None, max_examples=100)
+@given(graphs(), st.sampled_from(SCALES))
+def test_nodes_lie_over_no_line_and_no_other_node(vertices: list[Vertex], scale: Scale) -> None:
+    drawing = drawn(vertices, scale)
+    assert set(drawing.spots) == {vertex.key for vertex in vertices}
+    taken = set()
+    for key, spot in drawing.spots.items():
+        assert 1 <= spot.width <= scale.label
+        leads_on = any(first == key for first, _ in lines_of(vertices))
+        for row in range(spot.y, spot.y + scale.rows):
+            under = drawing.lines[row][spot.x : spot.x + spot.width]
+            assert under == ("─" if leads_on and row == spot.y else " ") * spot.width
+            places = {(x, row) for x in range(spot.x, spot.x + spot.width)}
+            assert not places & taken
+            taken |= places
+
+
+@settings(deadline=None, max_examples=100)
+@given(graphs(), st.sampled_from(SCALES))
+def test_the_page_is_as_wide_as_its_layers_and_strokes_need(vertices: list[Vertex], scale: Scale) -> None:
+    arranged, drawing = arrange(vertices), drawn(vertices, scale)
+    assert {len(line) for line in drawing.lines} == {drawing.width}
+    knots = sum(map(len, arranged.layers))
+    assert drawing.width <= len(arranged.layers) * (scale.label + 4) + knots * (scale.apart + 1)
+    assert drawing.height <= 2 * scale.rows * knots
+    assert all(0 <= spot.y < drawing.height for spot in drawing.spots.values())
+
+
+@settings(deadline=None, max_examples=100)
+@given(graphs())
+def test_every_node_stands_right_of_what_it_waits_for(vertices: list[Vertex]) -> None:
+    spots = drawn(vertices).spots
+    for first, second in lines_of(vertices):
+        assert spots[first].x + spots[first].width < spots[second].x
+        assert spots[first].layer < spots[second].layer
+
+
+@settings(deadline=None, max_examples=50)
+@given(graphs())
+def test_the_order_in_which_a_node_names_its_needs_changes_nothing(vertices: list[Vertex]) -> None:
+    turned = [vertex._replace(needs=tuple(sorted(vertex.needs, reverse=True))) for vertex in vertices]
+    assert drawn(turned) == drawn(vertices)
+
+
+def test_a_fork_and_a_join_look_like_one() -> None:
+    steps = [Vertex(0, ()), Vertex(1, (0,)), Vertex(2, (0,)), Vertex(3, (0,)), Vertex(4, (1, 2, 3)), Vertex(5, (4,))]
+    drawing = draw(arrange(steps), Scale(label=5, rows=1, apart=1), dict.fromkeys(range(6), Wants(5, 6)))
+    assert drawing.lines == (
+        "       ┌─ ───────┐               ",
+        "───────┼─ ───────┼─ ───────      ",
+        "       └─ ───────┘               ",
+    )
+
+
+def test_a_circle_and_a_node_that_is_not_there_are_left_out_and_said() -> None:
+    damaged = [Vertex(0, (2,)), Vertex(1, (0,)), Vertex(2, (1, 9)), Vertex(3, (3, 2))]
+    arranged = arrange(damaged)
+    assert {(9, 2), (3, 3)} < arranged.left_out
+    assert read(drawn(damaged)) == lines_of(damaged) - arranged.left_out
+    assert len(arranged.left_out) == 3
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    assert drawn([]) == Drawing()
+
+
+@pytest.mark.parametrize("count", [1, 200])
+def test_a_chain_is_one_line(count: int) -> None:
+    chain = [Vertex(key, (key - 1,) if key else ()) for key in range(count)]
+    drawing = drawn(chain)
+    assert drawing.height == 1
+    assert read(drawing) == lines_of(chain)
+
+
+def test_three_hundred_beside_each_other_are_drawn_with_two_strokes() -> None:
+    fan = [Vertex(0, ()), *(Vertex(key, (0,)) for key in range(1, 301)), Vertex(301, tuple(range(1, 301)))]
+    drawing = drawn(fan)
+    assert drawing.height == 300
+    assert read(drawing) == lines_of(fan)
+    assert sum(line.count("│") + line.count("┼") + line.count("├") + line.count("┤") for line in drawing.lines) < 700
+
+
+def test_many_lines_that_lead_to_one_far_node_share_a_passage() -> None:
+    """Fifty steps, of which one goes on for ten more before all are joined."""
+    steps = [Vertex(0, ()), *(Vertex(key, (0,)) for key in range(1, 51))]
+    steps += [Vertex(51, (50,)), *(Vertex(key, (key - 1,)) for key in range(52, 61))]
+    steps.append(Vertex(61, (*range(1, 51), 60)))
+    arranged = arrange(steps)
+    assert [len(layer) for layer in arranged.layers[2:-1]] == [2] * 10
+    assert read(drawn(steps)) == lines_of(steps)

@@ -1,0 +1,184 @@
+"""What the Workers screen says of workers and in which order they stand."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, strategies as st
+from worker_scene import NOON, a_worker, ago, gone
+
+from horsies.run.snapshots import Snapshots
+from horsies.views import Liveness, WorkerRow
+from horsies.views.workers import SNAPSHOT_EVERY_S
+from horsies_tui.look.clock import zone_of
+from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.look.tones import Tone
+from horsies_tui.workers.order import WorkerSort, as_before, by_host, in_order
+from horsies_tui.workers.words import capacity, evidence, facts, megabytes, name, note, order, seen, summary, tone
+
+UTC = zone_of(utc=True)
+LATE = a_worker(2, liveness=Liveness.LATE, silent_s=20.0)
+
+
+def told(row: WorkerRow) -> dict[str, str]:
+    return {fact.label: fact.text for fact in facts(row, NOON, UTC, "W")}
+
+
+def test_the_screen_knows_how_often_workers_tell_of_themselves() -> None:
+    assert Snapshots.interval_s == SNAPSHOT_EVERY_S
+
+
+def test_the_evidence_says_how_life_and_death_are_known() -> None:
+    assert evidence(a_worker(), NOON, UTC) == "its last snapshot is 2s old; one comes every 5s"
+    assert evidence(LATE, NOON, UTC).startswith("no sign of life for 20s, late after 12s; the last was its snapshot")
+    assert "after 30s it counts as gone" in evidence(LATE, NOON, UTC)
+    assert evidence(gone(), NOON, UTC) == (
+        "no sign of life for 6m10s, gone after 30s; the last was its snapshot at 11:53:48Z"
+    )
+
+
+def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
+    row = a_worker(seen_by="beat", seen_at=ago(4), told={"at": ago(200)})
+    assert evidence(row, NOON, UTC) == (
+        "a heartbeat of a task that it holds was seen 4s ago, though snapshots are missing: the last is 3m20s old"
+    )
+    assert note(row, NOON) == "its snapshots are late, its tasks beat"
+    busy = a_worker(seen_by="claim", seen_at=ago(1), told={"at": ago(4)})
+    assert (evidence(busy, NOON, UTC), note(busy, NOON)) == (
+        "a claim was seen 1s ago, of its snapshots the last is 4s old",
+        "mail pay",
+    )
+    mute = a_worker(seen_by="claim", snapshot=None)
+    assert evidence(mute, NOON, UTC).endswith("none came yet")
+    assert (name(mute), note(mute, NOON)) == (mute.id, "it has told nothing of itself yet")
+    assert told(mute)["id"] == mute.id
+
+
+def test_only_those_that_left_tasks_behind_are_alarming() -> None:
+    assert tone(gone(held=13)) is Tone.BAD
+    assert tone(gone()) is Tone.MUTED
+    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("held 13 tasks", "held nothing")
+    assert note(a_worker(), NOON) == "mail pay"
+
+
+def test_who_drains_says_by_whose_order_and_what_is_left_to_do() -> None:
+    row = a_worker(
+        liveness=Liveness.DRAINING, draining_since=ago(180), draining_by="ops@bastion", draining_reason="deploy"
+    )
+    assert order(row, NOON) == 'told to drain 3m ago by ops@bastion: "deploy"'
+    assert note(row, NOON) == "4 tasks to end first"
+    stopping = a_worker(liveness=Liveness.DRAINING, told={"draining": True}, running=0, claimed=0)
+    assert order(stopping, NOON) == "it stops, and claims nothing more"
+    assert note(stopping, NOON) == "empty, it stops"
+    assert order(a_worker(), NOON) == ""
+
+
+def test_the_facts_tell_load_memory_queues_and_process() -> None:
+    found = told(a_worker())
+    assert found["tasks"] == "3 running, 1 claimed; it has 8 processes"
+    assert found["it takes"] == "cpu 41 %, memory 100M (5 % of the machine), its children 300M"
+    assert found["queues"] == "pay (at most 5), mail"
+    assert found["process"] == "web-1 pid 4121, horsies 0.9.1, since 11:00:00Z (1h)"
+    assert told(gone(held=2))["tasks"] == "1 running, 1 claimed; it had 8 processes"
+    assert told(gone())["it takes"].startswith("was cpu")
+    settings = {
+        "running_stale_threshold_ms": 300_000,
+        "claimed_stale_threshold_ms": 120_000,
+        "check_interval_ms": 30_000,
+    }
+    assert told(a_worker(told={"recovery_config": settings}))["judges"] == (
+        "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
+    )
+    assert told(gone(held=2))["you may"].startswith("put that right now: W; else the sweep")
+    assert "you may" not in told(gone())
+
+
+def test_silence_that_is_usual_is_one_word_so_that_nothing_ticks() -> None:
+    assert [seen(a_worker(silent_s=s), NOON) for s in (0, 11, 13, 125)] == ["now", "now", "13s", "2m00s"]
+
+
+def test_the_summary_begins_with_trouble_and_names_what_the_dead_held() -> None:
+    rows = [a_worker(1), a_worker(2, told={"hostname": "web-2"}), LATE, gone(4, held=13), gone(5)]
+    chips = summary(rows, UNICODE)
+    assert [chip.text for chip in chips] == [
+        "5 workers on 2 hosts",
+        "✗ 2 gone, held 13 tasks",
+        "⚠ 1 late, holding 4 tasks",
+        "♥ 2 alive",
+    ]
+    assert [chip.brief for chip in chips] == ["5 workers", "✗ 2 gone, held 13 tasks", "⚠ 1 late", "♥ 2 alive"]
+    assert chips[1].tone is Tone.BAD
+    assert [chip.text for chip in summary([gone()], ASCII)] == ["1 worker on 1 host", "x 1 gone"]
+    assert capacity(rows) == "9 tasks on 24 processes"
+    assert capacity([gone()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(None, ""), (0.0, "0M"), (412.4, "412M"), (1100, "1.1G"), (20_480, "20G")]
+)
+def test_memory_is_five_places_at_most(amount: float | None, text: str) -> None:
+    assert megabytes(amount) == text
+
+
+def test_trouble_stands_first_and_harmless_dead_last() -> None:
+    drains = a_worker(3, liveness=Liveness.DRAINING)
+    rows = [gone(5), a_worker(1), drains, LATE, gone(4, held=1)]
+    assert [row.id[6:10] for row in in_order(rows, WorkerSort.TROUBLE)] == ["4124", "4122", "4123", "4121", "4125"]
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    rows = [a_worker(told={"hostname": host}) for host in ("web-10", "web-9", "db-1")]
+    assert [name(row) for row in in_order(rows, WorkerSort.NAME)] == ["db-1:4121", "web-9:4121", "web-10:4121"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [
+        (WorkerSort.LOAD, 2),
+        (WorkerSort.TASKS, 3),
+        (WorkerSort.CPU, 1),
+        (WorkerSort.MEMORY, 2),
+        (WorkerSort.YOUNGEST, 3),
+        (WorkerSort.SILENT, 4),
+    ],
+)
+def test_each_order_brings_what_it_is_called_to_the_top(sort: WorkerSort, first: int) -> None:
+    rows = [
+        a_worker(1, told={"cpu_percent": 99.0}),
+        a_worker(2, running=8, told={"memory_mb": 900.0}),
+        a_worker(3, claimed=40, told={"started_at": ago(5)}),
+        gone(4, told={"cpu_percent": 100.0, "memory_mb": 5000.0, "started_at": ago(1)}),
+    ]
+    assert in_order(rows, sort)[0].id == rows[first - 1].id
+
+
+WORKERS = st.lists(st.integers(1, 30), unique=True).map(lambda numbers: [a_worker(number) for number in numbers])
+
+
+@given(before=WORKERS, now=WORKERS)
+def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
+    before: list[WorkerRow], now: list[WorkerRow]
+) -> None:
+    places = [row.id for row in before]
+    found = [row.id for row in as_before(now, WorkerSort.NAME, places)]
+    kept = [worker_id for worker_id in places if worker_id in found]
+    assert sorted(found) == sorted(row.id for row in now)
+    assert found[: len(kept)] == kept
+
+
+def test_a_host_sums_up_those_of_its_workers_that_live() -> None:
+    rows = [
+        a_worker(1),
+        a_worker(2, told={"version": "0.9.0"}),
+        gone(3, held=13),
+        a_worker(4, told={"hostname": "db-1"}),
+        a_worker(5, snapshot=None),
+    ]
+    hosts = by_host(rows)
+    assert [host.id for host in hosts] == ["web-1", "db-1", ""]
+    web = hosts[0]
+    assert (web.running, web.claimed, web.processes, web.cpu, web.left_behind) == (6, 2, 16, 82.0, 13)
+    assert web.versions == ("0.9.0", "0.9.1")
+    assert (web.count(Liveness.ALIVE), web.count(Liveness.GONE)) == (2, 1)
+    assert a_worker().silent(NOON - timedelta(minutes=1)) == timedelta()

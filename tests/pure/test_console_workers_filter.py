@@ -1,0 +1,104 @@
+"""The filter of the Workers screen: what it means, and what is wrong with one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+from worker_scene import NOON, a_worker, ago, gone
+
+from horsies.query import FilterError, completions, parse_workers
+from horsies.query.worker_keys import WORKERS
+from horsies.views import Liveness
+from horsies.views.worker_filter import matching
+
+ROWS = {
+    "busy": a_worker(1, running=8, told={"cpu_percent": 97.5}),
+    "idle": a_worker(
+        2, id="db-2-7-0a", running=0, claimed=0, told={"hostname": "db-2", "queues": ("bulk",), "version": "0.8.0"}
+    ),
+    "late": a_worker(3, liveness=Liveness.LATE, silent_s=20.0),
+    "dead": gone(4, held=13),
+    "left": gone(5, silent_s=7200.0),
+    "told": replace(a_worker(6, liveness=Liveness.DRAINING), draining_since=ago(60)),
+    "mute": a_worker(7, snapshot=None, id="mute-1"),
+    "large": a_worker(8, told={"children_memory_mb": 1900.0, "started_at": ago(30)}),
+}
+
+
+def found(text: str) -> set[str]:
+    rows = matching(parse_workers(text), ROWS.values(), NOON)
+    return {name for name, row in ROWS.items() if row in rows}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", set(ROWS)),
+        ("status:gone", {"dead", "left"}),
+        ("status:silent has:tasks", {"late", "dead"}),
+        ("-status:alive", {"late", "dead", "left", "told"}),
+        ("status:draining", {"told"}),
+        ("has:order", {"told"}),
+        ("-has:tasks", {"idle", "left"}),
+        ("host:db-*", {"idle"}),
+        ("-host:web-1", {"idle", "mute"}),
+        ("queue:pay,bulk status:alive", {"busy", "idle", "large"}),
+        ("version:0.8.*", {"idle"}),
+        ("pid:4121", {"busy"}),
+        ("id:mute*", {"mute"}),
+        ("mute", {"mute"}),
+        ("db-2", {"idle"}),
+        ("-web", {"idle", "mute"}),
+        ("load:>80", {"busy"}),
+        ("cpu:>97", set()),
+        ("cpu:>96", {"busy"}),
+        ("mem:>1000", {"large"}),
+        ("tasks:>10", {"dead"}),
+        ("tasks:2..8 status:alive", {"mute", "large"}),
+        ("up:<1m", {"large"}),
+        ("silent:>1h", {"left"}),
+        ("silent:>15s silent:<1m", {"late"}),
+    ],
+)
+def test_each_key_means_what_its_help_says(text: str, names: set[str]) -> None:
+    assert found(text) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "suggestion"),
+    [
+        ("status:dead", "status is never 'dead'", "gone"),
+        ("status:alife", "status is never 'alife'", "alive"),
+        ("memory:>5", "there is no key 'memory'", "mem"),
+        ("hots:web", "there is no key 'hots'", "host"),
+        ("load:much", "'much' is not a number", None),
+        ("up:5m", "5m alone says little", ">5m"),
+        ("status:alive -status:alive", "no state is left", None),
+        ("has:tasks -has:tasks", "no worker both has and lacks tasks", None),
+    ],
+)
+def test_what_cannot_be_meant_is_told_with_the_way_out(text: str, message: str, suggestion: str | None) -> None:
+    with pytest.raises(FilterError) as wrong:
+        parse_workers(text)
+    problem = wrong.value.problems[0]
+    assert message in problem.message
+    assert problem.suggestion == suggestion
+
+
+TERMS = st.sampled_from(
+    ["status:gone", "-status:late", "host:web-*", "queue:a,b", "load:>80", "up:<1h", "has:tasks", "web", "-db", "pid:1"]
+)
+
+
+@given(st.lists(TERMS, unique_by=lambda term: term.lstrip("-").partition(":")[0]))
+def test_the_text_of_a_filter_means_the_same_again(terms: list[str]) -> None:
+    understood = parse_workers(" ".join(terms))
+    assert parse_workers(understood.text) == understood
+
+
+def test_keys_words_and_what_exists_are_offered() -> None:
+    assert [each.text for each in completions("st", 2, {}, WORKERS)][:1] == ["status:"]
+    assert "gone" in [each.text for each in completions("status:g", 8, {}, WORKERS)]
+    assert [each.text for each in completions("host:w", 6, {"host": ["web-1", "db"]}, WORKERS)] == ["web-1"]

@@ -1,0 +1,216 @@
+"""Alerts: each rule by its evidence, the filter of its rows, and one line where there would be hundreds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from health_scene import a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
+from hypothesis import given, strategies as st
+
+from horsies.operations.findings import FindingKind, Severity, SweepState
+from horsies.query import parameters, parse, parse_workers
+from horsies.views import Clock, Failures, Liveness, QueueRate
+from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.alerts import alerts, surges
+from horsies_tui.health.from_report import NOBODY
+from horsies_tui.health.glance import Glance
+
+
+def only(glance: Glance) -> Alert:
+    found = alerts(glance)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_a_cluster_without_trouble_has_no_alert() -> None:
+    assert alerts(a_glance()) == ()
+    assert alerts(a_glance(report=None)) == ()
+
+
+def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
+    alert = only(a_glance(a_finding(count=3), gone()))
+    assert alert.level is Level.HURT
+    assert alert.what == "web-3 vanished, holds 13 tasks, 3 stale"
+    assert alert.told == "web-3 vanished 6m12s ago holding 13 tasks, 3 stale"
+    assert alert.evidence == "no sign of life for 6m12s, holds 1 running and 12 claimed"
+    found = parameters(parse(alert.rows or ""))
+    assert (found.statuses, found.worker.exact) == (("CLAIMED", "RUNNING"), ("web-3",))
+
+
+def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() -> None:
+    alert = only(a_glance(a_finding(count=2)))
+    assert (alert.level, alert.what) == (Level.LOOK, "2 shop.import stale on web-3")
+    assert alert.evidence == "no runner beat for 6m12s, threshold 5m00s; will fail as WORKER_CRASHED"
+    assert alert.rows == "id:shop.import-0,shop.import-1"
+
+
+def test_many_stale_tasks_are_shown_by_what_they_have_in_common() -> None:
+    alert = only(a_glance(a_finding(count=500)))
+    assert alert.rows == "status:running name:shop.import queue:mail worker:web-3"
+
+
+def test_what_needs_a_decision_hurts_and_comes_before_what_is_handled() -> None:
+    waits = a_finding(
+        FindingKind.UNKNOWN_NAME, "shop.resize", severity=Severity.NEEDS_YOU, worker_id=None, in_seconds=None,
+        evidence="no running worker registers it", since=ago(9),
+    )  # fmt: skip
+    first, second = alerts(a_glance(a_finding(), waits))
+    assert (first.level, first.what) == (Level.HURT, "1 shop.resize unknown to all workers")
+    assert second.level is Level.LOOK
+
+
+def test_trouble_in_a_workflow_opens_the_workflow_and_in_several_the_recovery_desk() -> None:
+    flow: dict[str, Any] = {"target_kind": "workflow", "worker_id": None, "queue_name": None}
+    alert = only(a_glance(a_finding(FindingKind.PAUSED_BY_ERROR, "month_end", **flow)))
+    assert (alert.workflow, alert.rows, alert.workers) == ("month_end-0", None, None)
+    alert = only(a_glance(a_finding(FindingKind.PAUSED_BY_ERROR, "month_end", 3, **flow)))
+    assert (alert.workflow, alert.rows, alert.workers) == (None, None, None)
+
+
+def test_many_of_a_kind_become_one_that_opens_them_all() -> None:
+    alert = only(
+        a_glance(*(gone(f"web-{n}", 2) for n in range(9)), *(a_finding(worker_id=f"web-{n}") for n in range(9)))
+    )
+    assert alert.what == "9 workers vanished holding 18 tasks"
+    assert parse_workers(alert.workers or "").text == "status:gone has:tasks"
+    alert = only(a_glance(*(a_finding(name=f"shop.t{n}") for n in range(9))))
+    assert (alert.what, alert.rows, alert.workers) == ("9 stale run, of 9 kinds", None, None)
+
+
+@pytest.mark.parametrize("many", [1, 6])
+def test_without_any_worker_all_queues_are_one_alert(many: int) -> None:
+    findings = [
+        a_finding(
+            FindingKind.QUEUE_WITHOUT_WORKER, f"q{n}", 40, severity=Severity.NEEDS_YOU, target_kind="queue",
+            in_seconds=None, queue_name=f"q{n}", worker_id=None,
+        )
+        for n in range(many)
+    ]  # fmt: skip
+    alert = only(a_glance(*findings, workers=()))
+    assert alert.id == NOBODY
+    assert alert.what == f"no worker is alive, {40 * many} due"
+    assert parameters(parse(alert.rows or "")).queue.exact == tuple(f"q{n}" for n in range(many))
+
+
+def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> None:
+    alert = only(a_glance(queues=(a_queue(due=7),), workers=()))
+    assert (alert.level, alert.what, alert.rows) == (Level.HURT, "no worker is alive, 7 due", "status:pending has:due")
+    assert alerts(a_glance(workers=())) == ()
+
+
+def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -> None:
+    paused = a_finding(
+        FindingKind.PAUSED_QUEUE, "mail", 15, severity=Severity.NOTE, target_kind="queue", ids=("mail",),
+        in_seconds=None, worker_id=None, evidence="paused 3m00s ago by ops@bastion, 15 tasks due",
+    )  # fmt: skip
+    alert = only(a_glance(paused, queues=(a_queue(due=15, paused_at=ago(180), oldest_due_at=ago(900)),)))
+    assert (alert.level, alert.what) == (Level.NOTE, "queue mail is paused, 15 due")
+    found = parameters(parse(alert.rows or ""))
+    assert (found.statuses, found.queue.exact, found.has_due) == (("PENDING",), ("mail",), True)
+
+
+def test_a_late_worker_names_its_silence() -> None:
+    alert = only(a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LATE, 18))))
+    assert (alert.what, alert.evidence) == ("web-2 is late", "last snapshot 18s ago, due within 12s")
+    assert parse_workers(alert.workers or "").text == "id:web-2"
+    alert = only(a_glance(workers=tuple(a_worker(f"w{n}", Liveness.LATE, 18 + n) for n in range(7))))
+    assert (alert.what, alert.evidence) == ("7 workers are late", "w6 for 24s, due within 12s")
+
+
+def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> None:
+    def left(silent_s: float, **fields: int) -> Glance:
+        return a_glance(workers=(a_worker(), a_worker("web-2", Liveness.GONE, silent_s, **fields)))
+
+    alert = only(left(60, running=0))
+    assert (alert.level, alert.what) == (Level.NOTE, "web-2 left 1m00s ago")
+    assert alerts(left(3000, running=0)) == ()
+    assert alerts(left(60, running=1)) == ()  # the report tells of it
+
+
+def test_a_queue_grows_when_more_comes_than_goes() -> None:
+    queue = a_queue(due=1204, oldest_due_at=ago(20))
+    alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 28.9)}))
+    assert (alert.what, alert.evidence) == ("mail grows, 1 204 due", "31.0/s in, 28.9/s out in the last 5m00s")
+    assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
+
+
+def test_of_a_queue_that_nobody_serves_only_the_report_tells() -> None:
+    queue = a_queue(due=1204, oldest_due_at=ago(900), workers=0)
+    assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 0)})) == ()
+
+
+def test_the_oldest_due_task_is_held_against_the_target_of_its_queue() -> None:
+    queue = a_queue("bulk", due=1, oldest_due_at=ago(400))
+    alert = only(a_glance(queues=(queue,)))
+    assert (alert.what, alert.evidence) == ("bulk is over its 5m target", "the oldest due task waits for 6m40s")
+    assert alerts(a_glance(queues=(queue,)), {"bulk": 3600}) == ()
+    assert alerts(a_glance(queues=(queue,)), {"bulk": 90})[0].what == "bulk is over its 1m30s target"
+
+
+def test_a_surging_error_is_named_with_what_is_usual() -> None:
+    surge = Failures("RATE_LIMITED", lately=45, before=12, before_s=7200)
+    alert = only(a_glance(failures=(surge, Failures(None, 3, 30, 7200))))
+    assert (alert.what, alert.evidence) == ("RATE_LIMITED surges", "45 in 10m00s, usually 1")
+    found = parameters(parse(alert.rows or ""))
+    assert (found.statuses, found.error.exact) == (("FAILED",), ("RATE_LIMITED",))
+    assert found.ended_max is not None
+    assert found.ended_max.total_seconds() == pytest.approx(600)
+
+
+def test_failures_of_many_codes_surge_together() -> None:
+    many = tuple(Failures(f"CODE_{n}", 9, 4, 7200) for n in range(5))
+    alert = only(a_glance(failures=many))
+    assert (alert.what, alert.evidence) == ("more fails than usual", "45 in 10m00s, usually 2")
+    assert alert.rows == "status:failed ended:<10m"
+
+
+@given(st.integers(0, 10_000), st.one_of(st.none(), st.floats(0, 10_000)))
+def test_a_surge_is_never_what_is_usual_nor_a_handful(lately: int, usual: float | None) -> None:
+    if surges(lately, usual):
+        assert lately >= 10
+        assert usual is None or lately >= 5 * usual
+        assert surges(lately + 1, usual)
+
+
+def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
+    alert = only(a_glance(clocks=(Clock("web-1", 12.4), Clock("web-2", -1.0), Clock("web-3", -45.0))))
+    assert alert.evidence == "web-3 was 45s behind the database when it started, and 1 other worker"
+    assert parse_workers(alert.workers or "").text == "id:web-1,web-3"
+    alert = only(a_glance(report=a_report(settings_differ=True)))
+    assert alert.what == "workers have different recovery settings"
+    assert parse_workers(alert.workers or "").text == "-status:gone"
+
+
+def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
+    late = SweepState(ago(200), "web-1", 30_000, 0.0)
+    alert = only(a_glance(report=a_report(sweep=late)))
+    assert (alert.level, alert.evidence) == (Level.HURT, "last recovery sweep 3m20s ago, due every 30s")
+    assert alerts(a_glance(report=a_report(sweep=late, workers_alive=0))) == ()
+
+
+def test_many_queues_over_their_targets_become_one_alert() -> None:
+    queues = tuple(a_queue(f"q{n}", due=1, oldest_due_at=ago(900 + n)) for n in range(6))
+    alert = only(a_glance(queues=queues))
+    assert alert.what == "6 queues are over their targets"
+    assert parameters(parse(alert.rows or "")).queue.exact == tuple(f"q{n}" for n in range(6))
+
+
+@given(st.lists(st.tuples(st.sampled_from(FindingKind), st.integers(1, 9), st.sampled_from(Severity)), max_size=12))
+def test_whatever_the_report_says_each_alert_opens_something_that_can_be_read(
+    told: list[tuple[FindingKind, int, Severity]],
+) -> None:
+    findings = [
+        a_finding(kind, f"name {n}", count, severity=severity) for n, (kind, count, severity) in enumerate(told)
+    ]
+    found = alerts(a_glance(*findings))
+    assert len({alert.id for alert in found}) == len(found)
+    assert [alert.level for alert in found] == sorted((alert.level for alert in found), reverse=True)
+    for alert in found:
+        parse(alert.rows or "")
+        parse_workers(alert.workers or "")
+    assert bool(found) is bool(findings)
+
+
+def test_numbers_that_are_only_known_at_least_say_so() -> None:
+    assert only(a_glance(a_finding(count=500, at_least=True))).what == "500+ shop.import stale on web-3"

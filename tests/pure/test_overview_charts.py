@@ -1,0 +1,120 @@
+"""Charts and sparks: as wide as they may be, gaps drawn as gaps, and quick."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from horsies_tui.look.charts import Chart, Curve, chart_lines, round_up, round_up_time, spark_line
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.plot import plot
+from horsies_tui.look.sparks import spark, squeezed
+from horsies_tui.look.tones import Tone
+
+UNICODE, ASCII = glyphs(ascii_only=False), glyphs(ascii_only=True)
+VALUES = st.lists(st.one_of(st.none(), st.floats(0, 1e6)), max_size=120)
+
+
+def whole(value: float) -> str:
+    return f"{value:.0f}"
+
+
+def a_chart(*curves: list[float | None], top: float | None = None) -> Chart:
+    tones = (Tone.WARNING, Tone.RUNNING)
+    named = tuple(
+        Curve(f"p{number}", tuple(values), tone, "1.0")
+        for number, (values, tone) in enumerate(zip(curves, tones, strict=False))
+    )
+    return Chart("wait", named, whole, "1h", top=top)
+
+
+@given(VALUES, st.integers(1, 70), st.integers(1, 20), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_every_line_of_a_chart_is_as_wide_as_the_chart(
+    values: list[float | None], width: int, height: int, plain: bool
+) -> None:
+    chart = a_chart(values, [value and value / 2 for value in values])
+    signs = ASCII if plain else UNICODE
+    lines = [*chart_lines(chart, width, height, signs), spark_line(chart, width, signs)]
+    assert [sum(piece.width for piece in line) for line in lines] == [width] * len(lines)
+    assert len(lines) == height + 1
+    text = "".join(piece.text for line in lines for piece in line)
+    assert not plain or text.isascii()
+    assert all(len(piece.text) == piece.width for line in lines for piece in line)
+
+
+def test_a_gap_is_drawn_as_a_gap() -> None:
+    values = [5.0] * 20 + [None] * 20 + [5.0] * 20
+    grid = plot([values], 60, 4, top=10.0, ascii_only=False)
+    drawn = {x for line in grid for x, mark in enumerate(line) if mark.curve is not None}
+    assert drawn == {*range(20), *range(40, 60)}
+
+
+def test_the_highest_stands_at_the_top_and_nothing_at_the_bottom() -> None:
+    grid = plot([[0.0] * 5 + [10.0] * 5], 10, 4, top=10.0, ascii_only=True)
+    assert grid[0][9].char == "*"
+    assert grid[3][0].char == "*"
+    assert {mark.char for mark in grid[3][6:]} == {" "}
+
+
+def test_each_curve_keeps_its_colour_and_the_later_lies_above() -> None:
+    chart = a_chart([8.0] * 30, [2.0] * 30)
+    tones = [piece.classes for line in chart_lines(chart, 40, 8, UNICODE)[1:-1] for piece in line]
+    assert tones.count((Tone.WARNING,)) == tones.count((Tone.RUNNING,)) == 1
+    grid = plot([[5.0] * 10, [5.0] * 10], 10, 4, top=10.0, ascii_only=False)
+    assert {mark.curve for line in grid for mark in line} == {None, 1}
+
+
+def test_a_chart_without_data_says_so() -> None:
+    text = "".join(piece.text for line in chart_lines(a_chart([None] * 9), 40, 6, UNICODE) for piece in line)
+    assert "nothing is known of this time" in text
+
+
+@given(st.floats(1e-6, 1e12))
+def test_the_scale_ends_at_a_number_that_can_be_read(value: float) -> None:
+    top = round_up(value)
+    assert value <= top * (1 + 1e-6)
+    assert top <= 2.5 * value * (1 + 1e-6)
+    assert f"{top:e}"[0] in "125"
+
+
+@pytest.mark.parametrize(("seconds", "top"), [(0.0, 1.0), (0.03, 0.05), (1.1, 2), (31, 60), (1_000, 1_200), (1e6, 1e6)])
+def test_a_scale_of_time_ends_at_what_a_clock_has(seconds: float, top: float) -> None:
+    assert round_up_time(seconds) == pytest.approx(top)
+
+
+def test_a_fixed_scale_gives_way_only_to_what_is_higher() -> None:
+    assert a_chart([0.3], top=1.0).height == 1.0
+    assert a_chart([1.6], top=1.0).height == 2.0
+    assert a_chart([0.0]).height == 1.0
+
+
+@given(VALUES, st.integers(0, 60))
+def test_a_spark_is_as_wide_as_it_may_be_and_blank_only_where_nothing_is_known(
+    values: list[float | None], width: int
+) -> None:
+    text = spark(values, width)
+    peaks = squeezed(values, width)
+    assert len(text) == len(peaks) == width
+    assert [char == " " for char in text] == [peak is None for peak in peaks]
+    assert spark(values, width, ascii_only=True).isascii()
+
+
+def test_a_spark_shows_the_peaks() -> None:
+    assert spark([0.0, 1.0, 2.0, None, 4.0], 5) == "▁▃▅ █"
+    assert spark([1.0, 9.0, 1.0, 1.0], 2) == "█▁"
+    assert spark([3.0], 3) == "  ▁" or spark([3.0], 3) == "  █"
+    assert spark([0.0, 0.0], 2) == "▁▁"
+
+
+@pytest.mark.parametrize(("width", "height"), [(38, 9), (66, 14)])
+def test_a_chart_of_two_curves_takes_less_than_five_milliseconds(width: int, height: int) -> None:
+    chart = a_chart([float(n % 17) for n in range(96)], [float(n % 5) if n % 9 else None for n in range(96)])
+    took = []
+    for _ in range(20):
+        began = time.perf_counter()
+        chart_lines(chart, width, height, UNICODE)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.005

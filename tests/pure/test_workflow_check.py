@@ -1,0 +1,221 @@
+"""`app.check()` of workflows: definitions have keys, builders build, functions that build are tried; in that order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from task_apps import make_app
+
+from horsies import ErrorCode, Horsies
+from horsies.domain.errors import HorsiesError
+from horsies.workflow.spec import WorkflowSpec
+
+APPS: list[Horsies] = []
+
+HEAD = """
+from horsies import TaskError, TaskResult
+from horsies.workflow.definition import WorkflowDefinition
+from horsies.workflow.nodes import SubWorkflowNode, TaskNode
+from horsies.workflow.spec import WorkflowSpec
+from test_workflow_check import APPS
+app = APPS[-1]
+@app.task("one")
+def one(a: int = 1) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=a)
+def make(*nodes):
+    return app.workflow("w", list(nodes) or [one.node()()], definition_key="k")
+"""
+
+
+def check(project: Path, body: str, **config: Any) -> list[HorsiesError]:
+    """The errors of an application with this module."""
+    app = make_app(**config)
+    APPS.append(app)
+    path = project / "checked_workflows.py"
+    path.write_text(HEAD + body)
+    app.discover_tasks([str(path)])
+    errors = app.check()
+    assert all(error.help_text and error.location and error.location.file == str(path) for error in errors)
+    assert not app.are_sends_suppressed()
+    return errors
+
+
+def codes(errors: list[HorsiesError]) -> list[str]:
+    return [str(error.code) for error in errors]
+
+
+def line_of(error: HorsiesError) -> str:
+    assert error.location is not None
+    return error.location.source.strip()
+
+
+def test_sound_workflows_have_no_errors(project: Path) -> None:
+    body = """
+class Sound(WorkflowDefinition[int]):
+    name = "sound"
+    definition_key = "check.sound"
+    step = one.node()()
+    class Meta:
+        output = "step"
+@app.workflow_builder()
+def plain() -> WorkflowSpec[int]:
+    return make(SubWorkflowNode(Sound))
+@app.workflow_builder(cases=[{"a": 1}, {"a": 2, "b": 3}])
+def with_cases(a: int, b: int = 0) -> WorkflowSpec[int]:
+    return make(one.node()(a=a + b))
+def no_builder() -> int: ...
+"""
+    assert check(project, body) == []
+
+
+def test_016_definitions_without_a_key_end_the_check(project: Path) -> None:
+    body = """
+class First(WorkflowDefinition[int]):
+    name = "first"
+    step = one.node()()
+class Second(First):
+    name = "second"
+class Base(WorkflowDefinition[int]):
+    pass
+@app.workflow_builder()
+def broken() -> WorkflowSpec[int]:
+    raise ValueError
+"""
+    errors = check(project, body)
+    assert codes(errors) == ["HRS-016", "HRS-016"]
+    assert [line_of(error) for error in errors] == ["class First(WorkflowDefinition[int]):", "class Second(First):"]
+
+
+def test_027_a_builder_with_parameters_needs_cases(project: Path) -> None:
+    body = """
+@app.workflow_builder()
+def needs(a: int, *, b: int, c: int = 0) -> WorkflowSpec[int]:
+    return make()
+"""
+    (error,) = check(project, body)
+    assert error.code is ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED
+    assert error.message == "checked_workflows.needs() needs a, b, so a check cannot call it"
+    assert error.help_text == "give it examples: @app.workflow_builder(cases=[{'a': ..., 'b': ...}])"
+
+
+@pytest.mark.parametrize("cases", ['["a"]', '[{"b": 1}]', '[{"a": 1, "x": 2}]', "[{}]", "[{1: 1}]", '{"a": 1}', "[]"])
+def test_028_a_case_holds_the_arguments_of_one_call(project: Path, cases: str) -> None:
+    body = f"""
+@app.workflow_builder(cases={cases})
+def needs(a: int) -> WorkflowSpec[int]:
+    return make()
+"""
+    (error,) = check(project, body)
+    assert error.code is ErrorCode.WORKFLOW_CHECK_CASE_INVALID
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("raise ValueError('no luck')", "raised ValueError: no luck"),
+        ("raise SystemExit(2)", "raised SystemExit: 2"),
+        ("return None", "returned NoneType, not a WorkflowSpec"),
+        ("return make", "returned function, not a WorkflowSpec"),
+    ],
+)
+def test_029_a_builder_that_raises_or_returns_something_else_is_told(project: Path, what: str, told: str) -> None:
+    body = f"""
+@app.workflow_builder(cases=[dict(a=1), dict(a=2)])
+def odd(a: int) -> WorkflowSpec[int]:
+    {what}
+"""
+    errors = check(project, body)
+    assert codes(errors) == ["HRS-029", "HRS-029"]
+    assert [error.message for error in errors] == [f"cases[{n}] of checked_workflows.odd() {told}" for n in (0, 1)]
+
+
+def test_029_a_builder_cannot_be_async(project: Path) -> None:
+    (error,) = check(project, "@app.workflow_builder()\nasync def odd() -> WorkflowSpec[int]:\n    return make()\n")
+    assert error.code is ErrorCode.WORKFLOW_CHECK_BUILDER_EXCEPTION
+    assert "returned coroutine" in error.message
+
+
+def test_errors_within_workflows_are_reported_as_themselves_for_each_builder_and_definition(project: Path) -> None:
+    body = """
+class Wrong(WorkflowDefinition[str]):
+    name = "wrong"
+    definition_key = "check.wrong"
+    step = one.node()()
+    class Meta:
+        output = "step"
+@app.workflow_builder()
+def bad() -> WorkflowSpec[int]:
+    return make(TaskNode(one, kwargs={"x": 1}, join="most"))
+@app.workflow_builder()
+def loose() -> WorkflowSpec[int]:
+    return WorkflowSpec("loose", [one.node()()])
+"""
+    errors = check(project, body)
+    assert sorted(codes(errors)) == ["HRS-013", "HRS-014", "HRS-015", "HRS-019", "HRS-025"]
+    assert {note for error in errors for note in error.notes if note.startswith("found by")} == {
+        "found by building Wrong",
+        "found by building checked_workflows.bad",
+        "found by building checked_workflows.loose",
+    }
+
+
+def test_030_a_function_that_makes_a_workflow_must_be_checked_or_opt_out(project: Path) -> None:
+    body = """
+import horsies.workflow.spec
+def forgotten() -> WorkflowSpec[int]:
+    return make()
+def quoted() -> "horsies.workflow.spec.WorkflowSpec": ...
+def left_out() -> WorkflowSpec: ...
+left_out.__horsies_no_check__ = True
+def other(a: WorkflowSpec) -> list[WorkflowSpec]: ...
+@app.workflow_builder()
+def known() -> WorkflowSpec: return make()
+"""
+    errors = check(project, body)
+    assert codes(errors) == ["HRS-030", "HRS-030"]
+    assert [line_of(error) for error in errors] == [
+        "def forgotten() -> WorkflowSpec[int]:",
+        'def quoted() -> "horsies.workflow.spec.WorkflowSpec": ...',
+    ]
+
+
+def test_030_comes_after_the_builders_and_before_the_tasks(project: Path) -> None:
+    forgotten = "\ndef forgotten() -> WorkflowSpec: ...\n"
+    broken = "\n@app.workflow_builder()\ndef broken() -> WorkflowSpec:\n    return None\n"
+    config = {"default_unhandled_error_code": "TASK_EXPIRED"}
+    assert codes(check(project, forgotten + broken, **config)) == ["HRS-029"]
+
+
+def test_030_comes_before_the_tasks(project: Path) -> None:
+    config = {"default_unhandled_error_code": "TASK_EXPIRED"}
+    assert codes(check(project, "\ndef forgotten() -> WorkflowSpec: ...\n", **config)) == ["HRS-030"]
+
+
+def test_nothing_is_started_by_a_builder_that_starts_what_it_makes(project: Path) -> None:
+    body = """
+STARTED = []
+@app.workflow_builder()
+def eager() -> WorkflowSpec[int]:
+    spec = make()
+    STARTED.append(spec.start())
+    return spec
+APPS[-1].started = STARTED
+"""
+    assert check(project, body) == []
+    (answer,) = APPS[-1].started  # type: ignore[attr-defined]
+    assert answer.err_value.code == "VALIDATION_FAILED"
+
+
+def test_builders_are_listed_once_and_stay_plain_functions() -> None:
+    app = make_app()
+
+    def build(n: int = 1) -> WorkflowSpec[Any]:
+        raise NotImplementedError(n)
+
+    assert app.get_workflow_builders() == []
+    assert app.workflow_builder()(build) is build
+    app.workflow_builder(cases=[{"n": 2}])(build)
+    (builder,) = app.get_workflow_builders()
+    assert (builder.fn, builder.cases) == (build, [{"n": 2}])

@@ -1,0 +1,200 @@
+"""The filter language for workflows: the same as for tasks, with keys of its own."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import assume, given, settings, strategies as st
+from query_texts import any_text, moments, storable, values
+
+from horsies.domain.states import WorkflowStatus
+from horsies.query import (
+    KEYS,
+    WORKFLOWS,
+    FilterError,
+    Texts,
+    Words,
+    WorkflowFilter,
+    WorkflowParameters,
+    completions,
+    parse_workflows,
+    workflow_parameters,
+)
+
+ID = "019a7c2e-1111-7222-8333-44441cd6ba9a"
+
+words = st.sampled_from(["name:", "definition:", "error:", "id:", "parent:", "-name:", "-error:", "-parent:", ""])
+texts = st.tuples(words, st.lists(values, min_size=1, max_size=3).map(",".join)).map("".join)
+others = st.one_of(
+    st.sampled_from(["status:failed,PAUSED", "-status:done", "status:live", "parent:yes", "-parent:no", "-order"]),
+    moments.map("since:{}".format),
+    moments.map("until:{}".format),
+)
+filters = st.lists(texts | others, max_size=6).map(" ".join)
+
+
+def asked(text: str) -> WorkflowParameters:
+    return workflow_parameters(parse_workflows(text))
+
+
+def refused(text: str) -> FilterError:
+    with pytest.raises(FilterError) as caught:
+        parse_workflows(text)
+    return caught.value
+
+
+def understood(text: str) -> WorkflowFilter | None:
+    try:
+        return parse_workflows(text)
+    except FilterError:
+        return None
+
+
+@given(any_text | filters)
+@settings(deadline=None, max_examples=300)
+def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: str) -> None:
+    found = understood(text)
+    if found is not None:
+        assert parse_workflows(str(found)) == found
+        return
+    problems = refused(text).problems
+    assert problems
+    assert all(0 <= problem.start <= problem.end <= len(text) for problem in problems)
+
+
+@given(filters)
+@settings(deadline=None, max_examples=200)
+def test_a_filter_written_out_asks_for_the_same(text: str) -> None:
+    found = understood(text)
+    assume(found is not None)
+    assert asked(str(found)) == asked(text)
+
+
+def test_an_empty_filter_uses_no_parameter() -> None:
+    assert asked("") == WorkflowParameters()
+    for field in fields(WorkflowParameters):
+        assert getattr(WorkflowParameters(), field.name) in (None, Texts(), Words())
+
+
+status_words = st.lists(st.sampled_from(list(WORKFLOWS.states)), max_size=3)
+
+
+@given(status_words, status_words)
+@settings(deadline=None)
+def test_statuses_are_those_asked_for_less_those_excluded(wanted: list[str], excluded: list[str]) -> None:
+    covered = frozenset[str]().union(*(WORKFLOWS.states[word] for word in wanted or ["live", "done"]))
+    left = covered.difference(*(WORKFLOWS.states[word] for word in excluded))
+    text = " ".join([*(f"status:{word}" for word in wanted), *(f"-status:{word}" for word in excluded)])
+    if not left:
+        assert "no state is left" in str(refused(text))
+        return
+    every = tuple(status.value for status in WorkflowStatus)
+    assert asked(text).statuses == (None if len(left) == len(every) else tuple(one for one in every if one in left))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("name:order", WorkflowParameters(name=Texts(exact=("order",)))),
+        ("definition:shop.*", WorkflowParameters(definition=Texts(like=("shop.%",)))),
+        ("-error:A,B", WorkflowParameters(error=Texts(not_exact=("A", "B")))),
+        (f"id:{ID}", WorkflowParameters(id=Texts(exact=(ID,)))),
+        ("id:1cd6ba9a", WorkflowParameters(id=Texts(like=("1cd6ba9a%", "%1cd6ba9a")))),
+        ("parent:no", WorkflowParameters(has_parent=False)),
+        ("-parent:no", WorkflowParameters(has_parent=True)),
+        (f"parent:{ID}", WorkflowParameters(parent=Texts(exact=(ID,)))),
+        ("since:1h", WorkflowParameters(since_ago=timedelta(hours=1))),
+        ("until:2026-11-18", WorkflowParameters(until_at=datetime(2026, 11, 18, tzinfo=UTC))),
+        ("order", WorkflowParameters(words=Words(name_like=("%order%",)))),
+        ("beef", WorkflowParameters(words=Words(name_like=("%beef%",), id_like=("beef%", "%beef")))),
+    ],
+)
+def test_each_key_asks_for_its_column(text: str, expected: WorkflowParameters) -> None:
+    assert asked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end", "suggestion"),
+    [
+        ("stauts:failed", 0, 6, "status"),
+        ("workflow:order", 0, 8, "name"),
+        ("def:x", 0, 3, "definition"),
+        ("child:yes", 0, 5, "parent"),
+        ("status:finished", 7, 15, "completed"),
+        ("status:active", 7, 13, "running"),
+        ("status:halted", 7, 13, "paused"),
+        ("status:canceled", 7, 15, "cancelled"),
+        ("status:retry", 7, 12, None),
+        ("queue:mail", 0, 10, '"queue:mail"'),
+        ("since:1hour", 6, 11, "1h"),
+        ("-since:1h", 0, 9, "until:1h"),
+    ],
+)
+def test_a_mistake_is_pointed_at_with_what_was_probably_meant(
+    text: str, start: int, end: int, suggestion: str | None
+) -> None:
+    (problem,) = refused(text).problems
+    assert (problem.start, problem.end, problem.suggestion) == (start, end, suggestion)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("parent:yes,019a", "parent takes yes or no, or ids, not both"),
+        ("-parent:yes parent:019a", "no workflow is left"),
+        ("parent:yes -parent:yes", "no workflow is left"),
+        ("since:1h until:2h", "swap them"),
+        ("\0", "no workflow can hold this character"),
+    ],
+)
+def test_what_no_workflow_can_match_is_refused(text: str, why: str) -> None:
+    assert why in str(refused(text))
+
+
+def test_the_way_out_is_an_example_of_this_language_and_survives_pickling() -> None:
+    error = refused("stauts:failed")
+    assert parse_workflows(WORKFLOWS.example).text == WORKFLOWS.example
+    assert WORKFLOWS.example in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+def test_every_key_is_explained_and_its_example_understood() -> None:
+    for key in WORKFLOWS.keys.values():
+        assert key.example in WORKFLOWS.describe()
+        assert parse_workflows(key.example).terms
+    assert "run:" not in WORKFLOWS.describe()
+
+
+@pytest.mark.parametrize(
+    ("text", "completed"),
+    [
+        ("", [f"{key}:" for key in WORKFLOWS.keys]),
+        ("st", ["status:"]),
+        ("fail", ["status:failed"]),
+        ("status:pa", ["status:paused"]),
+        ("parent:", ["parent:yes", "parent:no"]),
+        ("def", ["definition:"]),
+        ("name:mon", ["name:month_end"]),
+        ("queue:", []),
+    ],
+)
+def test_completion_offers_the_words_of_this_language(text: str, completed: list[str]) -> None:
+    found = completions(text, len(text), {"name": ["month_end"], "queue": ["mail"]}, WORKFLOWS)
+    assert [text[: each.start] + each.text + text[each.end :] for each in found][: len(completed)] == completed
+    assert bool(found) is bool(completed)
+
+
+def test_keys_that_both_languages_have_are_read_the_same_way() -> None:
+    shared = WORKFLOWS.keys.keys() & KEYS.keys()
+    assert shared == {"status", "name", "error", "id", "since", "until"}
+    assert all(WORKFLOWS.keys[name].kind is KEYS[name].kind for name in shared)
+
+
+@given(storable)
+@settings(deadline=None)
+def test_a_quoted_definition_is_looked_for_as_it_is(text: str) -> None:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    assert asked(f'definition:"{quoted}"').definition == Texts(exact=(text,))

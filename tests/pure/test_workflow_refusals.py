@@ -1,0 +1,428 @@
+"""Everything that can be wrong with a workflow: each with its code, its place and a way out, and all of it at once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+from task_apps import make_app, make_custom_app
+from workflow_shop import Order, Sized, app, pack, price, report, skus, total
+
+from horsies import ErrorCode, MultipleValidationErrors, TaskError, TaskResult
+from horsies.domain.errors import HorsiesError
+from horsies.workflow.context import WorkflowContext
+from horsies.workflow.definition import WorkflowDefinition
+from horsies.workflow.nodes import (
+    MapNode,
+    NodeKey,
+    SubWorkflowNode,
+    SuccessCase,
+    SuccessPolicy,
+    TaskNode,
+    from_node,
+)
+from horsies.workflow.spec import WorkflowSpec
+
+
+def refusal(*nodes: Any, name: str = "demo", **options: Any) -> list[HorsiesError]:
+    """The errors of a workflow of these nodes; each one says where it is and what to do."""
+    with pytest.raises(HorsiesError) as caught:
+        app.workflow(name, list(nodes), **{"definition_key": "tests.demo", **options})
+    error = caught.value
+    errors = list(error.report.errors) if isinstance(error, MultipleValidationErrors) else [error]
+    assert all(each.help_text and each.location and each.location.file == __file__ for each in errors)
+    return errors
+
+
+def only(*nodes: Any, **options: Any) -> tuple[str, str]:
+    """Number and message of the one error there is."""
+    (error,) = refusal(*nodes, **options)
+    return str(error.code), error.message
+
+
+def root(sku: str = "a", **options: Any) -> TaskNode[int]:
+    return price.node(**options)(sku=sku)
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 256, None, 5])
+def test_001_a_workflow_needs_a_name(name: Any) -> None:
+    assert only(root(), name=name)[0] == "HRS-001"
+
+
+def test_002_a_workflow_needs_nodes() -> None:
+    assert only() == ("HRS-002", "workflow 'demo' has no nodes")
+
+
+@pytest.mark.parametrize("thing", [price, None, price.node(), Order, [price.node()(sku="a")]])
+def test_002_what_is_no_node_is_told_by_its_place_in_the_list(thing: Any) -> None:
+    code, message = only(root(), thing)
+    assert code == "HRS-002"
+    assert message.startswith("tasks[1] of workflow 'demo' is")
+
+
+@pytest.mark.parametrize("node_id", ["", "x" * 129, "a b", "ä", "a/b", "a\n", 7])
+def test_003_a_node_id_has_an_alphabet_and_a_length(node_id: Any) -> None:
+    assert only(root(node_id=node_id))[0] == "HRS-003"
+
+
+def test_003_the_longest_node_id_is_accepted() -> None:
+    assert app.workflow("demo", [root(node_id="x" * 128)], definition_key="k").tasks[0].node_id == "x" * 128
+
+
+def test_004_two_nodes_cannot_share_an_id() -> None:
+    code, message = only(root(node_id="a"), root(node_id="a"))
+    assert (code, message) == ("HRS-004", "2 nodes have the node_id 'a'")
+
+
+def test_004_a_node_cannot_stand_in_the_list_twice() -> None:
+    node = root()
+    (error,) = refusal(node, node)
+    assert (error.code, error.notes) == ("HRS-004", ["they are tasks[0], tasks[1]"])
+    named = root(node_id="a")
+    assert only(named, named) == ("HRS-004", "<TaskNode 'a'> stands in the list 2 times")
+
+
+def test_ids_are_judged_alone_because_other_messages_use_them() -> None:
+    errors = refusal(root(node_id="a b"), root(node_id="x"), root(node_id="x"), price.node()(), output=root())
+    assert [error.code for error in errors] == ["HRS-003", "HRS-004"]
+
+
+def test_005_and_007_a_circle_is_told_with_its_nodes() -> None:
+    a, b, c = root(node_id="a"), root(node_id="b"), root(node_id="c")
+    a.waits_for, b.waits_for, c.waits_for = [c], [a], [b]
+    errors = refusal(a, b, c)
+    assert [error.code for error in errors] == ["HRS-005", "HRS-007"]
+    assert errors[1].notes == ["a waits for c waits for b waits for a"]
+
+
+def test_007_a_circle_behind_a_first_node_is_found() -> None:
+    a, b, c = root(node_id="a"), root(node_id="b"), root(node_id="c")
+    b.waits_for, c.waits_for = [a, c], [b]
+    assert only(a, b, c)[0] == "HRS-007"
+
+
+def test_007_a_node_that_waits_for_itself_is_a_circle() -> None:
+    a, b = root(), root()
+    b.waits_for = [b]
+    assert only(a, b)[0] == "HRS-007"
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=3), min_size=1, max_size=7))
+def test_007_a_circle_is_found_exactly_where_there_is_one(edges: list[list[int]]) -> None:
+    nodes = [root() for _ in edges]
+    for node, sources in zip(nodes, edges, strict=True):
+        node.waits_for = [nodes[source % len(nodes)] for source in sources]
+    open_nodes = list(nodes)
+    while ended := [node for node in open_nodes if not any(source in open_nodes for source in node.waits_for)]:
+        open_nodes = [node for node in open_nodes if node not in ended]
+    try:
+        app.workflow("demo", nodes, definition_key="k")
+        found = set()
+    except HorsiesError as error:
+        errors = error.report.errors if isinstance(error, MultipleValidationErrors) else [error]
+        found = {str(each.code) for each in errors}
+    assert found == ({"HRS-007"} if open_nodes else set()) | ({"HRS-005"} if all(n.waits_for for n in nodes) else set())
+
+
+def test_006_a_dependency_must_be_in_the_list() -> None:
+    assert only(root(waits_for=[root(node_id="gone")])) == ("HRS-006", "node 'demo:0' waits for <TaskNode 'gone'>")
+
+
+def test_006_a_dependency_must_be_a_node() -> None:
+    assert only(root(waits_for=[price]))[0] == "HRS-006"
+    assert only(root(), TaskNode(price, kwargs={"sku": "a"}, waits_for=root()))[0] == "HRS-006"
+
+
+def test_008_a_result_can_only_come_from_a_node_that_is_waited_for() -> None:
+    a = root()
+    assert only(a, TaskNode(total, args_from={"left": a}))[0] == "HRS-008"
+    codes = [error.code for error in refusal(a, TaskNode(total, waits_for=[a], args_from={"left": price}))]
+    assert codes == ["HRS-008"]
+
+
+@pytest.mark.parametrize("wrap", [lambda m: m, lambda m: [m], lambda m: {"deep": (m,)}])
+def test_008_from_node_belongs_to_the_call_of_a_factory(wrap: Any) -> None:
+    a = root()
+    code, message = only(a, TaskNode(total, kwargs={"left": wrap(from_node(a))}, waits_for=[a]))
+    assert code == "HRS-008"
+    assert "from_node()" in message
+
+
+def test_009_the_context_can_only_hold_nodes_that_are_waited_for() -> None:
+    a, b = root(), root()
+    assert only(a, b, total.node(workflow_ctx_from=[b])(left=from_node(a)))[0] == "HRS-009"
+
+
+def test_010_a_task_that_is_given_a_context_must_take_one() -> None:
+    a = root()
+    assert only(a, root(waits_for=[a], workflow_ctx_from=[a]))[0] == "HRS-010"
+    sized = SubWorkflowNode(Sized, kwargs={"count": 1}, waits_for=[a], workflow_ctx_from=[a])
+    assert only(a, sized)[0] == "HRS-010"
+
+
+@pytest.mark.parametrize("output", [root(), "nobody", NodeKey("nobody")])
+def test_011_the_output_must_be_in_the_list(output: Any) -> None:
+    assert only(root(), output=output)[0] == "HRS-011"
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        SuccessPolicy([]),
+        SuccessPolicy([SuccessCase([])]),
+        SuccessPolicy([SuccessCase(["nobody"])]),
+        SuccessPolicy([SuccessCase(["demo:0"])], optional=[root()]),
+        "demo:0",
+    ],
+)
+def test_012_a_success_policy_has_cases_with_nodes_of_the_workflow(policy: Any) -> None:
+    assert only(root(), success_policy=policy)[0] == "HRS-012"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"join": "most"},
+        {"join": "quorum"},
+        {"join": "quorum", "min_success": 0},
+        {"join": "quorum", "min_success": 3},
+        {"join": "quorum", "min_success": True},
+        {"join": "quorum", "min_success": 1.0},
+        {"join": "all", "min_success": 1},
+        {"join": "any", "min_success": 1},
+    ],
+)
+def test_013_a_join_and_its_number_belong_together(options: dict[str, Any]) -> None:
+    a, b = root(), root()
+    assert only(a, b, root(waits_for=[a, b], **options))[0] == "HRS-013"
+
+
+@pytest.mark.parametrize("key", [None, "", "  ", "x" * 256, 3])
+def test_016_a_workflow_of_an_application_needs_a_definition_key(key: Any) -> None:
+    assert only(root(), definition_key=key)[0] == "HRS-016"
+
+
+def test_016_a_sub_workflow_is_a_definition() -> None:
+    assert only(SubWorkflowNode(price))[0] == "HRS-016"  # type: ignore[arg-type]
+
+
+def test_019_an_argument_must_have_a_parameter_and_a_near_miss_is_told() -> None:
+    (error,) = refusal(TaskNode(price, kwargs={"sku": "a", "skuu": "b"}))
+    assert (error.code, error.help_text) == ("HRS-019", "did you mean 'sku'?")
+    a = root()
+    assert only(a, TaskNode(price, kwargs={"sku": "a"}, waits_for=[a], args_from={"other": a}))[0] == "HRS-019"
+
+
+@pytest.mark.parametrize("name", ["workflow_ctx", "workflow_meta"])
+def test_019_what_is_filled_in_at_run_time_cannot_be_given(name: str) -> None:
+    a = root()
+    assert only(a, TaskNode(total, kwargs={name: None}, waits_for=[a], args_from={"left": a}))[0] == "HRS-019"
+
+
+def test_019_names_of_ours_cannot_be_given_even_to_a_task_that_takes_anything() -> None:
+    free = make_app().task("free", takes_anything)
+    app.workflow("demo", [TaskNode(free, kwargs={"whatever": 1})], definition_key="k")
+    assert only(TaskNode(free, kwargs={"__horsies_workflow_meta__": 1}))[0] == "HRS-019"
+
+
+def takes_anything(**rest: int) -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+def by_position(a: int, /, b: int = 0) -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+def wants_context(workflow_ctx: WorkflowContext | None) -> TaskResult[None, TaskError]:
+    return TaskResult(ok=None)
+
+
+def test_020_every_parameter_without_a_default_must_be_given() -> None:
+    assert only(TaskNode(price)) == ("HRS-020", "node 'demo:0' does not give 'sku' to task 'price'")
+    assert only(SubWorkflowNode(Sized))[0] == "HRS-020"
+
+
+def test_020_a_context_is_given_only_where_nodes_are_named_for_it() -> None:
+    task = make_app().task("wants_context", wants_context)
+    a = root()
+    assert only(a, task.node(waits_for=[a])())[0] == "HRS-020"
+    app.workflow("demo", [a, TaskNode(task, waits_for=[a], workflow_ctx_from=[a])], definition_key="k")
+
+
+@pytest.mark.parametrize("options", [{"join": "any"}, {"join": "quorum", "min_success": 1}])
+def test_020_a_result_that_may_not_be_there_yet_needs_a_default(options: dict[str, Any]) -> None:
+    a, b = root(), root()
+    code, message = only(a, b, total.node(waits_for=[a, b], **options)(left=from_node(a)))
+    assert code == "HRS-020"
+    assert "can run before <TaskNode 'demo:0'> has ended" in message
+    app.workflow("demo", [a, b, report.node(waits_for=[a, b], **options)()], definition_key="k")
+
+
+def test_020_a_quorum_of_all_has_all_results() -> None:
+    a, b = root(), root()
+    node = total.node(join="quorum", min_success=2)(left=from_node(a), right=from_node(b))
+    assert app.workflow("demo", [a, b, node], definition_key="k").tasks[2].min_success == 2
+
+
+def test_021_an_argument_has_one_source() -> None:
+    a = root()
+    node = TaskNode(total, kwargs={"left": None}, waits_for=[a], args_from={"left": a})
+    assert only(a, node)[0] == "HRS-021"
+
+
+def test_022_parameters_need_a_build_with_of_the_definitions_own() -> None:
+    a = root()
+    assert only(SubWorkflowNode(Order, kwargs={"count": 1}))[0] == "HRS-022"
+    assert only(a, SubWorkflowNode(Order, waits_for=[a], args_from={"count": a}))[0] == "HRS-022"
+
+
+def test_024_a_result_goes_to_a_parameter_that_takes_a_result() -> None:
+    a = root()
+    code, message = only(a, TaskNode(price, waits_for=[a], args_from={"sku": a}))
+    assert code == "HRS-024"
+    assert "which takes str" in message
+
+
+def test_024_the_types_of_both_must_agree() -> None:
+    listing = skus.node()()
+    code, message = only(listing, total.node()(left=from_node(listing)))  # type: ignore[arg-type]
+    assert code == "HRS-024"
+    assert "whose value is list[str]" in message
+    assert "takes a result of int" in message
+    sized = SubWorkflowNode(Sized, kwargs={"count": 1}, waits_for=[listing], args_from={"before": listing})
+    assert only(listing, sized)[0] == "HRS-024"
+
+
+def test_024_a_sub_workflow_gives_what_its_definition_promises() -> None:
+    order = SubWorkflowNode(Order)
+    assert only(order, TaskNode(total, waits_for=[order], args_from={"left": order}))[0] == "HRS-024"
+    sized = SubWorkflowNode(Sized, kwargs={"count": 1})
+    app.workflow("demo", [sized, TaskNode(total, waits_for=[sized], args_from={"left": sized})], definition_key="k")
+
+
+def test_025_a_definition_gives_what_it_promises() -> None:
+    class Promises(WorkflowDefinition[str]):
+        name = "promises"
+        definition_key = "tests.refusals.promises"
+        one = price.node()(sku="a")
+
+        class Meta:
+            output = "one"
+
+    with pytest.raises(HorsiesError) as caught:
+        Promises.build(app)
+    assert caught.value.code is ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH
+    assert "promises str, but its output node 'one' gives int" in caught.value.message
+
+
+def test_026_a_parameter_that_is_taken_by_position_only_cannot_be_given() -> None:
+    task = make_app().task("by_position", by_position)
+    assert only(TaskNode(task))[0] == "HRS-026"
+    assert only(TaskNode(task, kwargs={"a": 1}))[0] == "HRS-026"
+
+
+@pytest.mark.parametrize("value", [{1, 2}, b"x", object(), float("nan"), {"deep": [object()]}])
+def test_031_arguments_must_be_storable(value: Any) -> None:
+    code, message = only(TaskNode(pack, kwargs={"item": value}))
+    assert code == "HRS-031"
+    assert "kwargs.item" in message
+
+
+def test_a_plain_function_is_not_a_task() -> None:
+    assert only(TaskNode(takes_anything))[0] == "HRS-300"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"queue": "mail"}, "HRS-103"),
+        ({"priority": 0}, "HRS-102"),
+        ({"priority": 101}, "HRS-102"),
+        ({"priority": "high"}, "HRS-102"),
+        ({"good_until": datetime(2030, 1, 1)}, "HRS-102"),  # noqa: DTZ001 - that it is naive is the point
+    ],
+)
+def test_options_that_the_application_cannot_honour_are_refused(options: dict[str, Any], code: str) -> None:
+    assert only(root(**options))[0] == code
+
+
+def test_a_queue_of_a_custom_application_must_be_one_of_its_own() -> None:
+    custom = make_custom_app()
+    with pytest.raises(HorsiesError, match="choose one of mail, reports"):
+        custom.workflow("w", [root()], definition_key="k")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("waits_for", None, "HRS-006"),
+        ("args_from", [], "HRS-008"),
+        ("workflow_ctx_from", "a", "HRS-009"),
+        ("kwargs", ["a"], "HRS-019"),
+    ],
+)
+def test_fields_of_the_wrong_kind_are_told_before_anything_is_made_of_them(field: str, value: Any, code: str) -> None:
+    assert only(TaskNode(price, **{field: value}))[0] == code
+
+
+def test_an_impossible_on_error_is_told() -> None:
+    (error,) = refusal(root(), on_error="retry")
+    assert "on_error='retry'" in error.message
+    assert app.workflow("demo", [root()], "pause", definition_key="k").on_error.value == "pause"  # type: ignore[call-overload]
+
+
+def test_everything_wrong_is_reported_at_once_each_at_the_line_of_its_node() -> None:
+    a = root(node_id="a")
+    b = TaskNode(price, kwargs={"nope": object()}, node_id="b", join="most")
+    c = total.node(node_id="c", waits_for=[root(node_id="gone")])()  # type: ignore[call-arg]
+    errors = refusal(a, b, c, output="nobody", success_policy=SuccessPolicy([]), definition_key=None)
+    assert sorted(str(error.code) for error in errors) == [
+        *("HRS-006", "HRS-011", "HRS-012", "HRS-013", "HRS-016", "HRS-019"),
+        *("HRS-020", "HRS-020", "HRS-031"),
+    ]
+    sources = {error.location.source.strip()[:1] for error in errors if error.location and "node '" in error.message}
+    assert sources == {"b", "c"}
+
+
+def test_a_workflow_made_by_hand_is_checked_like_one_of_an_application() -> None:
+    with pytest.raises(HorsiesError) as caught:
+        WorkflowSpec("demo", [TaskNode(price)])
+    assert caught.value.code is ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS
+
+
+@pytest.mark.parametrize(
+    ("over", "options", "code"),
+    [
+        ("abc", {}, "HRS-008"),
+        (5, {}, "HRS-008"),
+        (["a"] * 3, {"max_items": 2}, "HRS-008"),
+        (["a"], {"max_items": 0}, "HRS-008"),
+        (["a"], {"max_items": True}, "HRS-008"),
+        ([object()], {}, "HRS-031"),
+        (["a"], {"kwargs": {"sku": "b"}}, "HRS-021"),
+        (["a"], {"kwargs": {"size": 1}}, "HRS-019"),
+    ],
+)
+def test_a_map_needs_a_list_of_storable_items_within_its_bound(over: Any, options: dict[str, Any], code: str) -> None:
+    assert only(MapNode(price, over, **options))[0] == code
+
+
+def test_a_map_goes_over_a_list_of_what_its_task_takes() -> None:
+    single, listing = root(), skus.node()()
+    assert "whose value is int" in only(single, TaskNode.map(price, over=single))[1]
+    code, message = only(listing, TaskNode.map(pack, over=listing))
+    assert code == "HRS-024"
+    assert "items of str, but 'item' of task 'pack' takes Item" in message
+
+
+def test_a_map_needs_a_task_with_a_parameter_and_all_others_given() -> None:
+    assert only(TaskNode.map(skus, over=["a"]))[0] == "HRS-019"
+    two = make_app().task("two", takes_two)
+    assert only(TaskNode.map(two, over=[1]))[1] == "node 'demo:0' does not give 'b' to task 'two'"
+    app.workflow("demo", [TaskNode.map(two, over=[1], b=2)], definition_key="k")
+
+
+def takes_two(a: int, b: int) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=a + b)

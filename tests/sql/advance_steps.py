@@ -1,0 +1,97 @@
+"""Short steps for the tests of advancing: workflows in, ends of tasks on, nodes and workflows out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from workflow_plans import plan
+
+from horsies.domain.ids import new_task_id
+from horsies.lifecycle.advancing import Advanced, advance
+from horsies.lifecycle.planting import plant
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.domain.plan import NodePlan
+
+FAILURE = {"__task_error__": True, "error_code": "BROKE", "data": None, "message": "it broke"}
+
+
+def ok(value: Any) -> str:
+    return json.dumps({"__task_result__": True, "ok": value, "err": None}, separators=(",", ":"))
+
+
+def failure(code: str = "BROKE") -> str:
+    return json.dumps(
+        {"__task_result__": True, "ok": None, "err": FAILURE | {"error_code": code}}, separators=(",", ":")
+    )
+
+
+async def grow(conn: asyncpg.Connection, *nodes: NodePlan, **columns: Any) -> str:
+    """A workflow of these nodes, as its start leaves it; its id."""
+    workflow_id = new_task_id()
+    async with conn.transaction():
+        await plant(conn, plan(*nodes, **columns), workflow_id=workflow_id)
+    return workflow_id
+
+
+async def nodes_of(conn: asyncpg.Connection, workflow_id: str) -> list[dict[str, Any]]:
+    rows = await conn.fetch(
+        "SELECT * FROM horsies_workflow_tasks WHERE workflow_id = $1 ORDER BY task_index", workflow_id
+    )
+    return [dict(row) for row in rows]
+
+
+async def states(conn: asyncpg.Connection, workflow_id: str) -> str:
+    """The workflow's status, a colon, and the first letter of that of each node."""
+    status = await conn.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", workflow_id)
+    return f"{status}: " + " ".join(node["status"].lower() for node in await nodes_of(conn, workflow_id))
+
+
+async def workflow(conn: asyncpg.Connection, workflow_id: str) -> dict[str, Any]:
+    return dict(await conn.fetchrow("SELECT * FROM horsies_workflows WHERE id = $1", workflow_id))
+
+
+async def task_of(conn: asyncpg.Connection, workflow_id: str, index: int) -> dict[str, Any]:
+    return dict(
+        await conn.fetchrow(
+            "SELECT task.* FROM horsies_workflow_tasks node JOIN horsies_tasks task ON task.id = node.task_id"
+            " WHERE node.workflow_id = $1 AND node.task_index = $2",
+            workflow_id,
+            index,
+        )
+    )
+
+
+async def end_task(
+    conn: asyncpg.Connection, workflow_id: str, index: int, status: str = "COMPLETED", result: str | None = ok(None)
+) -> str:
+    """The task of this node ends, by whatever hand; its id."""
+    task_id: str = await conn.fetchval(
+        "UPDATE horsies_tasks SET status = $3::text, result = $4, started_at = now(),"
+        " completed_at = CASE WHEN $3::text = 'COMPLETED' THEN now() END,"
+        " failed_at = CASE WHEN $3::text <> 'COMPLETED' THEN now() END"
+        " WHERE id = (SELECT task_id FROM horsies_workflow_tasks WHERE workflow_id = $1 AND task_index = $2)"
+        " RETURNING id",
+        workflow_id,
+        index,
+        status,
+        result,
+    )
+    assert task_id is not None
+    return task_id
+
+
+async def complete(conn: asyncpg.Connection, workflow_id: str, index: int, value: Any = None) -> Advanced:
+    return await advance(conn, [await end_task(conn, workflow_id, index, result=ok(value))])
+
+
+async def fail(conn: asyncpg.Connection, workflow_id: str, index: int, code: str = "BROKE") -> Advanced:
+    return await advance(conn, [await end_task(conn, workflow_id, index, "FAILED", failure(code))])
+
+
+async def everything(conn: asyncpg.Connection) -> list[list[tuple[Any, ...]]]:
+    tables = ("horsies_workflows", "horsies_workflow_tasks", "horsies_tasks")
+    return [[tuple(row) for row in await conn.fetch(f"SELECT * FROM {table} ORDER BY id")] for table in tables]

@@ -1,0 +1,226 @@
+"""Workflows in the recovery report: what is out of step, the evidence, what will happen and what a person may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from control_steps import CHAIN, ends, planted, planted_below, runs, states, task_ends
+from diagnose_steps import OF_WORKFLOWS, of_kind, swept, the_only, worker
+from workflow_plans import node, plan
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.controlling import pause
+from horsies.lifecycle.reconciling import reconcile_all
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, preview
+
+if TYPE_CHECKING:
+    from horsies.operations.findings import Finding
+
+WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="parent")
+
+
+async def told(conn: asyncpg.Connection) -> list[Finding]:
+    return [finding for finding in (await diagnose(conn)).findings if finding.kind in OF_WORKFLOWS]
+
+
+async def out_of_step(conn: asyncpg.Connection, workflow_id: str = "w1", *, seconds: float = 60) -> None:
+    """A node whose task has ended, by a worker that was killed before its second transaction."""
+    await planted(conn, CHAIN, workflow_id)
+    await runs(conn, workflow_id, 0)
+    await task_ends(conn, workflow_id, 0, seconds_ago=seconds)
+
+
+async def test_workflows_in_step_are_not_in_the_report(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await ends(connection, "w1", 0)
+    await planted(connection, WITH_CHILD, "w2")
+    await planted_below(connection, CHAIN, "w2", 0)
+    await planted(connection, CHAIN, "w3")
+    await pause(connection, "w3")
+    assert await told(connection) == []
+
+
+async def test_a_node_out_of_step_is_told_with_its_evidence_its_fate_and_its_remedies(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection)
+    await swept(connection, 10)
+    await out_of_step(connection)
+    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
+    assert (finding.severity, finding.target_kind, finding.name) == (Severity.HANDLED, "workflow", "demo")
+    assert (finding.ids, finding.count, finding.at_least) == (("w1",), 1, False)
+    assert finding.evidence == "n0 is RUNNING: its task is COMPLETED"
+    assert finding.system_will == "reconcile"
+    assert finding.in_seconds == pytest.approx(20, abs=1)
+    assert [(remedy.verb, remedy.target_kind, remedy.ids) for remedy in finding.may] == [
+        ("reconcile", "workflow", ("w1",)),
+        ("cancel", "workflow", ("w1",)),
+    ]
+    assert "killed between the two" in finding.why[0]
+
+
+async def test_the_sweep_comes_after_the_grace(connection: asyncpg.Connection) -> None:
+    await worker(connection)
+    await swept(connection, 29)
+    await out_of_step(connection, seconds=6)
+    (finding,) = of_kind(await diagnose(connection), FindingKind.NODE_OUT_OF_STEP)
+    assert finding.in_seconds == pytest.approx(31, abs=1)
+
+
+async def test_what_ended_a_moment_ago_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
+    await out_of_step(connection, seconds=1)
+    assert await told(connection) == []
+
+
+async def test_without_a_living_worker_nobody_repairs_and_it_needs_you(connection: asyncpg.Connection) -> None:
+    await out_of_step(connection)
+    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
+    assert (finding.severity, finding.in_seconds) == (Severity.NEEDS_YOU, None)
+    assert finding.system_will.startswith("nothing")
+
+
+async def test_workflows_of_one_name_share_a_line(connection: asyncpg.Connection) -> None:
+    for number in range(3):
+        await out_of_step(connection, f"w{number}", seconds=60 + number)
+    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
+    assert (finding.ids, finding.count) == (("w2", "w1", "w0"), 3)
+    assert finding.evidence == "n0 is RUNNING: its task is COMPLETED (and 2 more)"
+
+
+async def test_nothing_left_to_run_but_not_finished(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0)))
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED', result = '{}'")
+    finding = await the_only(connection, FindingKind.WORKFLOW_STALLED)
+    assert finding.evidence == "all of its nodes have ended"
+
+
+async def test_a_pending_node_that_nobody_has_judged(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED' WHERE task_index = 0")
+    finding = await the_only(connection, FindingKind.WORKFLOW_STALLED)
+    assert finding.evidence == "n1 is PENDING: its join (all) is met"
+
+
+async def test_a_ready_node_without_a_task(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'READY', task_id = NULL WHERE task_index = 0")
+    finding = await the_only(connection, FindingKind.NODE_WITHOUT_TASK)
+    assert finding.evidence == "n0 is READY: it has no task"
+
+
+async def test_a_child_that_has_finished_while_its_parent_waits(connection: asyncpg.Connection) -> None:
+    await planted(connection, WITH_CHILD)
+    await planted_below(connection, CHAIN, "w1", 0)
+    await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = 'child'")
+    finding = await the_only(connection, FindingKind.CHILD_FINISHED)
+    assert (finding.name, finding.evidence) == ("parent", "n0 is RUNNING: its child workflow is COMPLETED")
+
+
+async def test_a_child_that_no_worker_has_built_for_long(connection: asyncpg.Connection) -> None:
+    await planted(connection, WITH_CHILD)
+    assert await told(connection) == []
+    await connection.execute("UPDATE horsies_workflows SET updated_at = now() - interval '1 min'")
+    finding = await the_only(connection, FindingKind.CHILD_NOT_STARTED)
+    assert "no worker has started its child workflow" in finding.evidence
+
+
+async def test_a_task_whose_row_is_gone(connection: asyncpg.Connection) -> None:
+    await worker(connection)
+    await planted(connection, CHAIN)
+    await connection.execute("DELETE FROM horsies_tasks")
+    finding = await the_only(connection, FindingKind.TASK_ROW_GONE)
+    assert finding.system_will == "fail the node"
+    assert "is gone" in finding.evidence
+
+
+async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0), node(1, 0), on_error="pause"))
+    await ends(connection, "w1", 0, status="FAILED")
+    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    assert (finding.severity, finding.ids) == (Severity.NEEDS_YOU, ("w1",))
+    assert finding.evidence == "a node failed: BROKE: n0 broke"
+    assert [remedy.verb for remedy in finding.may] == ["retry", "resume", "cancel"]
+
+
+async def test_a_workflow_that_a_person_has_paused_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0), on_error="pause"))
+    await pause(connection, "w1")
+    assert await told(connection) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "evidence"),
+    [
+        (
+            "UPDATE horsies_workflows SET success_policy = '{\"cases\":7}'",
+            "its success_policy names no case that could be met",
+        ),
+        (
+            "UPDATE horsies_workflow_tasks SET dependencies = '{9}' WHERE task_index = 1",
+            "its node n1 depends on a node that does not exist",
+        ),
+        ("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE task_index = 1", "its node n1 has the join most"),
+        ("UPDATE horsies_workflow_tasks SET status = 'LOST' WHERE task_index = 1", "its node n1 has the status LOST"),
+        (
+            "UPDATE horsies_workflow_tasks SET args_from = '[1]' WHERE task_index = 2",
+            "its node n2 has args_from that is no object",
+        ),
+        (
+            "UPDATE horsies_workflow_tasks SET join_type = 'quorum' WHERE task_index = 2",
+            "its node n2 has a quorum without min_success",
+        ),
+    ],
+)
+async def test_a_damaged_workflow_is_a_line_that_needs_you(
+    connection: asyncpg.Connection, damage: str, evidence: str
+) -> None:
+    await worker(connection)
+    await planted(connection, CHAIN)
+    await connection.execute(damage)
+    finding = await the_only(connection, FindingKind.DAMAGED_WORKFLOW)
+    assert (finding.severity, finding.evidence) == (Severity.NEEDS_YOU, evidence)
+    assert [remedy.verb for remedy in finding.may] == ["cancel"]
+
+
+async def test_every_verb_that_is_offered_would_be_accepted_and_the_sweep_does_what_is_told(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection)
+    await out_of_step(connection, "a")
+    await planted(connection, plan(node(0)), "b")
+    await planted(connection, CHAIN, "c")
+    await planted(connection, WITH_CHILD, "d")
+    await planted_below(connection, CHAIN, "d", 0, "d-child")
+    await planted(connection, CHAIN, "e")
+    await planted(connection, WITH_CHILD, "f")
+    await planted(connection, CHAIN, "g")
+    await planted(connection, plan(node(0), on_error="pause"), "h")
+    await ends(connection, "h", 0, status="FAILED")
+    await connection.execute(
+        "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', result = '{}' WHERE workflow_id = 'b';"
+        "UPDATE horsies_workflow_tasks SET status = 'READY', task_id = NULL WHERE workflow_id = 'c' AND task_index = 0;"
+        "UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = 'd-child';"
+        "DELETE FROM horsies_tasks WHERE id = (SELECT task_id FROM horsies_workflow_tasks"
+        " WHERE workflow_id = 'e' AND task_index = 0);"
+        "UPDATE horsies_workflows SET updated_at = now() - interval '1 min' WHERE id = 'f';"
+        "UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE workflow_id = 'g'"
+    )
+    findings = await told(connection)
+    assert {finding.kind for finding in findings} == OF_WORKFLOWS
+    for finding in findings:
+        for remedy in finding.may:
+            selection = WorkflowSelection.of_ids(remedy.ids)
+            assert (await preview(connection, WorkflowVerb(remedy.verb), selection)).refused == ()
+    done = await reconcile_all(connection, RecoveryConfig().crashed_worker_recovery_grace_ms)
+    assert done.refused == ()
+    left = await told(connection)
+    assert {finding.kind for finding in left} == {
+        FindingKind.CHILD_NOT_STARTED,
+        FindingKind.DAMAGED_WORKFLOW,
+        FindingKind.PAUSED_BY_ERROR,
+    }
+    assert await states(connection, "a") == "RUNNING: COMPLETED ENQUEUED PENDING"

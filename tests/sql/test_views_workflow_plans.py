@@ -1,0 +1,207 @@
+"""Each view of workflows reads a bounded number of rows by index, beside 200 000 of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from view_steps import cost, reader
+from workflow_view_steps import every_workflow_id, wanted_workflows
+
+from horsies.store.statements import statement
+from horsies.views import (
+    WorkflowCursor,
+    find_workflow,
+    node_story,
+    workflow_counts,
+    workflow_matching,
+    workflow_page,
+    workflow_story,
+    workflow_values,
+)
+from horsies.views.workflow_search import Source, Stretch, bound, over_workflows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from typing import Any
+
+    from horsies.store.embedded import EmbeddedServer
+
+# One in twenty failed, one in twenty has a random id as upstream makes them; the newest has 1 000 nodes.
+FILL = """
+SET session_replication_role = replica; -- nobody listens to 200 000 notifications
+INSERT INTO horsies_workflows (id, name, status, definition_key, parent_workflow_id, created_at, sent_at, started_at,
+                               completed_at, error)
+SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE uuidv7(at - now()) END, 'shop.wf_' || n % 40, status,
+       'shop.wf_' || n % 40 || '.v1', CASE WHEN n % 10 = 3 THEN 'w-' || n / 1000 END, at, at, at,
+       CASE WHEN status NOT IN ('RUNNING', 'PAUSED') THEN at + interval '1 min' END,
+       CASE status WHEN 'FAILED' THEN '{"__task_error__":true,"error_code":"CODE_' || n % 7 || '"}' END
+  FROM generate_series(200000, 1, -1) n
+ CROSS JOIN LATERAL (SELECT now() - n * interval '10 s' AS at,
+                            CASE WHEN n % 20 = 1 THEN 'FAILED' WHEN n % 501 = 0 THEN 'CANCELLED'
+                                 WHEN n % 300 = 2 THEN 'RUNNING' WHEN n % 5003 = 3 THEN 'PAUSED'
+                                 ELSE 'COMPLETED' END AS status) row;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, dependencies, status, task_id)
+SELECT gen_random_uuid(), workflow.id, k, 'n' || k, 'shop.task', CASE k WHEN 0 THEN '{}' ELSE ARRAY[k - 1] END,
+       'COMPLETED', gen_random_uuid()
+  FROM (SELECT id, row_number() OVER (ORDER BY created_at DESC) AS place FROM horsies_workflows) workflow
+ CROSS JOIN LATERAL generate_series(0, CASE place WHEN 1 THEN 999 ELSE 2 END) k
+ WHERE place <= 20000;
+"""
+
+FILTERS = (
+    "", "status:failed", "status:failed,cancelled", "status:completed", "status:live", "status:paused", "-status:done",
+    "error:CODE_3", "error:NONE", "error:CODE_*", "name:shop.wf_3", "name:none", "name:*_39", "definition:none",
+    "definition:*_3.v1", "id:00000000-0000-0000-0000-000000000000", "id:ffff", "parent:no", "parent:yes", "parent:w-7",
+    "parent:019a7c2e-0000-7000-8000-00001cd6ba9a", "since:1h", "since:1h name:none", "until:20d name:none", "none",
+    "status:failed name:none", "status:live name:none", "-wf",
+)  # fmt: skip
+
+MOST = 45_000
+"""A page reads 10 000 entries for its edge, the rows up to there, and the nodes of what it shows."""
+
+INDEX_OF = {
+    Source.CREATED: "ix_horsies_workflows_created",
+    Source.LIVE: "ix_horsies_workflows_live_created",
+    Source.UNSUCCESSFUL: "ix_horsies_workflows_unsuccessful_created",
+}
+
+
+@pytest.fixture(scope="module")
+def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
+    name = f"{template}_workflow_views"
+
+    async def administer(command: str) -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    async def fill() -> None:
+        connection = await asyncpg.connect(server.url, database=name)
+        await connection.execute(FILL)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    asyncio.run(fill())
+    yield name
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def conn(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
+    yield connected
+    await connected.close()
+
+
+@pytest.mark.parametrize("text", FILTERS)
+async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
+    conn: asyncpg.Connection, text: str
+) -> None:
+    middle = WorkflowCursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
+    for after, backwards in ((None, False), (middle, False), (middle, True)):
+
+        async def page() -> None:
+            await workflow_page(conn, wanted_workflows(text), after=after, backwards=backwards)  # noqa: B023
+
+        whole, entries = await cost(conn, page)
+        assert whole == 0, f"{after} {backwards}"
+        assert entries < MOST, f"{after} {backwards}: {entries} entries"
+
+
+@pytest.mark.parametrize("text", ["", "status:live", "status:failed,cancelled"])
+async def test_a_page_of_a_whole_source_reads_little_more_than_it_shows(conn: asyncpg.Connection, text: str) -> None:
+    middle = WorkflowCursor(await conn.fetchval("SELECT now() - interval '12 h'"), "8")
+    whole, entries = await cost(conn, lambda: workflow_page(conn, wanted_workflows(text), limit=50, after=middle))
+    assert whole == 0
+    assert entries < 300  # 51 rows and their three nodes each
+
+
+@pytest.mark.parametrize("text", FILTERS)
+async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
+    whole, entries = await cost(conn, lambda: workflow_counts(conn, wanted_workflows(text)))
+    assert whole == 0
+    assert entries < 2 * MOST
+
+
+async def test_counts_of_what_is_alive_are_exact_and_of_what_has_ended_at_least(conn: asyncpg.Connection) -> None:
+    counts = await workflow_counts(conn, wanted_workflows(""))
+    live = await conn.fetch("SELECT status, count(*) FROM horsies_workflows WHERE status IN ('RUNNING', 'PAUSED')"
+                            " GROUP BY status")  # fmt: skip
+    assert {status: str(counts.states[status]) for status in ("RUNNING", "PAUSED")} == {
+        status: str(number) for status, number in live
+    }
+    assert counts.states["COMPLETED"].at_least
+    assert counts.states["FAILED"].at_least
+    assert counts.reached is not None
+    lately = await workflow_counts(conn, wanted_workflows("status:failed since:1d"))
+    assert (str(lately.states["FAILED"]), lately.reached) == ("432", None)
+
+
+async def test_values_are_read_from_the_newest(conn: asyncpg.Connection) -> None:
+    for by in ("name", "definition_key", "error_code"):
+        whole, entries = await cost(conn, lambda: workflow_values(conn, by))  # noqa: B023
+        assert whole == 0, by
+        assert entries < MOST, by
+
+
+async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "UPDATE horsies_workflows SET name = 'rare' WHERE id IN"
+        " ((SELECT id FROM horsies_workflows WHERE status = 'COMPLETED' ORDER BY created_at LIMIT 1),"
+        "  (SELECT id FROM horsies_workflows WHERE status = 'COMPLETED' ORDER BY created_at DESC LIMIT 1))"
+    )
+    page = await workflow_page(conn, wanted_workflows("name:rare"))
+    assert len(page.rows) == 1
+    assert page.reached is not None
+    assert page.next == page.reached
+    rows = await conn.fetch("SELECT id FROM horsies_workflows WHERE name = 'rare' ORDER BY created_at DESC")
+    expected = [row["id"] for row in rows]
+    assert len(expected) == 2
+    assert await every_workflow_id(conn, "name:rare") == expected
+    assert await workflow_matching(conn, wanted_workflows("name:rare"), 10) == expected
+
+
+async def test_a_story_reads_its_nodes_and_what_belongs_to_them(conn: asyncpg.Connection) -> None:
+    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    whole, entries = await cost(conn, lambda: workflow_story(conn, newest))
+    assert (whole, entries < 3_000) == (0, True)  # 1 000 nodes counted, and read in order
+    whole, entries = await cost(conn, lambda: node_story(conn, newest, 500))
+    assert (whole, entries < 20) == (0, True)
+
+
+async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(conn: asyncpg.Connection) -> None:
+    newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
+    assert await find_workflow(conn, newest[-9:]) == newest
+    await conn.execute("PREPARE finding AS " + statement("view_find_workflow"))
+    plan = await conn.fetchval("EXPLAIN (FORMAT JSON) EXECUTE finding ('019a', 11, 1000000)")
+    read = {
+        step["Index Name"]: step["Node Type"] for step in steps(json.loads(plan)[0]["Plan"]) if "Index Name" in step
+    }
+    assert read == {
+        "horsies_workflows_pkey": "Index Scan",
+        "ix_horsies_workflows_created": "Index Only Scan",
+    }
+
+
+@pytest.mark.parametrize("source", INDEX_OF)
+@pytest.mark.parametrize("ascending", [True, False])
+async def test_each_source_is_read_along_its_index_in_either_direction(
+    conn: asyncpg.Connection, source: Source, ascending: bool
+) -> None:
+    stretch = Stretch(source, ascending, None, None, 101)
+    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_workflows("view_workflow_page")
+    plan = json.loads(await conn.fetchval(query, *bound(stretch, wanted_workflows("")), 101))
+    read = [step for step in steps(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
+    assert {step.get("Index Name") for step in read} == {INDEX_OF[source]}
+    assert sum(step["Actual Rows"] * step["Actual Loops"] for step in read) < 300
+
+
+def steps(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from steps(child)

@@ -1,0 +1,142 @@
+"""Workers and what one of them holds are read by hops, beside a week of snapshots of 500 workers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import psutil
+import pytest
+from view_steps import cost, reader
+
+from horsies.query import TaskParameters, Texts
+from horsies.views import Liveness, Sort, task_page, worker_rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from horsies.store.embedded import EmbeddedServer
+
+# A week with a snapshot every ten minutes, and for a few workers an hour with one every 5 s: 2 s to fill. With all
+# 60 million the index is one level deeper. Each worker holds 8 tasks, each of which has beaten 20 times.
+FILL = """
+SET session_replication_role = replica;
+INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
+                                   max_claim_per_worker, queues, queue_priorities, queue_max_concurrency,
+                                   recovery_config, worker_started_at, tasks_running)
+SELECT 'web-' || w, now() - n * interval '10 min', 'host', 1, 8, 8, 8, '{q0,q1,q2}', '{"q0": 1, "q1": 2, "q2": 3}',
+       '{"q0": 5}', '{"running_stale_threshold_ms": 300000, "check_interval_ms": 30000}', now(), n % 8
+  FROM generate_series(1008, 0, -1) n CROSS JOIN generate_series(0, 499) w;
+INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
+                                   max_claim_per_worker, queues, worker_started_at)
+SELECT 'web-' || w, now() - n * interval '5 s', 'host', 1, 8, 8, 8, '{q0,q1,q2}', now()
+  FROM generate_series(1, 720) n CROSS JOIN generate_series(0, 9) w;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at, started_at)
+SELECT 't-' || n, 'shop.mail', 'q' || n % 3, status, status = 'CLAIMED', 'web-' || n % 500, now() - interval '10 min',
+       CASE status WHEN 'RUNNING' THEN now() - interval '10 min' END
+  FROM generate_series(1, 4000) n
+ CROSS JOIN LATERAL (SELECT (ARRAY['CLAIMED', 'RUNNING'])[1 + n / 500 % 2] AS status) row;
+INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
+SELECT id, claimed_by_worker_id, CASE status WHEN 'RUNNING' THEN 'runner' ELSE 'claimer' END,
+       now() - k * interval '30 s'
+  FROM horsies_tasks CROSS JOIN generate_series(0, 19) k;
+"""
+ROUNDS = 20
+"""The kernel counts in hundredths of a second."""
+HELD = TaskParameters(statuses=("CLAIMED", "RUNNING"), worker=Texts(exact=("web-7",)))
+
+
+@pytest.fixture(scope="module")
+def a_week(server: EmbeddedServer, template: str) -> Iterator[str]:
+    name = f"{template}_workers"
+
+    async def administer(command: str) -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    async def fill() -> None:
+        connection = await asyncpg.connect(server.url, database=name)
+        await connection.execute(FILL)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
+    asyncio.run(fill())
+    yield name
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.fixture
+async def conn(server: EmbeddedServer, a_week: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(server.url.replace("/horsies?", f"/{a_week}?"))
+    yield connected
+    await connected.close()
+
+
+async def cost_ms(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> float:
+    """Of the processor, here and in the server: others who want the same two cores do not count."""
+    server = psutil.Process(await conn.fetchval("SELECT pg_backend_pid()"))
+
+    def spent() -> float:
+        times = server.cpu_times()
+        return times.user + times.system + time.process_time()
+
+    before = spent()
+    for _ in range(ROUNDS):
+        await read()
+    return 1000 * (spent() - before) / ROUNDS
+
+
+async def test_the_newest_of_each_worker_takes_less_than_20_ms(conn: asyncpg.Connection) -> None:
+    await refresh(conn)
+    rows = await worker_rows(conn)
+    assert (len(rows), {row.liveness for row in rows}) == (500, {Liveness.ALIVE})
+    whole, entries = await cost(conn, lambda: worker_rows(conn))
+    assert whole == 0
+    assert entries < 5_200  # 500 hops, 500 snapshots, 4 000 held tasks
+    assert await cost_ms(conn, lambda: worker_rows(conn)) < 20
+
+
+async def test_beats_are_read_only_of_those_whose_snapshots_are_late(conn: asyncpg.Connection) -> None:
+    await refresh(conn)
+    _, of_the_living = await cost(conn, lambda: worker_rows(conn))
+    await conn.execute(
+        "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min' WHERE worker_id = 'web-7'"
+    )
+    rows = {row.id: row for row in await worker_rows(conn)}
+    assert rows["web-7"].seen_by == "beat"
+    _, with_one_late = await cost(conn, lambda: worker_rows(conn))
+    assert 0 < with_one_late - of_the_living < 100  # eight tasks of one worker, by either role
+
+
+async def test_whoever_was_here_within_a_week_is_found_by_one_hop_each(conn: asyncpg.Connection) -> None:
+    whole, entries = await cost(conn, lambda: worker_rows(conn, gone_within=timedelta(days=7)))
+    assert (whole, entries < 14_000) == (0, True)
+
+
+async def test_what_one_worker_holds_is_found_among_what_is_in_flight(conn: asyncpg.Connection) -> None:
+    page = await task_page(conn, HELD, sort=Sort.OLDEST, limit=200)
+    assert len(page.rows) == 8
+    whole, entries = await cost(conn, lambda: task_page(conn, HELD, sort=Sort.OLDEST, limit=200))
+    assert (whole, entries < 4_200) == (0, True)
+    nobody = replace(HELD, worker=Texts(exact=("nobody",)))
+    whole, entries = await cost(conn, lambda: task_page(conn, nobody, sort=Sort.OLDEST, limit=200))
+    assert (whole, entries < 4_200) == (0, True)
+
+
+async def refresh(conn: asyncpg.Connection) -> None:
+    """Each worker has told of itself just now: filling took some seconds."""
+    await conn.execute(
+        """SET session_replication_role = replica;
+        INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,
+                                           queues, queue_priorities, queue_max_concurrency, recovery_config,
+                                           worker_started_at)
+        SELECT 'web-' || w, 'host', 1, 8, 8, 8, '{q0,q1,q2}', '{"q0": 1, "q1": 2, "q2": 3}', '{"q0": 5}',
+               '{"running_stale_threshold_ms": 300000, "check_interval_ms": 30000}', now()
+          FROM generate_series(0, 499) w"""
+    )

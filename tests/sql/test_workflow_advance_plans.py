@@ -1,0 +1,152 @@
+"""An advance reads what it is about, beside 100 000 nodes that are over, and whatever statistics say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from advance_steps import complete, end_task, fail, grow, states, task_of
+from lifecycle_steps import LANE
+from workflow_plans import node
+
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.lifecycle.advancing import advance, lock_families, nodes_started, settle
+from horsies.lifecycle.children import read_child, ready_children, start_child
+from horsies.workflow.children import child_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.store.embedded import EmbeddedServer
+
+# All with the same node ids, as the runs of one definition have them; 50 of them wait in paused workflows.
+FILL = """
+SET session_replication_role = replica;
+INSERT INTO horsies_workflows (id, name, status, root_workflow_id)
+SELECT 'old-' || n, 'demo', CASE WHEN n <= 50 THEN 'PAUSED' ELSE 'COMPLETED' END, 'old-' || n
+  FROM generate_series(1, 2000) n;
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, completed_at, is_workflow_task)
+SELECT 'old-' || n || '-' || i, 'demo.add', 'default', CASE WHEN n <= 50 AND i > 40 THEN 'PENDING' ELSE 'COMPLETED' END,
+       now(), true
+  FROM generate_series(1, 2000) n, generate_series(0, 49) i;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, dependencies, task_id)
+SELECT 'old-' || n || '-' || i, 'old-' || n, i, 'n' || i, 'demo.add',
+       CASE WHEN n <= 50 AND i > 40 THEN 'ENQUEUED' ELSE 'COMPLETED' END,
+       CASE i WHEN 0 THEN '{}'::integer[] ELSE ARRAY[i - 1] END, 'old-' || n || '-' || i
+  FROM generate_series(1, 2000) n, generate_series(0, 49) i;
+SET session_replication_role = origin;
+"""
+MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
+MAP = (
+    '{"__horsies_map__":{"task":"demo.add","param":"a","queue":"default","priority":100,"max_items":9,'
+    '"task_options":null,"items":[1,2]}}'
+)
+READ = """
+SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables
+         WHERE relname IN ('horsies_tasks', 'horsies_workflows', 'horsies_workflow_tasks'))::integer,
+       (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
+       + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname <> ALL ($1))::integer
+"""
+# A round makes 3 workflows with 14 nodes in all and ends 12 tasks one by one; a whole index has 100 000 entries.
+MOST = 3_000
+
+
+async def everything_once(conn: asyncpg.Connection) -> None:
+    """Each statement of an advance at least once."""
+    flow = await grow(
+        conn,
+        node(0),
+        node(1, 0, args_from={"a": 0}),
+        node(2, 0, ctx_from=("n0",)),
+        node(3, 1, 2, join="any"),
+        node(4, 1, 2, join="quorum", min_success=2),
+        node(5, 3, 4, args_from={"a": 3, "b": 4}, ctx_from=("n3", "n4")),
+        on_error="pause",
+    )
+    await conn.execute(
+        "UPDATE horsies_tasks SET status = 'RUNNING' WHERE id = $1", (await task_of(conn, flow, 0))["id"]
+    )
+    assert await nodes_started(conn, [(await task_of(conn, flow, 0))["id"]]) == 1
+    for index in range(6):
+        await complete(conn, flow, index)
+    assert (await states(conn, flow)).startswith("COMPLETED")
+    failing = await grow(conn, node(0), node(1, 0), node(2, 1), node(3), on_error="pause")
+    await fail(conn, failing, 0)
+    await advance(conn, [await end_task(conn, failing, 3)])
+    await conn.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = $1", failing)
+    async with conn.transaction():
+        await lock_families(conn, [failing])
+        await settle(conn, [failing])
+    assert (await states(conn, failing)).startswith("FAILED")
+    mapping = await grow(conn, node(0, kwargs_json=MAP, sub_definition_key=MAP_DEFINITION))
+    assert await ready_children(conn, None, 10) == [(mapping, 0)]
+    waiting = await read_child(conn, mapping, 0)
+    assert waiting is not None
+    planned = child_plan(None, waiting.definition_key, waiting.kwargs_json)  # type: ignore[arg-type] - needs no app
+    child = await start_child(conn, mapping, 0, planned)
+    assert child is not None
+    for index in range(2):
+        await complete(conn, child, index)
+    assert (await states(conn, mapping)).startswith("COMPLETED")
+
+
+async def read_by(conn: asyncpg.Connection, rounds: int, but_for: tuple[str, ...] = ()) -> tuple[int, float]:
+    """Scans of whole tables, and entries of tables and indexes read in a round, by so many rounds of everything."""
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    before = await conn.fetchrow(READ, but_for)
+    for _ in range(rounds):
+        await everything_once(conn)
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    after = await conn.fetchrow(READ, but_for)
+    return after[0] - before[0], (after[1] - before[1]) / rounds
+
+
+@pytest.fixture(scope="module")
+def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
+    """The name of a database with 2 000 workflows of 50 nodes."""
+    name = f"{template}_flows"
+
+    async def administer(command: str) -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    async def make() -> None:
+        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+        connection = await asyncpg.connect(server.url, database=name)
+        await connection.execute(FILL)
+        await connection.execute("VACUUM ANALYZE")
+        await connection.close()
+
+    asyncio.run(make())
+    yield name
+    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_advance_reads_little_more_than_its_workflow(
+    server: EmbeddedServer, full_database: str, mode: str
+) -> None:
+    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+    scans, entries = await read_by(connection, 7)
+    assert (scans, entries < MOST) == (0, True), entries
+    await connection.close()
+
+
+@pytest.mark.parametrize("analyzed", ["VACUUM ANALYZE", "SELECT 1"], ids=["vacuumed", "new"])
+async def test_plans_of_empty_tables_still_serve_when_they_have_filled(
+    database: str, connection: asyncpg.Connection, analyzed: str
+) -> None:
+    for table in ("horsies_tasks", "horsies_workflows", "horsies_workflow_tasks"):
+        await connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+    await connection.execute(analyzed)
+    worker = await asyncpg.connect(database, server_settings=LANE)
+    await everything_once(worker)
+    await connection.execute(FILL)
+    # In an empty table this index of (created_at, id) is as good as the primary key to find an id, and the younger one
+    # is taken. The first ANALYZE, after fifty workflows, makes new plans.
+    scans, entries = await read_by(worker, 3, but_for=("ix_horsies_workflows_created",))
+    assert (scans, entries < MOST) == (0, True), entries
+    await worker.close()

@@ -1,0 +1,252 @@
+"""Two who advance the same workflow, one who dies in it, and one who comes late: the graph is the same as after one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from advance_steps import complete, end_task, everything, grow, ok, states, task_of
+from lifecycle_steps import claim_some, start_tokens, waits_for_a_lock
+from workflow_plans import node, plan
+
+from horsies.domain.ids import new_task_id
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.states import WorkflowTaskStatus
+from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, settle
+from horsies.lifecycle.children import fail_child, start_child
+from horsies.lifecycle.planting import plant
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@pytest.fixture
+async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def observer(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await asyncpg.connect(database)
+    yield connected
+    await connected.close()
+
+
+async def test_the_last_two_to_end_at_once_enqueue_what_waits_for_both_once(
+    connection: asyncpg.Connection, other: asyncpg.Connection, observer: asyncpg.Connection
+) -> None:
+    """Upstream does not lock: each of the two sees the other's node still running, and the third waits for ever."""
+    flow = await grow(connection, node(0), node(1), node(2, 0, 1))
+    left, right = await end_task(observer, flow, 0), await end_task(observer, flow, 1)
+    async with connection.transaction():
+        await lock_families(connection, [flow])
+        second = await waits_for_a_lock(observer, other, advance(other, [right]))
+        assert not second.done()
+        await _advance_within(connection, left)
+    assert len((await second).enqueued) == 1
+    assert await states(observer, flow) == "RUNNING: completed completed enqueued"
+
+
+async def _advance_within(conn: asyncpg.Connection, task_id: str) -> None:
+    """What advance() does, in the transaction that holds the lock already."""
+    async with conn.transaction():
+        await advance(conn, [task_id])
+
+
+async def test_two_that_are_told_of_the_same_task_write_one_end(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    for _ in range(10):
+        flow = await grow(connection, node(0), node(1, 0))
+        task_id = await end_task(connection, flow, 0)
+        done = await asyncio.gather(advance(connection, [task_id]), advance(other, [task_id]))
+        assert sorted(len(one.enqueued) for one in done) == [0, 1]
+        assert await states(connection, flow) == "RUNNING: completed enqueued"
+
+
+async def test_advances_of_many_workflows_in_any_order_wait_for_each_other_and_never_in_a_ring(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    flows = [await grow(connection, *(node(index) for index in range(6))) for _ in range(8)]
+    tasks = [await end_task(connection, flow, index) for index in range(6) for flow in flows]
+
+    async def half(conn: asyncpg.Connection, ids: list[str]) -> None:
+        for first in range(0, len(ids), 6):
+            await advance(conn, ids[first : first + 6])
+
+    await asyncio.gather(half(connection, tasks[::2]), half(other, tasks[1::2][::-1]))
+    assert {(await states(connection, flow)).split(":")[0] for flow in flows} == {"COMPLETED"}
+
+
+async def test_children_of_one_family_that_end_at_once_end_their_parent_once(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    parent = await grow(connection, *(node(index, sub_definition_key="child") for index in range(2)))
+    children = [await start_child(connection, parent, index, plan(node(0), output_index=0)) for index in range(2)]
+    tasks = [await end_task(connection, str(child), 0, result=ok(number)) for number, child in enumerate(children)]
+    await asyncio.gather(advance(connection, tasks[:1]), advance(other, tasks[1:]))
+    assert await states(connection, parent) == "COMPLETED: completed completed"
+
+
+async def test_an_advance_that_dies_before_its_commit_has_done_nothing(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0), node(1, 0))
+    task_id = await end_task(connection, flow, 0)
+    before = await everything(connection)
+    transaction = other.transaction()
+    await transaction.start()
+    await _advance_within(other, task_id)
+    await connection.execute("SELECT pg_terminate_backend($1, 5000)", other.get_server_pid())
+    assert await everything(connection) == before
+    assert len((await advance(connection, [task_id])).enqueued) == 1
+
+
+async def test_a_late_start_of_a_dead_worker_does_not_bring_an_ended_node_back(connection: asyncpg.Connection) -> None:
+    flow = await grow(connection, node(0), node(1, 0))
+    task = await task_of(connection, flow, 0)
+    await complete(connection, flow, 0)
+    before = await everything(connection)
+    assert await nodes_started(connection, [task["id"]]) == 0
+    assert await everything(connection) == before
+
+
+async def test_two_who_build_the_same_child_make_one(connection: asyncpg.Connection, other: asyncpg.Connection) -> None:
+    for _ in range(10):
+        parent = await grow(connection, node(0, sub_definition_key="child"))
+        made = await asyncio.gather(
+            *(start_child(conn, parent, 0, plan(node(0))) for conn in (connection, other)),
+        )
+        assert sorted(one is None for one in made) == [False, True]
+        assert (
+            await connection.fetchval("SELECT count(*) FROM horsies_workflows WHERE parent_workflow_id = $1", parent)
+            == 1
+        )
+
+
+async def test_a_child_that_one_has_built_is_not_failed_by_another_who_could_not(
+    connection: asyncpg.Connection,
+) -> None:
+    """One worker knows the definition, another one does not, or not any more."""
+    parent = await grow(connection, node(0, sub_definition_key="child"))
+    child = await start_child(connection, parent, 0, plan(node(0), output_index=0))
+    assert (await fail_child(connection, parent, 0, ok(None))).ended == ()
+    await complete(connection, str(child), 0, 7)
+    assert await states(connection, parent) == "COMPLETED: completed"
+
+
+async def test_a_workflow_that_is_paused_or_cancelled_while_a_child_is_built_gets_none(
+    connection: asyncpg.Connection,
+) -> None:
+    for status in ("PAUSED", "CANCELLED"):
+        parent = await grow(connection, node(0, sub_definition_key=MAP_DEFINITION))
+        await connection.execute("UPDATE horsies_workflows SET status = $1 WHERE id = $2", status, parent)
+        assert await start_child(connection, parent, 0, plan(node(0))) is None
+
+
+async def test_an_advance_that_meets_a_cancel_leaves_what_was_cancelled(
+    connection: asyncpg.Connection, other: asyncpg.Connection, observer: asyncpg.Connection
+) -> None:
+    """Upstream turns a CANCELLED workflow into a COMPLETED one when its last running node ends."""
+    flow = await grow(connection, node(0))
+    task_id = await end_task(observer, flow, 0)
+    async with connection.transaction():
+        await lock_families(connection, [flow])
+        late = await waits_for_a_lock(observer, other, advance(other, [task_id]))
+        await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED'")
+        await connection.execute("UPDATE horsies_workflow_tasks SET status = 'SKIPPED'")
+    assert (await late).ended == ()
+    assert await states(observer, flow) == "CANCELLED: skipped"
+
+
+async def test_a_node_that_was_completed_by_hand_keeps_its_value_when_its_task_ends_late(
+    connection: asyncpg.Connection,
+) -> None:
+    flow = await grow(connection, node(0), node(1, 0))
+    async with connection.transaction():
+        await lock_families(connection, [flow])
+        await end_node(connection, flow, 0, WorkflowTaskStatus.COMPLETED, ok("by hand"))
+        await settle(connection, [flow])
+    await complete(connection, flow, 0, "late")
+    result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE task_index = 0")
+    assert result == ok("by hand")
+
+
+async def test_a_claim_or_start_never_waits_for_a_workflow(
+    connection: asyncpg.Connection, other: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0), node(1))
+    async with connection.transaction():
+        await lock_families(connection, [flow])
+        await connection.execute("UPDATE horsies_workflows SET updated_at = now()")
+        await connection.execute("UPDATE horsies_workflow_tasks SET completed_at = now()")
+        async with asyncio.timeout(5):
+            tokens = [task.token for task in await claim_some(other)]
+            verdicts = await start_tokens(other, tokens)
+    assert len(verdicts.started) == 2
+
+
+async def test_paused_tasks_are_neither_claimed_nor_started_and_go_back_as_they_were(
+    connection: asyncpg.Connection,
+) -> None:
+    flow = await grow(connection, node(0), node(1))
+    (first,) = await claim_some(connection, limit=1)
+    linked = await connection.fetch("SELECT task_index, task_id FROM horsies_workflow_tasks ORDER BY 1")
+    await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
+    assert await claim_some(connection) == []
+    verdicts = await start_tokens(connection, [first.token])
+    assert (verdicts.held, verdicts.started) == (frozenset([first.token]), frozenset())
+    rows = await connection.fetch("SELECT status, claimed_by_worker_id, claimed FROM horsies_tasks")
+    assert {tuple(row) for row in rows} == {("PENDING", None, False)}
+    assert await connection.fetch("SELECT task_index, task_id FROM horsies_workflow_tasks ORDER BY 1") == linked
+    await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+    assert len(await claim_some(connection)) == 2
+    assert await states(connection, flow) == "RUNNING: enqueued enqueued"
+
+
+@pytest.mark.parametrize("paused", [1, 100, 101, 150])
+async def test_a_claim_passes_by_paused_tasks_however_many_workflows_are_paused(
+    connection: asyncpg.Connection, paused: int
+) -> None:
+    """Of more than a hundred it does not ask for all at once, but for each task that it meets."""
+    await grow(connection, node(0), node(1))
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status)"
+        " SELECT n::text, 'idle', 'PAUSED' FROM generate_series(2, $1) n",
+        paused,
+    )
+    await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
+    running = await grow(connection, node(0))
+    (claimed,) = await claim_some(connection)
+    assert claimed.token.task_id == (await task_of(connection, running, 0))["id"]
+
+
+@pytest.mark.parametrize("how", ["expired", "capped"])
+async def test_other_ways_to_claim_leave_paused_tasks_too(connection: asyncpg.Connection, how: str) -> None:
+    await grow(connection, node(0))
+    await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
+    if how == "expired":
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'CLAIMED', claimed_at = now(), claim_expires_at = now() - interval '1 s'"
+        )
+    asked: dict[str, Any] = {
+        "expired": ("SELECT count(*) FROM horsies_claim_capped('w', '{default}', '{5}', 9, 9, true, '60 s', NULL)"),
+        "capped": (
+            "SELECT count(*) FROM horsies_claim_capped('w', '{default}', '{NULL}', 9, NULL, true, '60 s', NULL)"
+        ),
+    }
+    assert await connection.fetchval(asked[how]) == 0
+    await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+    assert await connection.fetchval(asked[how]) == 1
+
+
+async def test_a_start_of_a_workflow_that_dies_leaves_nothing(connection: asyncpg.Connection) -> None:
+    transaction = connection.transaction()
+    await transaction.start()
+    await plant(connection, plan(node(0)), workflow_id=new_task_id())
+    await transaction.rollback()
+    assert await everything(connection) == [[], [], []]

@@ -1,0 +1,152 @@
+"""Random workflows, workers that die, operators that meddle: all of it comes to the end that a pure model foresees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import asyncpg
+import hypothesis.strategies as st
+import pytest
+from advance_steps import grow
+from family_audit import EMPTY, LOG, check_nothing_is_left, read
+from hypothesis import HealthCheck, given, note, settings
+from lifecycle_steps import LANE, claim_tokens, enqueue, start_tokens, statuses, waits_for_a_lock
+from workflow_audit import Verdict
+from workflow_crew import UPSETS, Crew
+from workflow_model import Act, Flow, Step, flows, layers
+from workflow_plans import node
+
+from horsies.lifecycle.controlling import pause, resume
+from horsies.store.embedded import EmbeddedServer
+
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
+
+
+async def drama(connections: Sequence[asyncpg.Connection], flow: Flow, seed: int, upsets: frozenset[str]) -> None:
+    """What happens in it depends on the seed alone, but for what happens at the same time."""
+    rng = Random(seed)
+    conn = connections[-1]
+    await conn.execute(EMPTY)
+    crew = Crew(rng, connections, upsets)
+    root = await crew.plant(flow)
+    await crew.play(rng.randint(10, 40))
+    repairs = await crew.rest(resuming=False)
+    (await read(conn, crew.ledger)).check_rest(resumed=False)
+    await check_nothing_is_left(conn)
+    repairs += await crew.rest(resuming=True)
+    await crew.retry_all(root)
+    repairs += await crew.rest(resuming=True)
+    family = await read(conn, crew.ledger)
+    family.check_rest(resumed=True)
+    Verdict(family).check_model(flow, root)
+    await check_nothing_is_left(conn)
+    if not crew.ledger.killed:
+        assert repairs == 0, "without a death there is nothing to repair"
+
+
+def perform(
+    server: EmbeddedServer,
+    template: str,
+    how: settings,
+    plots: st.SearchStrategy[Flow],
+    upsets: st.SearchStrategy[frozenset[str]],
+) -> None:
+    name = f"{template}_dag"
+
+    async def open_all() -> list[asyncpg.Connection]:
+        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
+        opened = [await asyncpg.connect(server.url, database=name, server_settings=LANE) for _ in range(4)]
+        await opened[0].execute(LOG)
+        return opened
+
+    async def administer(command: str) -> None:
+        connection = await asyncpg.connect(server.url)
+        await connection.execute(command)
+        await connection.close()
+
+    with asyncio.Runner() as runner:
+        connections = runner.run(open_all())
+
+        @how
+        @given(flow=plots, seed=st.integers(0, 2**32), upsets=upsets)
+        def play(flow: Flow, seed: int, upsets: frozenset[str]) -> None:
+            note(f"drama({flow!r}, {seed}, {set(upsets)})")
+            runner.run(drama(connections, flow, seed, upsets))
+
+        try:
+            play()
+        finally:
+            for connection in connections:
+                runner.run(connection.close())
+            runner.run(administer(f"DROP DATABASE {name}"))
+
+
+def some_upsets(seed: int) -> frozenset[str]:
+    """About half of them, where half of the sets that hypothesis draws are empty."""
+    rng = Random(seed)
+    return frozenset(upset for upset in UPSETS if rng.random() < 0.5)
+
+
+DEFAULT = settings(SETTINGS, max_examples=50, derandomize=True)
+THOUSANDS = settings(SETTINGS, max_examples=2_000, print_blob=True)
+ANY = st.integers(0, 2**32).map(some_upsets)
+AT_ONCE = st.just(frozenset({"together"}))
+
+PARCEL = Flow((Step(Act.FLAKY), Step(Act.HEAL, (0,), given=(0,))), pauses=True)
+KNOWN = st.sampled_from(
+    [
+        Flow((Step(), Step(), Step(deps=(0, 1), join="any", context=(0, 1)))),
+        Flow((Step(), Step(Act.FAIL), Step(), Step(deps=(0, 1, 2), join="quorum", needs=2, context=(2,)))),
+        Flow((Step(child=PARCEL), Step(child=Flow((Step(child=PARCEL),))), Step(deps=(0, 1), given=(0, 1)))),
+        Flow((Step(Act.LIST), Step(Act.HEAL, (0,)), Step(deps=(0, 1), over=0), Step(deps=(2,), given=(2,)))),
+        Flow((Step(items=(1, 2, -1)), Step(deps=(0,)), Step(deps=(0, 1), forgiving=True, context=(0, 1)))),
+    ]
+)
+
+
+@pytest.mark.parametrize("how", [DEFAULT, pytest.param(THOUSANDS, marks=pytest.mark.chaos)])
+def test_every_workflow_ends_as_the_model_foresees_whoever_dies_or_meddles(
+    server: EmbeddedServer, template: str, how: settings
+) -> None:
+    perform(server, template, how, flows(), ANY)
+
+
+def test_the_shapes_that_random_ones_seldom_have_end_as_foreseen_too(server: EmbeddedServer, template: str) -> None:
+    perform(server, template, settings(DEFAULT, max_examples=25), KNOWN, ANY)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [settings(DEFAULT, max_examples=20), pytest.param(settings(THOUSANDS, max_examples=500), marks=pytest.mark.chaos)],
+)
+def test_workers_that_advance_one_workflow_at_the_same_moment_leave_nothing_to_repair(
+    server: EmbeddedServer, template: str, how: settings
+) -> None:
+    perform(server, template, how, layers(), AT_ONCE)
+
+
+async def test_a_task_that_a_resume_overtakes_between_two_steps_of_its_start_goes_back_into_the_queue(
+    connection: asyncpg.Connection, database: str
+) -> None:
+    """Found by the play above: it stayed CLAIMED, held by nobody, for the second step asked whether it is paused *now*.
+
+    The start stands between its steps for as long as somebody holds the other task, which is too late.
+    """
+    workflow_id = await grow(connection, node(0))
+    await enqueue(connection, "late")
+    tokens = await claim_tokens(connection)
+    await pause(connection, workflow_id)
+    await connection.execute("UPDATE horsies_tasks SET good_until = now() WHERE id = 'late'")
+    operator, observer = await asyncpg.connect(database), await asyncpg.connect(database)
+    async with operator.transaction():
+        await operator.execute("SELECT FROM horsies_tasks WHERE id = 'late' FOR UPDATE")
+        starting = await waits_for_a_lock(observer, connection, start_tokens(connection, tokens))
+        assert await resume(observer, workflow_id)
+    verdicts = await starting
+    assert {token.task_id for token in verdicts.expired} == {"late"}
+    assert len(verdicts.held) == 1
+    assert await statuses(connection) == {"late": "EXPIRED"} | {token.task_id: "PENDING" for token in verdicts.held}
+    await operator.close()
+    await observer.close()

@@ -1,0 +1,409 @@
+"""Manual verbs on workflows and nodes: what they promise, what they do, what they refuse, and the trace of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+from control_steps import (
+    CHAIN,
+    DIAMOND,
+    ends,
+    node_row,
+    planted,
+    planted_below,
+    rows_of_workflows,
+    runs,
+    states,
+    task_ends,
+    task_of,
+    workflow_row,
+)
+from operation_steps import OPS, audit
+from workflow_plans import node, plan
+
+from horsies.lifecycle.controlling import cancel, pause
+from horsies.operations import undo
+from horsies.operations.preview import OperationError
+from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
+
+if TYPE_CHECKING:
+    from horsies.operations.preview import Outcome, Preview
+
+V = WorkflowVerb
+
+
+async def look(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Preview:
+    return await preview(conn, verb, WorkflowSelection.of_ids(ids))
+
+
+async def act(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Outcome:
+    return await apply(conn, await look(conn, verb, *ids), OPS, "why")
+
+
+async def look_at_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> Preview:
+    return await preview(conn, verb, WorkflowSelection.of_node("w1", index), **options)
+
+
+async def act_on_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> Outcome:
+    return await apply(conn, await look_at_node(conn, verb, index, **options), OPS, "why")
+
+
+async def refusals(conn: asyncpg.Connection, *ids: str) -> dict[str, str]:
+    """By verb, why it is refused."""
+    told = {}
+    for verb in V:
+        if not verb.on_nodes:
+            looked = await look(conn, verb, *ids)
+            told |= {str(verb): refusal.reason for refusal in looked.refused}
+    return told
+
+
+async def test_each_verb_says_why_a_running_workflow_is_not_for_it(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    assert await refusals(connection, "w1") == {
+        "reconcile": "nothing in it is out of step",
+        "resume": "it is RUNNING, not PAUSED",
+        "retry": "none of its nodes has failed",
+        "rerun": "it is RUNNING: only what has ended is run again as a new one",
+    }
+
+
+async def test_each_verb_says_why_a_cancelled_workflow_is_not_for_it(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await runs(connection, "w1", 0)
+    await cancel(connection, "w1")
+    assert await refusals(connection, "w1") == {
+        "reconcile": "it is CANCELLED: only what is RUNNING can be out of step",
+        "pause": "it is CANCELLED, not RUNNING",
+        "resume": "it is CANCELLED, not PAUSED",
+        "cancel": "it is CANCELLED already",
+        "retry": "its workflow demo is CANCELLED",
+    }
+
+
+async def test_an_id_that_no_workflow_has_is_refused_by_every_verb(connection: asyncpg.Connection) -> None:
+    told = await refusals(connection, "nobody")
+    assert set(told) == {str(verb) for verb in V if not verb.on_nodes}
+    assert set(told.values()) == {"no workflow has this id"}
+
+
+async def test_a_preview_changes_nothing(connection: asyncpg.Connection) -> None:
+    await planted(connection, DIAMOND)
+    await ends(connection, "w1", 0)
+    await task_ends(connection, "w1", 1)
+    before = await rows_of_workflows(connection)
+    async with connection.transaction(readonly=True):
+        for verb in V:
+            if not verb.on_nodes:
+                await look(connection, verb, "w1")
+        await look_at_node(connection, V.SKIP, 1)
+        await look_at_node(connection, V.COMPLETE, 1, value="1")
+    assert await rows_of_workflows(connection) == before
+    assert await audit(connection) == []
+
+
+async def test_reconciling_lists_each_repair_before_it_acts_and_then_does_just_that(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, CHAIN)
+    await runs(connection, "w1", 0)
+    await task_ends(connection, "w1", 0)
+    looked = await look(connection, V.RECONCILE, "w1")
+    assert looked.consequences == (
+        "demo: n0 RUNNING → COMPLETED: its task is COMPLETED",
+        "demo: then n1 PENDING → ENQUEUED: its join (all) is met",
+    )
+    outcome = await apply(connection, looked, OPS, None)
+    assert outcome.applied[0].detail == "2 repairs"
+    assert await states(connection) == "RUNNING: COMPLETED ENQUEUED PENDING"
+    (row,) = await audit(connection)
+    assert row["after_state"]["repairs"] == [
+        {"node": "n0", "from": "RUNNING", "to": "COMPLETED", "why": "its task is COMPLETED"},
+        {"node": "n1", "from": "PENDING", "to": "ENQUEUED", "why": "its join (all) is met"},
+    ]
+    assert not outcome.can_be_undone
+
+
+async def test_a_repair_that_somebody_else_has_made_meanwhile_is_refused(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await task_ends(connection, "w1", 0)
+    looked = await look(connection, V.RECONCILE, "w1")
+    await ends(connection, "w1", 0)
+    outcome = await apply(connection, looked, OPS, None)
+    assert [row.detail for row in outcome.refused] == ["nothing in it is out of step any more"]
+
+
+async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    paused = await act(connection, V.PAUSE, "w1")
+    assert paused.can_be_undone
+    assert await states(connection) == "PAUSED: ENQUEUED PENDING PENDING"
+    (row,) = await audit(connection)
+    assert (row["verb"], row["target_kind"], row["target_id"], row["outcome"]) == ("pause", "workflow", "w1", "applied")
+    assert (row["os_user"], row["os_host"], row["reason"]) == ("ops", "bastion", "why")
+    assert row["before_state"] == {"status": "RUNNING", "nodes": {"ENQUEUED": 1, "PENDING": 2}}
+    assert row["after_state"]["status"] == "PAUSED"
+
+    undone = await undo.undo(connection, paused.operation_id, OPS, None)
+    assert [row.applied for row in undone.rows] == [True]
+    assert (await workflow_row(connection))["status"] == "RUNNING"
+    assert (await audit(connection))[-1]["undoes"] == row["id"]
+
+    await act(connection, V.PAUSE, "w1")
+    resumed = await act(connection, V.RESUME, "w1")
+    assert (await undo.undo(connection, resumed.operation_id, OPS, None)).rows[0].applied
+    assert (await workflow_row(connection))["status"] == "PAUSED"
+
+
+async def test_a_pause_is_not_undone_once_somebody_has_acted_since(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    paused = await act(connection, V.PAUSE, "w1")
+    await act(connection, V.RESUME, "w1")
+    await act(connection, V.PAUSE, "w1")
+    undone = await undo.undo(connection, paused.operation_id, OPS, None)
+    assert undone.rows[0].detail == "it was acted on by hand since: pause by ops@bastion"
+    assert (await workflow_row(connection))["status"] == "PAUSED"
+
+
+async def test_there_is_a_plain_no_for_what_has_no_way_back(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    await runs(connection, "w1", 0)
+    cancelled = await act(connection, V.CANCEL, "w1")
+    assert not cancelled.can_be_undone
+    no = "what was cancelled has ended: rerun starts it anew"
+    looked = await undo.preview(connection, cancelled.operation_id)
+    assert [refusal.reason for refusal in looked.refused] == [no]
+    undone = await undo.undo(connection, cancelled.operation_id, OPS, None)
+    assert [(row.applied, row.detail) for row in undone.rows] == [(False, no)]
+    assert await states(connection) == "CANCELLED: FAILED SKIPPED SKIPPED"
+
+
+async def test_cancel_says_what_becomes_of_nodes_children_and_the_parent(connection: asyncpg.Connection) -> None:
+    child = plan(node(0), node(1, sub_definition_key="x"), name="middle")
+    await planted(connection, plan(node(0, sub_definition_key="c")))
+    await planted_below(connection, child, "w1", 0)
+    await planted_below(connection, CHAIN, "child", 1, "low")
+    await runs(connection, "low", 0)
+    looked = await look(connection, V.CANCEL, "child")
+    assert looked.consequences == (
+        "middle: 2 running nodes fail with TASK_CANCELLED, their workers are told to stop, and what user code has done"
+        " stays done; 3 waiting nodes are skipped",
+        "middle: 1 child workflow below are cancelled as well",
+        "middle: its parent demo goes on with this node as failed",
+    )
+    assert looked.command == "horsies workflows cancel child"
+
+
+async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: asyncpg.Connection) -> None:
+    await planted(connection, DIAMOND)
+    await ends(connection, "w1", 0, 1)
+    failed = await task_of(connection, "w1", 2)
+    await ends(connection, "w1", 2, status="FAILED")
+    looked = await look(connection, V.RETRY_FROM_FAILED, "w1")
+    assert looked.consequences == (
+        "demo: run again, with a fresh task and all retries: n2",
+        "demo: skipped before, wait for them now: n3",
+    )
+    outcome = await apply(connection, looked, OPS, None)
+    assert outcome.applied[0].detail == "RUNNING, 1 node again"
+    assert await states(connection) == "RUNNING: COMPLETED COMPLETED ENQUEUED PENDING"
+    (row,) = await audit(connection)
+    assert row["after_state"]["former_tasks"] == {"n2": failed}
+
+
+async def test_two_operators_who_retry_at_once_make_one_retry(connection: asyncpg.Connection, database: str) -> None:
+    await planted(connection, CHAIN)
+    await ends(connection, "w1", 0, status="FAILED")
+    other = await asyncpg.connect(database)
+    looks = [await look(connection, V.RETRY_FROM_FAILED, "w1"), await look(other, V.RETRY_FROM_FAILED, "w1")]
+    outcomes = await asyncio.gather(
+        apply(connection, looks[0], OPS, "one"),
+        apply(other, looks[1], OPS, "other"),
+    )
+    await other.close()
+    assert sorted(len(outcome.applied) for outcome in outcomes) == [0, 1]
+    (refused,) = [row.detail for outcome in outcomes for row in outcome.refused]
+    assert refused == "it is RUNNING now"
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'PENDING'") == 1
+    assert sorted(row["outcome"] for row in await audit(connection)) == ["applied", "refused"]
+
+
+async def test_a_rerun_is_a_workflow_of_its_own_from_the_beginning(connection: asyncpg.Connection) -> None:
+    await planted(connection, DIAMOND)
+    await ends(connection, "w1", 0, 1, 2, 3)
+    before = await workflow_row(connection)
+    outcome = await act(connection, V.RERUN, "w1")
+    (row,) = outcome.applied
+    assert row.new_id is not None
+    assert await states(connection, row.new_id) == "RUNNING: ENQUEUED PENDING PENDING PENDING"
+    copy = await workflow_row(connection, row.new_id)
+    assert (copy["name"], copy["root_workflow_id"], copy["parent_workflow_id"]) == ("demo", row.new_id, None)
+    assert await workflow_row(connection) == before
+    await ends(connection, row.new_id, 0, 1, 2, 3)
+    assert (await workflow_row(connection, row.new_id))["result"] == before["result"]
+    assert (await audit(connection))[0]["after_state"]["new_workflow_id"] == row.new_id
+
+
+async def test_a_rerun_of_a_child_stands_alone_and_drops_deadlines_that_have_passed(
+    connection: asyncpg.Connection,
+) -> None:
+    past = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
+    ahead = '{"retry_policy":null,"good_until":"2090-01-01T00:00:00+00:00"}'
+    await planted(connection, plan(node(0, sub_definition_key="c")))
+    await planted_below(connection, plan(node(0, task_options=past), node(1, task_options=ahead)), "w1", 0)
+    await cancel(connection, "child")
+    (row,) = (await act(connection, V.RERUN, "child")).applied
+    copy = await workflow_row(connection, row.new_id or "")
+    assert (copy["parent_workflow_id"], copy["parent_task_index"], copy["depth"]) == (None, None, 0)
+    options = [(await node_row(connection, row.new_id or "", index))["task_options"] for index in (0, 1)]
+    assert options == ['{"retry_policy":null,"good_until":null}', ahead]
+
+
+async def test_two_operators_who_rerun_at_once_make_one_copy(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0)))
+    await ends(connection, "w1", 0)
+    looks = [await look(connection, V.RERUN, "w1") for _ in range(2)]
+    outcomes = [await apply(connection, looked, OPS, None) for looked in looks]
+    assert [row.detail for row in outcomes[1].refused] == ["it was acted on by hand meanwhile"]
+    assert await connection.fetchval("SELECT count(*) FROM horsies_workflows") == 2
+
+
+async def test_a_skipped_node_is_audited_as_a_node(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    looked = await look_at_node(connection, V.SKIP, 0)
+    assert looked.consequences == (
+        "n0: its task is cancelled before it starts",
+        "n1: judged by their joins, as after a dependency that was skipped",
+    )
+    assert looked.command == "horsies workflows skip w1 n0"
+    outcome = await apply(connection, looked, OPS, None)
+    assert [row.detail for row in outcome.applied] == ["SKIPPED"]
+    assert await states(connection) == "COMPLETED: SKIPPED SKIPPED SKIPPED"
+    (row,) = await audit(connection)
+    assert (row["target_kind"], row["target_id"]) == ("node", "w1:0")
+    assert (row["after_state"]["node"], row["after_state"]["node_before"]) == ("n0", "ENQUEUED")
+
+
+async def test_a_node_that_moved_since_it_was_seen_is_refused(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    looked = await look_at_node(connection, V.SKIP, 0)
+    await runs(connection, "w1", 0)
+    outcome = await apply(connection, looked, OPS, None)
+    assert [row.detail for row in outcome.refused] == ["it is RUNNING now"]
+    assert await states(connection) == "RUNNING: RUNNING PENDING PENDING"
+
+
+async def test_an_outcome_that_arrives_before_the_skip_stays(connection: asyncpg.Connection) -> None:
+    await planted(connection, CHAIN)
+    looked = await look_at_node(connection, V.SKIP, 0)
+    await task_ends(connection, "w1", 0)
+    outcome = await apply(connection, looked, OPS, None)
+    assert [row.detail for row in outcome.refused] == ["its task has just ended"]
+    assert await states(connection) == "RUNNING: ENQUEUED PENDING PENDING"
+
+
+async def test_what_may_be_decided_of_a_node_depends_on_its_state(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0), node(1), node(2, 1)))
+    await ends(connection, "w1", 0)
+    await ends(connection, "w1", 1, status="FAILED")
+    skip = [(await look_at_node(connection, V.SKIP, index)).refused[0].reason for index in range(4)]
+    assert skip == [
+        "it is COMPLETED already",
+        "it is FAILED already; retry runs it again, complete gives it a value",
+        "it is SKIPPED already",
+        "no node of it has this index",
+    ]
+    complete = [await look_at_node(connection, V.COMPLETE, index, value="1") for index in range(3)]
+    assert [bool(looked.eligible) for looked in complete] == [False, True, True]
+
+
+async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0), node(1, 0)))
+    await ends(connection, "w1", 0, status="FAILED")
+    looked = await look_at_node(connection, V.COMPLETE, 0, value='{ "n": 1 }')
+    assert looked.consequences == (
+        "n1: may go on with this value",
+        "demo is FAILED and RUNNING again, with what was skipped after this node",
+    )
+    assert looked.command == "horsies workflows complete w1 n0 --value '{\"n\":1}'"
+    await apply(connection, looked, OPS, None)
+    assert await states(connection) == "RUNNING: COMPLETED ENQUEUED"
+    assert json.loads((await node_row(connection, "w1", 0))["result"]) == {
+        "__task_result__": True,
+        "ok": {"n": 1},
+        "err": None,
+    }
+    assert (await audit(connection))[0]["after_state"]["value"] == '{"n":1}'
+
+
+@pytest.mark.parametrize("value", ["", "{", "NaN", '"\\ud800"', '{"__datetime__":true,"value":"today"}'])
+async def test_a_value_that_nobody_could_read_is_refused_before_anything_is_looked_at(
+    connection: asyncpg.Connection, value: str
+) -> None:
+    await planted(connection, CHAIN)
+    with pytest.raises(OperationError, match="the value cannot be stored"):
+        await look_at_node(connection, V.COMPLETE, 0, value=value)
+
+
+async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(connection: asyncpg.Connection) -> None:
+    def fits(task_name: str, value: str) -> str | None:
+        return f"{value} is no text" if task_name == "demo.add" else None
+
+    await planted(connection, CHAIN)
+    with pytest.raises(OperationError, match=r"does not fit what demo\.add returns: 1 is no text"):
+        await look_at_node(connection, V.COMPLETE, 0, value="1", fits=fits)
+
+
+@pytest.mark.parametrize(
+    ("verb", "selection", "value", "words"),
+    [
+        (V.SKIP, WorkflowSelection.of_ids(["w1"]), None, "skip takes a node"),
+        (V.PAUSE, WorkflowSelection.of_node("w1", 0), None, "pause takes whole workflows"),
+        (V.COMPLETE, WorkflowSelection.of_node("w1", 0), None, "complete needs the value"),
+        (V.SKIP, WorkflowSelection.of_node("w1", 0), "1", "a value belongs to complete"),
+    ],
+)
+async def test_a_verb_with_the_wrong_selection_is_refused_whole(
+    connection: asyncpg.Connection, verb: WorkflowVerb, selection: WorkflowSelection, value: str | None, words: str
+) -> None:
+    with pytest.raises(OperationError, match=words):
+        await preview(connection, verb, selection, value=value)
+
+
+async def test_one_workflow_that_cannot_be_changed_leaves_the_others_done(connection: asyncpg.Connection) -> None:
+    for workflow_id in ("w1", "w2", "w3"):
+        await planted(connection, CHAIN, workflow_id)
+    looked = await look(connection, V.PAUSE, "w1", "w2", "w3")
+    await pause(connection, "w2")
+    await connection.execute(
+        "CREATE FUNCTION poison() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'poison'; END $$ LANGUAGE plpgsql;"
+        "CREATE TRIGGER poison BEFORE UPDATE ON horsies_workflows FOR EACH ROW WHEN (OLD.id = 'w1')"
+        " EXECUTE FUNCTION poison()"
+    )
+    outcome = await apply(connection, looked, OPS, None)
+    assert [row.target.id for row in outcome.applied] == ["w3"]
+    assert {row.target.id: row.detail for row in outcome.refused} == {
+        "w1": "the database refuses: RaiseError: poison",
+        "w2": "it is PAUSED now",
+    }
+
+
+async def test_a_role_that_may_not_write_workflows_is_told_what_it_lacks(
+    connection: asyncpg.Connection, database: str
+) -> None:
+    await planted(connection, CHAIN)
+    looked = await look(connection, V.PAUSE, "w1")
+    await connection.execute(
+        "DROP ROLE IF EXISTS onlytasks; CREATE ROLE onlytasks;"
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO onlytasks;"
+        "GRANT ALL ON horsies_tasks, horsies_task_attempts, horsies_operator_actions TO onlytasks;"
+        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO onlytasks; SET ROLE onlytasks"
+    )
+    with pytest.raises(OperationError, match="lacks") as caught:
+        await apply(connection, looked, OPS, None)
+    assert "GRANT UPDATE ON horsies_workflows" in (caught.value.help_text or "")
+    await connection.execute("RESET ROLE; DROP OWNED BY onlytasks; DROP ROLE onlytasks")

@@ -1,0 +1,39 @@
+"""`horsies workflows graph`: what waits for what, as text, as Mermaid, or as JSON."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from horsies.cli.machine import plain, print_json
+from horsies.cli.mermaid import mermaid as as_mermaid
+from horsies.cli.tables import Screen, say
+from horsies.cli.workflow_lines import head, node_lines
+from horsies.cli.workflow_list import workflow_report
+from horsies.cli.workflow_reading import read_workflow
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.views import NodeView
+
+
+def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: bool) -> None:
+    story = read_workflow(choice, "workflows graph", text)
+    if as_json:
+        edges = [[need, node.index] for node in story.nodes for need in node.dependencies]
+        nodes = [node_report(node) for node in story.nodes]
+        workflow = workflow_report(story.row, story.now)
+        print_json({"now": story.now, "workflow": workflow, "nodes": nodes, "edges": edges})
+        return
+    screen = Screen.of(sys.stdout)
+    lines = as_mermaid(story.nodes) if mermaid else [*head(story, screen), "", *node_lines(story, screen)]
+    for line in lines:
+        say(line)
+
+
+def node_report(node: NodeView) -> dict[str, Any]:
+    """A node for `--json`: what is stored, and what follows from it."""
+    stored: dict[str, Any] = plain(node)
+    return stored | {"state": node.state, "is_map": node.is_map}

@@ -1,0 +1,72 @@
+"""A workflow in lines: how it stands, and its nodes with lines between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.cli.node_words import details
+from horsies.cli.rails import railed
+from horsies.cli.tables import Cell, Column, clean, table
+from horsies.cli.words import lasting, number, short, state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from horsies.cli.rails import Railed
+    from horsies.cli.tables import Screen
+    from horsies.views import NodeView, WorkflowStory
+
+_NAMED: Final = 3
+_COLUMNS: Final = (
+    Column(""),
+    Column("NODE", least=12),
+    Column("STATE"),
+    Column("RAN", right=True, rank=3),
+    Column("TRY", right=True, rank=5),
+    Column("ERROR", least=9, rank=1),
+    Column("", least=10, rank=2),
+    Column("TASK OR CHILD", rank=4),
+)
+
+
+def head(story: WorkflowStory, screen: Screen) -> Iterator[str]:
+    row = story.row
+    shown = state(row.status, screen)
+    error = f" {clean(row.error_code)}" if row.error_code else ""
+    painted = screen.paint(f"{shown.text}{error}", shown.style)
+    yield f"{painted}  {screen.paint(clean(row.name), 'bold')}  {clean(row.id)}"
+    counts = {"running": row.running, "failed": row.failed, "skipped": row.skipped, "waiting": row.waiting}
+    parts = [f"{number(row.completed)} of {number(row.total)} completed"]
+    parts += [f"{number(count)} {name}" for name, count in counts.items() if count]
+    yield f"{', '.join(parts)}   ran {lasting(row.run(story.now))}   on error {clean(row.on_error)}"
+
+
+def node_lines(story: WorkflowStory, screen: Screen) -> list[str]:
+    """A line for each node, below all that it waits for."""
+    nodes = {node.index: node for node in story.nodes}
+    lines = railed({node.index: node.dependencies for node in story.nodes}, unicode=screen.unicode)
+    cells = [_cells(nodes[line.index], line, nodes, story.now, screen) for line in lines]
+    return table(_COLUMNS, cells, screen) if cells else ["it has no nodes"]
+
+
+def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: datetime, screen: Screen) -> list[Cell | str]:
+    left = f" {lasting(node.next_retry_at - now)}" if node.state == "RETRY" and node.next_retry_at else ""
+    return [
+        line.rails,
+        node.label,
+        state(node.state, screen, left),
+        lasting(None if node.started_at is None else (node.completed_at or now) - node.started_at),
+        f"{node.retry_count + 1}/{node.max_retries + 1}" if node.retry_count else "",
+        Cell(node.error_code or "", "red" if node.status == "FAILED" else ""),
+        ", ".join([*details(node), *_after(line, nodes)]),
+        short(node.sub_workflow_id or node.task_id or "", screen),
+    ]
+
+
+def _after(line: Railed, nodes: dict[int, NodeView]) -> Iterator[str]:
+    """What it waits for, where no line tells."""
+    names = [nodes[need].label if need in nodes else f"#{need}, which is not there" for need in line.unseen]
+    if names:
+        more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+        yield f"after {', '.join(names[:_NAMED])}{more}"

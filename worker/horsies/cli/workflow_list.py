@@ -1,0 +1,123 @@
+"""`horsies workflows ls`: a page of workflows as a table, or as JSON."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from horsies.cli.filters import understood_workflows
+from horsies.cli.machine import plain, print_json
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, say, table
+from horsies.cli.words import lasting, number, short, state
+from horsies.query import workflow_parameters
+from horsies.views import WorkflowCursor, workflow_page
+
+if TYPE_CHECKING:
+    from horsies.cli.reading import Connection, Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.query import WorkflowParameters
+    from horsies.views import WorkflowRow
+
+_COLUMNS: Final = (
+    Column("STATE"),
+    Column("ID"),
+    Column("NAME", least=12),
+    Column("NODES", right=True),
+    Column("RUNNING", right=True, rank=5),
+    Column("WAITING", right=True, rank=6),
+    Column("FAILED", right=True, rank=4),
+    Column("AGE", right=True),
+    Column("RUN", right=True, rank=2),
+    Column("FAILED AT", least=8, rank=3),
+    Column("ERROR", least=9, rank=1),
+)
+
+
+def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str | None, as_json: bool) -> None:
+    wanted = understood_workflows(text)
+    cursor = None if after is None else _read_cursor(after)
+
+    async def work(session: Session) -> tuple[list[WorkflowRow], datetime, WorkflowCursor | None]:
+        return await _page(session.connection, workflow_parameters(wanted), limit, cursor)
+
+    rows, now, further = read(choice, "workflows ls", work)
+    next_cursor = None if further is None else _write_cursor(further)
+    if as_json:
+        listed = [workflow_report(row, now) for row in rows]
+        print_json({"now": now, "filter": wanted.text, "workflows": listed, "next": next_cursor})
+        return
+    screen = Screen.of(sys.stdout)
+    for line in table(_COLUMNS, [_cells(row, now, screen) for row in rows], screen) if rows else []:
+        say(line)
+    for line in _footer(rows, wanted.text, next_cursor, first=after is None):
+        say(screen.paint(line, "dim"), stream=sys.stdout if screen.width else sys.stderr)
+
+
+def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
+    """A workflow for `--json`: what is stored, and what follows from it at `now`."""
+    stored: dict[str, Any] = plain(row)
+    age_s, run_s = (now - row.sent_at).total_seconds(), row.run(now).total_seconds()
+    return stored | {"done": row.done, "age_s": age_s, "run_s": run_s}
+
+
+async def _page(
+    connection: Connection, wanted: WorkflowParameters, limit: int, after: WorkflowCursor | None
+) -> tuple[list[WorkflowRow], datetime, WorkflowCursor | None]:
+    """One page may end before it is full, where little matches: here there is time to go on."""
+    rows: list[WorkflowRow] = []
+    while True:
+        page = await workflow_page(connection, wanted, limit=limit - len(rows), after=after)
+        rows += page.rows
+        after = page.next
+        if after is None or len(rows) >= limit:
+            return rows, page.now, after
+
+
+def _cells(row: WorkflowRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    return [
+        state(row.status, screen),
+        short(row.id, screen),
+        row.name,
+        f"{number(row.done)}/{number(row.total)}",
+        number(row.running) if row.running else "",
+        number(row.waiting) if row.waiting else "",
+        Cell(number(row.failed) if row.failed else "", "red"),
+        lasting(now - row.sent_at),
+        lasting(row.run(now)),
+        row.failed_node or "",
+        Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
+    ]
+
+
+def _footer(rows: list[WorkflowRow], text: str, next_cursor: str | None, *, first: bool) -> list[str]:
+    if next_cursor is not None:
+        words = ["horsies", "workflows", "ls", *(["--filter", text] if text else []), "--after", next_cursor]
+        return [f"more: {shlex.join(words)}"]
+    if rows:
+        return []
+    if not first:
+        return ["there are no more"]
+    if text:
+        hint = "`horsies workflows ls` shows the newest of all, --filter-help explains filters"
+        return [f"no workflow matches {text}", hint]
+    return ["no workflow has been started in this database yet", "an application starts one with `spec.start()`"]
+
+
+def _write_cursor(cursor: WorkflowCursor) -> str:
+    return f"{cursor.time.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
+
+
+def _read_cursor(text: str) -> WorkflowCursor:
+    try:
+        time, workflow_id = text.split("/", 1)
+        moment = datetime.fromisoformat(time)
+        if moment.tzinfo is None:
+            raise ValueError("no time zone")
+        return WorkflowCursor(moment, workflow_id)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None

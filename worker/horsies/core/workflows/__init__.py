@@ -1,0 +1,1 @@
+"""Workflow services under the import paths that the documents show."""

@@ -1,0 +1,85 @@
+"""What follows from an order of the web shop: paid, invoiced, taken from the shelf, shipped, confirmed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from horsies import (
+    AnyNode,
+    Horsies,
+    OnError,
+    SubWorkflowNode,
+    TaskError,
+    TaskNode,
+    TaskResult,
+    WorkflowDefinition,
+    WorkflowSpec,
+)
+from horsies.demo.mishaps import about, failed, happens
+from horsies.demo.shop import app, charge_card, render_invoice, send_confirmation
+
+_CASE = {
+    "order": 1,
+    "customer": {"name": "ada", "email": "ada@mail.example", "country": "NL"},
+    "lines": [{"sku": "mug-01", "count": 1, "cents": 900}],
+    "card": "card_good",
+    "gateway": "pay-eu-1",
+}
+
+
+@app.task("reserve_stock", queue_name="default")
+async def reserve_stock(order: int, skus: list[str]) -> TaskResult[list[str], TaskError]:
+    """The shelf of kettle-13 is empty, whatever the database says."""
+    await asyncio.sleep(about(0.4))
+    if "kettle-13" in skus or happens(0.02):
+        return failed("OUT_OF_STOCK", f"nothing left of {skus[0]}", order=order)
+    return TaskResult(ok=[f"{sku}@shelf-{sku[-2:]}" for sku in skus])
+
+
+@app.task("pack_parcel", queue_name="default")
+async def pack_parcel(order: int) -> TaskResult[int, TaskError]:
+    await asyncio.sleep(about(0.7))
+    return TaskResult(ok=order * 7 % 4_000)
+
+
+@app.task("print_label", queue_name="default")
+async def print_label(order: int, grams: TaskResult[int, TaskError]) -> TaskResult[str, TaskError]:
+    await asyncio.sleep(about(0.3))
+    return TaskResult(ok=f"3SHORS{order:06}, {grams.unwrap()} g")
+
+
+class Shipping(WorkflowDefinition[str]):
+    """A workflow of its own, for returns are shipped the same way."""
+
+    name = "shipping"
+    definition_key = "horsies.demo.shipping"
+
+    @classmethod
+    def build_with(cls, app: Horsies, *, order: int) -> WorkflowSpec[str]:
+        pack = TaskNode(pack_parcel, kwargs={"order": order}, node_id="pack")
+        label = TaskNode(
+            print_label, kwargs={"order": order}, waits_for=[pack], args_from={"grams": pack}, node_id="label"
+        )
+        return app.workflow(cls.name, [pack, label], output=label, definition_key=cls.definition_key)
+
+
+@app.workflow_builder(cases=[_CASE])
+def order_workflow(
+    order: int, customer: dict[str, Any], lines: list[dict[str, Any]], card: str, gateway: str
+) -> WorkflowSpec[Any]:
+    """A card that is declined, or a bug in the invoice, ends it: what waits for that is skipped."""
+    cents = sum(line["cents"] * line["count"] for line in lines)
+    charge = TaskNode(charge_card, {"order": order, "cents": cents, "card": card, "gateway": gateway}, node_id="charge")
+    invoice = TaskNode(
+        render_invoice, {"order": order, "customer": customer, "lines": lines}, waits_for=[charge], node_id="invoice"
+    )
+    reserve = TaskNode(
+        reserve_stock, {"order": order, "skus": [line["sku"] for line in lines]}, waits_for=[charge], node_id="reserve"
+    )
+    ship = SubWorkflowNode(Shipping, kwargs={"order": order}, waits_for=[reserve, invoice], node_id="ship")
+    confirm = TaskNode(
+        send_confirmation, {"order": order, "to": customer["email"]}, waits_for=[ship], node_id="confirm"
+    )
+    nodes: list[AnyNode] = [charge, invoice, reserve, ship, confirm]
+    return app.workflow("order", nodes, on_error=OnError.FAIL, output=ship, definition_key="horsies.demo.order")

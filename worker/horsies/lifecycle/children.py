@@ -1,0 +1,95 @@
+"""A node that is a workflow itself: which ones wait to be built, and the start of the child that was built for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import CodecError
+from horsies.domain.ids import new_task_id
+from horsies.domain.states import WorkflowTaskStatus
+from horsies.lifecycle.advancing import Advanced, end_nodes, lock_families, settle
+from horsies.lifecycle.completing import NodeEnd
+from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, unreadable
+from horsies.lifecycle.planting import ParentNode, plant
+from horsies.lifecycle.references import resolved
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import asyncpg
+
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.lifecycle.node_tasks import ReadyNode
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyChild:
+    """A READY node that waits for a worker to build its child."""
+
+    workflow_id: str
+    index: int
+    name: str
+    definition_key: str
+    kwargs_json: str
+    """As a task of this node would get them: section 13, results of its dependencies included."""
+
+
+async def ready_children(
+    conn: asyncpg.Connection, workflow_ids: Collection[str] | None, limit: int
+) -> list[tuple[str, int]]:
+    """Workflow and index of nodes that wait for their child, of RUNNING workflows; None: of any."""
+    asked = None if workflow_ids is None else list(workflow_ids)
+    return [(row[0], row[1]) for row in await conn.fetch(statement("child_waiting"), asked, limit)]
+
+
+async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> ReadyChild | None:
+    """What it takes to build this one; None where it no longer waits. One that cannot be read has FAILED by then."""
+    nodes = await ready_nodes(conn, [(workflow_id, index)])
+    if not nodes:
+        return None
+    (node,) = nodes
+    kwargs = (await arguments_of(conn, nodes))[node.key]
+    if isinstance(kwargs, CodecError):
+        await _end(conn, unreadable(node, kwargs))
+        return None
+    return _ready_child(node, await resolved(conn, kwargs) or "{}")
+
+
+async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
+    """In a transaction of its own: the child of this node with its root tasks; its id, None if somebody was faster.
+
+    Whoever builds it after us finds the node no longer READY; who dies before the commit leaves it READY.
+    """
+    child_id = new_task_id()
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        parent = await conn.fetchrow(statement("child_parent"), workflow_id, index)
+        if parent is None:
+            return None
+        node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
+        await plant(conn, plan, workflow_id=child_id, parent=node)
+        await conn.execute(statement("child_link"), workflow_id, index, child_id)
+        await settle(conn, [child_id])  # one without nodes is over at once
+    return child_id
+
+
+async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str) -> Advanced:
+    """In a transaction of its own: its child cannot be built here; the node FAILED and all that follows.
+
+    Unless another worker, which has the definition, has built it meanwhile.
+    """
+    return await _end(conn, NodeEnd(workflow_id, index, WorkflowTaskStatus.FAILED, result_json))
+
+
+async def _end(conn: asyncpg.Connection, end: NodeEnd) -> Advanced:
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [end.workflow_id])
+        if await conn.fetchrow(statement("child_parent"), end.workflow_id, end.task_index) is None:
+            return Advanced()
+        return await end_nodes(conn, [end])
+
+
+def _ready_child(node: ReadyNode, kwargs: str) -> ReadyChild:
+    return ReadyChild(*node.key, node.task_name, node.sub_definition_key or "", kwargs)

@@ -1,0 +1,174 @@
+"""A workflow on a person's say: paused, resumed or cancelled as a whole, or one of its nodes decided by hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import dump_task_result, to_json
+from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode
+from horsies.domain.states import WorkflowTaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.advancing import end_node, lock_families, settle
+from horsies.lifecycle.families import read_nodes
+from horsies.lifecycle.reopening import look, write
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import asyncpg
+
+    from horsies.lifecycle.families import Node
+    from horsies.lifecycle.reopening import Reopening
+
+_CANCELLED_WORDS = "its workflow was cancelled"
+_NO_RESULT = to_json(
+    {
+        status: dump_task_result(
+            TaskResult(err=TaskError(error_code=code, message=f"the task is {status}, without a result"))
+        )
+        for status, code in (
+            ("COMPLETED", RetrievalCode.RESULT_NOT_AVAILABLE),
+            ("FAILED", OperationalErrorCode.WORKER_CRASHED),
+            ("CANCELLED", OutcomeCode.TASK_CANCELLED),
+            ("EXPIRED", OutcomeCode.TASK_EXPIRED),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Tasks that were taken from the queue, and those of them that a worker was running."""
+
+    tasks: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
+
+
+async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
+    """RUNNING to PAUSED, with all that runs below it. What runs goes on to its end; nothing that waits is started.
+
+    Tasks in the queue stay linked to their nodes and wait there: unlinked, they would run again after a resume.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        return bool(await conn.fetch(statement("control_pause"), workflow_id))
+
+
+async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
+    """PAUSED to RUNNING, with all that is paused below it; what could have gone on meanwhile does so now."""
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
+        await _go_on(conn, resumed, resumed)
+        return bool(resumed)
+
+
+async def _go_on(conn: asyncpg.Connection, changed: Collection[str], resumed: Collection[str]) -> None:
+    await settle(conn, list(changed))
+    await conn.execute(statement("control_wake"), list(resumed))
+    await conn.execute(statement("control_tell"), list(resumed))
+
+
+async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
+    """Each failed node runs again, with a fresh task; what was skipped because of it waits for it, and parents do.
+
+    A workflow that is PAUSED is resumed. CannotReopenError where nothing has failed, or it cannot go on.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
+        reopening = await look(conn, workflow_id)
+        reopening.retry(workflow_id)
+        await write(conn, reopening)
+        await _go_on(conn, {*reopening.workflows, *resumed}, resumed)
+        return reopening
+
+
+async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
+    """PENDING, RUNNING and PAUSED to CANCELLED, with all that lives below it: tasks, nodes and child workflows.
+
+    What has ended by then keeps its outcome. A living parent goes on with this node as failed.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        cancelled = await cancel_below(conn, workflow_id, _CANCELLED_WORDS)
+        if cancelled:
+            await settle(conn, [workflow_id])
+        return cancelled
+
+
+async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -> bool:
+    """Under the family's lock: the workflow and all below it; the node that waits for it is the caller's to end."""
+    cancelled = [row[0] for row in await conn.fetch(statement("control_cancel"), workflow_id)]
+    if not cancelled:
+        return False
+    live = [row[0] for row in await conn.fetch(statement("control_live_tasks"), cancelled)]
+    stopped = await stop_tasks(conn, live, words)
+    ended = _cancelled_result(words)
+    await conn.execute(
+        statement("control_cancel_nodes"), cancelled, list(stopped.tasks), list(stopped.ran), ended, _NO_RESULT
+    )
+    return True
+
+
+async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words: str) -> Stopped:
+    """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one learns that it has lost it."""
+    if not task_ids:
+        return Stopped()
+    rows = await conn.fetch(statement("control_end_tasks"), list(task_ids), _cancelled_result(words), words)
+    return Stopped(tuple(row[0] for row in rows), tuple(row[0] for row in rows if row[1] == "RUNNING"))
+
+
+async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, words: str) -> bool:
+    """A node that has not ended becomes SKIPPED; what it runs is stopped. False where it has an outcome already."""
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        node = await _node(conn, workflow_id, index)
+        if node is None or node.has_ended or not await _stop(conn, node, words):
+            return False
+        return await _decide(conn, node, WorkflowTaskStatus.SKIPPED, None)
+
+
+async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str, words: str) -> bool:
+    """A node becomes COMPLETED with this result; one that has failed, or was skipped, opens its workflow again.
+
+    What it runs is stopped. False where it has completed by itself; CannotReopenError where the workflow cannot go on.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        node = await _node(conn, workflow_id, index)
+        if node is None or node.status == WorkflowTaskStatus.COMPLETED:
+            return False
+        if node.has_ended:
+            reopening = await look(conn, workflow_id)
+            reopening.reopen(node, "PENDING", keep=True)
+            await write(conn, reopening)
+        elif not await _stop(conn, node, words):
+            return False
+        return await _decide(conn, node, WorkflowTaskStatus.COMPLETED, result_json)
+
+
+async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> Node | None:
+    nodes = (await read_nodes(conn, [workflow_id]))[workflow_id]
+    return next((node for node in nodes if node.index == index), None)
+
+
+async def _stop(conn: asyncpg.Connection, node: Node, words: str) -> bool:
+    """False where its task has ended by itself, and the node is about to get that outcome."""
+    if node.sub_workflow_id is not None:
+        await cancel_below(conn, node.sub_workflow_id, words)
+    if node.task_id is None or node.task_status is None:
+        return True
+    return bool((await stop_tasks(conn, [node.task_id], words)).tasks)
+
+
+async def _decide(conn: asyncpg.Connection, node: Node, status: WorkflowTaskStatus, result_json: str | None) -> bool:
+    decided = await end_node(conn, node.workflow_id, node.index, status, result_json)
+    await settle(conn, [node.workflow_id])
+    return decided
+
+
+def _cancelled_result(words: str) -> str:
+    return dump_task_result(TaskResult(err=TaskError(error_code=OutcomeCode.TASK_CANCELLED, message=words)))

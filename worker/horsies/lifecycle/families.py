@@ -1,0 +1,86 @@
+"""Workflows and nodes as they stand, with what has become of the tasks and child workflows of the nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.states import WorkflowTaskStatus
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+
+    import asyncpg
+
+TERMINAL_NODES = frozenset(str(status) for status in WorkflowTaskStatus if status.is_terminal)
+_ARRAYS = frozenset({"dependencies", "workflow_ctx_from"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A row of family_workflows.sql, in its order. `now` is the server's clock."""
+
+    id: str
+    name: str
+    status: str
+    on_error: str
+    success_policy: str | None
+    has_error: bool
+    parent_workflow_id: str | None
+    parent_index: int | None
+    depth: int
+    root: str
+    updated_at: datetime
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A row of family_nodes.sql, in its order."""
+
+    workflow_id: str
+    index: int
+    node_id: str
+    task_name: str
+    status: str
+    dependencies: tuple[int, ...]
+    context_from: tuple[str, ...]
+    allow_failed_deps: bool
+    join: str
+    min_success: int | None
+    is_subworkflow: bool
+    task_id: str | None
+    sub_workflow_id: str | None
+    completed_at: datetime | None
+    task_status: str | None = None
+    """None where there is no task, or where its row is gone."""
+    task_started_at: datetime | None = None
+    task_ended_at: datetime | None = None
+    task_has_result: bool = False
+    child_status: str | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in TERMINAL_NODES
+
+
+async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, Flow]:
+    """By id, parents before their children."""
+    rows = await conn.fetch(statement("family_workflows"), list(workflow_ids))
+    return {row["id"]: Flow(*row) for row in rows}
+
+
+async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[Node]]:
+    """By workflow, in the order of their index."""
+    nodes: dict[str, list[Node]] = {workflow_id: [] for workflow_id in workflow_ids}
+    for row in await conn.fetch(statement("family_nodes"), list(workflow_ids)):
+        columns: list[Any] = [tuple(value or ()) if name in _ARRAYS else value for name, value in row.items()]
+        nodes[row["workflow_id"]].append(Node(*columns))
+    return nodes
+
+
+async def family_of(conn: asyncpg.Connection, root: str) -> list[str]:
+    """The ids of all workflows of a family."""
+    return [workflow_id for (workflow_id,) in await conn.fetch(statement("family_of"), root)]

@@ -1,0 +1,97 @@
+"""A plan becomes rows: a workflow RUNNING, its nodes PENDING or READY, its first tasks enqueued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import to_json
+from horsies.domain.ids import new_task_id
+from horsies.lifecycle.advancing import enqueue_ready
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.domain.plan import NodePlan, WorkflowPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ParentNode:
+    """The node that runs the new workflow; `depth` is that of the node's own workflow."""
+
+    workflow_id: str
+    index: int
+    depth: int
+    root_workflow_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """What became of it. `other_name`: a workflow of another name has this id, and nothing was changed."""
+
+    workflow_id: str
+    existing: bool = False
+    other_name: str | None = None
+
+
+async def plant(
+    conn: asyncpg.Connection,
+    plan: WorkflowPlan,
+    *,
+    workflow_id: str,
+    sent_at: datetime | None = None,
+    parent: ParentNode | None = None,
+) -> Planted:
+    """In the caller's transaction; with a `parent`, under the lock of its family. An id that is taken changes nothing.
+
+    Whoever inserts the same id at the same time waits here until the other has committed.
+    """
+    inserted = await conn.fetchval(statement("plant_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent))
+    if inserted is None:
+        name = await conn.fetchval(statement("workflow_name"), workflow_id)
+        return Planted(workflow_id, existing=True, other_name=None if name == plan.name else name)
+    if plan.nodes:
+        await conn.execute(statement("plant_nodes"), workflow_id, *_node_columns(plan.nodes))
+        await enqueue_ready(conn, [workflow_id])
+    return Planted(workflow_id)
+
+
+def _workflow_columns(plan: WorkflowPlan, sent_at: datetime | None, parent: ParentNode | None) -> tuple[Any, ...]:
+    family: tuple[Any, ...] = (None, None, 0, None)
+    if parent is not None:
+        family = (parent.workflow_id, parent.index, parent.depth + 1, parent.root_workflow_id)
+    return (plan.name, plan.on_error, plan.output_index, plan.success_policy, plan.definition_key, sent_at, *family)
+
+
+def _node_columns(nodes: Iterable[NodePlan]) -> tuple[list[Any], ...]:
+    return tuple(map(list, zip(*map(_node, nodes), strict=True)))
+
+
+def _node(node: NodePlan) -> tuple[Any, ...]:
+    return (
+        new_task_id(),
+        node.index,
+        node.node_id,
+        node.task_name,
+        "{}" if node.kwargs_json is None else node.kwargs_json,
+        node.queue_name,
+        node.priority,
+        _array(node.dependencies),
+        to_json(dict(node.args_from)) if node.args_from else None,
+        None if node.ctx_from is None else _array(node.ctx_from),
+        node.allow_failed_deps,
+        node.join,
+        node.min_success,
+        node.task_options,
+        node.sub_definition_key,
+    )
+
+
+def _array(items: Iterable[object]) -> str:
+    """PostgreSQL's text of an array: arrays of arrays must be rectangular, so each travels as a text."""
+    quoted = (str(item).replace("\\", "\\\\").replace('"', '\\"') for item in items)
+    return "{" + ",".join(f'"{item}"' for item in quoted) + "}"

@@ -1,0 +1,150 @@
+"""Workflows whose rows do not agree, put right: what a killed worker left between two transactions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OutcomeCode, RetrievalCode
+from horsies.domain.states import WorkflowTaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.advancing import advance_locked, end_node, lock_families, nodes_started, settle
+from horsies.lifecycle.families import read_flows, read_nodes
+from horsies.lifecycle.repairs import DamagedWorkflowError, Kind, Repair, repairs_of
+from horsies.store.piecemeal import DAMAGE, Refused, is_about_a_row
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.lifecycle.families import Node
+
+__all__ = [
+    "DamagedWorkflowError",
+    "Reconciled",
+    "Repair",
+    "plan_repairs",
+    "reconcile",
+    "reconcile_all",
+    "stuck_workflows",
+]
+
+_AT_ONCE = 200
+_TOLD = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What a pass over all workflows did. `refused`: those that could not be put right, and why."""
+
+    repairs: int = 0
+    workflows: int = 0
+    refused: tuple[Refused[str], ...] = ()
+
+    def report(self) -> dict[str, Any]:
+        """For horsies_sweep_state; of many refused workflows the first ones."""
+        return {
+            "repairs": self.repairs,
+            "workflows": self.workflows,
+            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
+        }
+
+
+async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...]:
+    """What `reconcile` would do now. Reads only. DamagedWorkflowError for rows that make no sense."""
+    flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
+    if flow is None:
+        return ()
+    nodes = (await read_nodes(conn, [workflow_id]))[workflow_id]
+    return repairs_of(flow, nodes, timedelta(milliseconds=grace_ms))
+
+
+async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...]:
+    """In one transaction, under the family's lock; a workflow that is in step, or not RUNNING, is left as it is."""
+    async with conn.transaction(isolation="read_committed"):
+        await lock_families(conn, [workflow_id])
+        repairs = await plan_repairs(conn, workflow_id, grace_ms)
+        if repairs:
+            nodes = {node.index: node for node in (await read_nodes(conn, [workflow_id]))[workflow_id]}
+            await _mend(conn, workflow_id, nodes, repairs)
+        return repairs
+
+
+async def stuck_workflows(
+    conn: asyncpg.Connection, grace_ms: int, limit: int = _AT_ONCE, *, after: str = ""
+) -> tuple[str, ...]:
+    """The workflows that `reconcile` has something to do for, in the order of their ids. Reads only."""
+    return tuple(row[0] for row in await conn.fetch(statement("stuck_workflows"), grace_ms, after, limit))
+
+
+async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
+    """Each stuck workflow in a transaction of its own; one that cannot be put right is stepped over."""
+    repairs, workflows = 0, 0
+    refused: list[Refused[str]] = []
+    after = ""
+    while ids := await stuck_workflows(conn, grace_ms, after=after):
+        for workflow_id in ids:
+            try:
+                done = sum(repair.changes for repair in await reconcile(conn, workflow_id, grace_ms))
+            except (asyncpg.PostgresError, *DAMAGE) as error:
+                if not is_about_a_row(error):
+                    raise
+                refused.append(Refused(workflow_id, f"{type(error).__name__}: {error}"))
+            else:
+                repairs += done
+                workflows += bool(done)
+        after = ids[-1]
+    return Reconciled(repairs, workflows, tuple(refused))
+
+
+async def _mend(conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, Node], repairs: Sequence[Repair]) -> None:
+    """What nodes lack by themselves first, and then all that follows."""
+    own = [(nodes[repair.index], repair) for repair in repairs if repair.index is not None]
+    relinked = [(node, repair) for node, repair in own if repair.kind in _RELINK]
+    if relinked:
+        await conn.execute(
+            statement("reconcile_link"),
+            workflow_id,
+            [node.index for node, _ in relinked],
+            [_RELINK[repair.kind] for _, repair in relinked],
+        )
+    for node, repair in own:
+        if repair.kind in _GONE:
+            await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _gone(repair))
+    # What failed first: where on_error is pause, nothing that follows from the others may start.
+    await settle(conn, _failed_children(own))
+    await nodes_started(conn, _tasks(own, Kind.TASK_STARTED))
+    await advance_locked(conn, _tasks(own, Kind.TASK_ENDED))
+    await settle(conn, [workflow_id])
+    await conn.execute(statement("control_tell"), [workflow_id])
+
+
+# What the next steps then go on from.
+_RELINK = {
+    Kind.NO_TASK: "READY",
+    Kind.CHILD_NOT_STARTED: "READY",
+    Kind.TASK_QUEUED: "ENQUEUED",
+    Kind.TASK_STARTED: "ENQUEUED",
+    Kind.CHILD_STARTED: "RUNNING",
+    Kind.CHILD_ENDED: "RUNNING",
+    Kind.TASK_ENDED: "RUNNING",
+}
+_GONE = {Kind.TASK_GONE: RetrievalCode.RESULT_NOT_AVAILABLE, Kind.CHILD_GONE: OutcomeCode.SUBWORKFLOW_FAILED}
+
+
+def _tasks(own: Sequence[tuple[Node, Repair]], kind: Kind) -> list[str]:
+    return [node.task_id for node, repair in own if repair.kind is kind and node.task_id is not None]
+
+
+def _failed_children(own: Sequence[tuple[Node, Repair]]) -> list[str]:
+    failed = [node for node, repair in own if repair.kind is Kind.CHILD_ENDED and repair.after == "FAILED"]
+    return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
+
+
+def _gone(repair: Repair) -> str:
+    message = f"{repair.why}: what became of it cannot be known"
+    return dump_task_result(TaskResult(err=TaskError(error_code=_GONE[repair.kind], message=message)))

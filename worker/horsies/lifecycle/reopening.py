@@ -1,0 +1,148 @@
+"""Failed workflows opened again: what failed becomes ready, what was skipped because of it waits, parents go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.lifecycle.advancing import settle
+from horsies.lifecycle.families import family_of, read_flows, read_nodes
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import asyncpg
+
+    from horsies.lifecycle.families import Flow, Node
+
+_PENDING, _READY, _ENQUEUED, _RUNNING = "PENDING", "READY", "ENQUEUED", "RUNNING"
+_CAN_GO_ON = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED})
+
+
+class CannotReopenError(Exception):
+    """Why a workflow cannot go on, as a person reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """One node: its new status, and whether it keeps its task or child workflow."""
+
+    node: Node
+    status: str
+    keep: bool
+
+
+@dataclass(slots=True)
+class Reopening:
+    """All that changes when nodes of a family are opened again."""
+
+    flows: Mapping[str, Flow]
+    nodes: Mapping[str, Sequence[Node]]
+    reopened: dict[tuple[str, int], Reopened] = field(default_factory=dict)
+    workflows: dict[str, None] = field(default_factory=dict)
+
+    def retry(self, workflow_id: str) -> None:
+        """Each failed node runs again; a failed child workflow goes on from its own failed nodes."""
+        failed = [node for node in self.nodes[workflow_id] if node.status == WorkflowTaskStatus.FAILED]
+        if not failed:
+            raise CannotReopenError("none of its nodes has failed")
+        for node in failed:
+            if self._child_can_go_on(node):
+                self.reopen(node, _RUNNING, keep=True)
+                self.retry(node.sub_workflow_id or "")
+            else:
+                self.reopen(node, _PENDING if node.dependencies else _READY, keep=False)
+
+    def reopen(self, node: Node, status: str, *, keep: bool) -> None:
+        """The node, what was skipped because of it, its workflow, and the parent's node that failed with it."""
+        self._put(node, status, keep=keep)
+        self._put_skipped_after(node)
+        self._open(node.workflow_id)
+
+    def _child_can_go_on(self, node: Node) -> bool:
+        """A child that was cancelled, or failed without a failed node, is built anew."""
+        child = self.flows.get(node.sub_workflow_id or "")
+        return (
+            child is not None
+            and child.status == WorkflowStatus.FAILED
+            and any(one.status == WorkflowTaskStatus.FAILED for one in self.nodes[child.id])
+        )
+
+    def _open(self, workflow_id: str) -> None:
+        if workflow_id in self.workflows:
+            return
+        flow = self.flows[workflow_id]
+        if flow.status not in _CAN_GO_ON:
+            raise CannotReopenError(f"its workflow {flow.name} is {flow.status}")
+        self.workflows[workflow_id] = None
+        if flow.parent_workflow_id is None or flow.parent_workflow_id not in self.flows:
+            return
+        if flow.status != WorkflowStatus.FAILED:
+            return
+        (waiting,) = (node for node in self.nodes[flow.parent_workflow_id] if node.index == flow.parent_index)
+        if waiting.sub_workflow_id == workflow_id and waiting.has_ended:
+            self.reopen(waiting, _RUNNING, keep=True)
+
+    def _put(self, node: Node, status: str, *, keep: bool) -> None:
+        self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
+
+    def _put_skipped_after(self, node: Node) -> None:
+        """Down the graph. One that a person skipped has the time of it, and stays skipped."""
+        siblings = self.nodes[node.workflow_id]
+        open_now = {node.index}
+        grew = True
+        while grew:
+            grew = False
+            for one in siblings:
+                skipped = one.status == WorkflowTaskStatus.SKIPPED and one.completed_at is None
+                if skipped and one.index not in open_now and open_now.intersection(one.dependencies):
+                    open_now.add(one.index)
+                    self._put(one, _PENDING, keep=False)
+                    grew = True
+
+
+async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
+    """The family of this workflow as it stands; nothing is reopened yet. Reads only."""
+    root = (await read_flows(conn, [workflow_id]))[workflow_id].root
+    ids = await family_of(conn, root)
+    return Reopening(await read_flows(conn, ids), await read_nodes(conn, ids))
+
+
+async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
+    """Under the family's lock. What is PAUSED stays so."""
+    ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
+    await conn.execute(
+        statement("reopen_nodes"),
+        [one.node.workflow_id for one in ordered],
+        [one.node.index for one in ordered],
+        [one.status for one in ordered],
+        [one.keep for one in ordered],
+    )
+    await conn.execute(statement("reopen_workflows"), list(reopening.workflows))
+
+
+async def lock_families_of(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
+    """Within the caller's transaction, before any task of these is changed."""
+    if task_ids:
+        await conn.execute(statement("advance_lock_tasks"), list(task_ids))
+
+
+async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
+    """Under the families' locks: nodes that had failed, or were skipped, wait for their tasks, which are PENDING again.
+
+    A node that has completed keeps its outcome, and so does one whose workflow, or a parent of it, cannot go on.
+    """
+    rows = await conn.fetch(statement("reopen_tasks"), list(task_ids)) if task_ids else []
+    for workflow_id in sorted({row["workflow_id"] for row in rows}):
+        indexes = {row["task_index"] for row in rows if row["workflow_id"] == workflow_id}
+        reopening = await look(conn, workflow_id)
+        try:
+            for node in reopening.nodes[workflow_id]:
+                if node.index in indexes:
+                    reopening.reopen(node, _ENQUEUED, keep=True)
+        except CannotReopenError:
+            continue
+        await write(conn, reopening)
+        await settle(conn, list(reopening.workflows))

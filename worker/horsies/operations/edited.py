@@ -1,0 +1,56 @@
+"""JSON that a person has written: whether a worker could read it, and a column hold it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from horsies.domain import tags
+from horsies.domain.codec import CodecError, parse_json, to_json
+from horsies.domain.codec.errors import CorruptJsonError, spell_path
+from horsies.domain.codec.read import moment
+from horsies.domain.codec.text import first_surrogate
+from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
+from horsies.operations.preview import OperationError
+
+
+def checked_value(text: str) -> str:
+    """The same in the form that is stored; OperationError says what is wrong, and where."""
+    try:
+        tree = parse_json(text, "value")
+        check_storable(tree, ["value"])
+        return to_json(tree, "value")
+    except CodecError as error:
+        raise OperationError(
+            f"the value cannot be stored: {error}",
+            help_text='it must be JSON: a text in quotes, like "done", or {"n": 1}',
+        ) from error
+
+
+def check_storable(tree: Any, path: list[str | int]) -> None:
+    """What a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
+    if len(path) > MAX_DEPTH:
+        raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
+    if isinstance(tree, str) and first_surrogate(tree) is not None:
+        raise CorruptJsonError(spell_path(path), "holds a lone surrogate, which UTF-8 cannot write")
+    if isinstance(tree, int) and tree.bit_length() > MAX_INTEGER_BITS:
+        raise CorruptJsonError(spell_path(path), "has more than 4 214 digits; write it as a string")
+    if isinstance(tree, dict):
+        _check_tags(tree, path)
+        for key, item in tree.items():
+            check_storable(key, path)
+            check_storable(item, [*path, key])
+    if isinstance(tree, list):
+        for position, item in enumerate(tree):
+            check_storable(item, [*path, position])
+
+
+def _check_tags(tree: dict[str, Any], path: list[str | int]) -> None:
+    if any(tree.get(tag) is True for tag in (tags.DATETIME, tags.DATE, tags.TIME)):
+        try:
+            moment(tree)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptJsonError(spell_path(path), f"is no moment: {error}") from error
+    if any(tree.get(tag) is True for tag in (tags.PYDANTIC_MODEL, tags.DATACLASS)) and not (
+        isinstance(tree.get("module"), str) and isinstance(tree.get("qualname"), str) and "data" in tree
+    ):
+        raise CorruptJsonError(spell_path(path), "is tagged as an object, but lacks module, qualname or data")

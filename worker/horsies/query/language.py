@@ -1,0 +1,83 @@
+"""What a language of filters is made of: kinds of values, keys, and the words of each thing that is filtered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BARE: Final = ""
+"""The key of words without a key: a part of the name, or the beginning or end of the id."""
+
+
+class Kind(Enum):
+    """How the values of a key are read."""
+
+    STATUS = auto()
+    TEXT = auto()
+    ID = auto()
+    WORKFLOW = auto()
+    PART = auto()
+    HAS = auto()
+    MOMENT = auto()
+    TRIES = auto()
+    SPAN = auto()
+
+    @property
+    def any_of(self) -> bool:
+        """Whether several values mean any of them. Of the others all must hold, so a comma would mislead."""
+        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+
+    @property
+    def can_be_negated(self) -> bool:
+        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `values` are the words it knows, or examples; `also` is what people write for it elsewhere."""
+
+    name: str
+    kind: Kind
+    help: str
+    example: str
+    values: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return f"{self.help}, as in {self.example}"
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """What may be asked of one kind of thing: the parser, the completion and the help all read this."""
+
+    thing: str
+    keys: Mapping[str, Key]
+    states: Mapping[str, frozenset[str]]
+    """What each word after `status:` covers."""
+    states_elsewhere: Mapping[str, str]
+    """What people write for these words elsewhere."""
+    grammar: tuple[str, ...]
+    example: str
+
+    @property
+    def every_state(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.states.values())
+
+    @property
+    def said_elsewhere(self) -> dict[str, str]:
+        """What people write for the keys elsewhere."""
+        return {word: key.name for key in self.keys.values() for word in key.also}
+
+    def describe(self) -> str:
+        """The whole language for `--help` and `?`."""
+        width = max(map(len, self.keys))
+        return "\n".join([*self.grammar, "", *(f"{name:{width}}  {key.describe()}" for name, key in self.keys.items())])
+
+
+def keyed(*keys: Key) -> Mapping[str, Key]:
+    return {key.name: key for key in keys}

@@ -1,0 +1,84 @@
+"""The language of filters for workers, as data: that of tasks with other keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from horsies.query.keys import KEYS, TASKS
+from horsies.query.language import Key, Kind, Language, keyed
+
+_LIVENESS: Final = ("alive", "draining", "late", "gone")
+"""The values of horsies.views.Liveness."""
+_STATES: Final = {
+    **{word: frozenset({word}) for word in _LIVENESS},
+    "silent": frozenset({"late", "gone"}),
+}
+
+_KEYS: Final = keyed(
+    Key(
+        "status",
+        Kind.STATUS,
+        "whether it lives; draining claims nothing more, silent is late or gone",
+        "status:late,gone",
+        tuple(_STATES),
+        (*KEYS["status"].also, "liveness"),
+    ),
+    Key("host", Kind.TEXT, "the machine that it runs on", "host:web-*", also=("hostname", "node", "machine")),
+    Key("queue", Kind.TEXT, "a queue that it serves", "queue:email,sms", also=("q", "queues")),
+    Key("id", Kind.TEXT, "its id", "id:web-1-*", also=("worker", "worker_id", "name")),
+    Key("pid", Kind.TEXT, "its process", "pid:4121", also=("process",)),
+    Key("version", Kind.TEXT, "the version of horsies that it runs", "version:0.9.*", also=("release", "v")),
+    Key(
+        "has",
+        Kind.HAS,
+        "it holds tasks, or it was told to drain",
+        "has:tasks",
+        ("tasks", "order"),
+        ("with", "holds"),
+    ),
+    Key("tasks", Kind.TRIES, "how many tasks it holds", "tasks:>10", (">1", ">10", ">100"), ("held", "holding")),
+    Key(
+        "load",
+        Kind.TRIES,
+        "how much of a hundred of its processes run a task",
+        "load:>80",
+        (">50", ">80", ">99"),
+        ("busy", "util", "utilisation", "utilization"),
+    ),
+    Key("cpu", Kind.TRIES, "per cent of a core that its own process takes", "cpu:>80", (">50", ">80")),
+    Key(
+        "mem",
+        Kind.TRIES,
+        "megabytes that it and its children take",
+        "mem:>500",
+        (">500", ">1000", ">4000"),
+        ("memory", "rss", "ram"),
+    ),
+    Key("up", Kind.SPAN, "time since its start", "up:<10m", ("<10m", ">1h", ">7d"), ("uptime", "age", "since")),
+    Key(
+        "silent",
+        Kind.SPAN,
+        "time since its last sign of life",
+        "silent:>30s",
+        (">30s", ">5m", ">1h"),
+        ("silence", "seen", "beat"),
+    ),
+)
+
+WORKERS: Final = Language(
+    "worker",
+    _KEYS,
+    _STATES,
+    {
+        **dict.fromkeys(("live", "living", "ok", "up", "active", "online", "running"), "alive"),
+        **dict.fromkeys(("dead", "lost", "vanished", "down", "offline", "crashed"), "gone"),
+        **dict.fromkeys(("drain", "drained", "stopping"), "draining"),
+        **dict.fromkeys(("slow", "stale", "overdue"), "late"),
+    },
+    (
+        *(sentence for sentence in TASKS.grammar if not sentence.startswith(("Of has", "A word without"))),
+        "Of has, and of whatever is a number or a length of time, each that is given must hold: mem:>500 mem:<=900.",
+        "A word without a key is a part of the id or the host. No words at all: everything.",
+    ),
+    "status:late,gone host:web-* queue:email load:>80",
+)

@@ -1,0 +1,62 @@
+"""The language of filters for workflows, as data: that of tasks with other keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus
+from horsies.query.keys import KEYS, TASKS
+from horsies.query.language import Key, Kind, Language, keyed
+
+_DONE: Final = frozenset(status.value for status in WORKFLOW_TERMINAL_STATES)
+_LIVE: Final = frozenset(status.value for status in WorkflowStatus) - _DONE
+
+_STATES: Final = {
+    **{status.value.lower(): frozenset({status.value}) for status in WorkflowStatus},
+    "live": _LIVE,
+    "done": _DONE,
+}
+
+_KEYS: Final = keyed(
+    Key(
+        "status",
+        Kind.STATUS,
+        "its status; live is pending, running or paused, done is any other",
+        "status:failed,paused",
+        tuple(_STATES),
+        KEYS["status"].also,
+    ),
+    Key("name", Kind.TEXT, "its name", "name:order_*", also=("workflow", "flow", "wf")),
+    Key(
+        "definition",
+        Kind.TEXT,
+        "the key of its definition",
+        "definition:shop.order.v1",
+        also=("definition_key", "def", "key"),
+    ),
+    Key("error", Kind.TEXT, "the code of its error", "error:CARD_DECLINED", also=KEYS["error"].also),
+    Key("id", Kind.ID, "its id, or how that begins or ends", "id:1cd6ba9a", also=("workflow_id", "uuid")),
+    Key(
+        "parent",
+        Kind.WORKFLOW,
+        "whether it is part of another workflow; or that one's id, or how it begins or ends",
+        "parent:no",
+        ("yes", "no"),
+        ("child", "sub", "subworkflow", "parent_workflow_id"),
+    ),
+    KEYS["since"],
+    KEYS["until"],
+)
+
+WORKFLOWS: Final = Language(
+    "workflow",
+    _KEYS,
+    _STATES,
+    {
+        **{word: meant for word, meant in TASKS.states_elsewhere.items() if meant in _STATES},
+        **dict.fromkeys(("stopped", "held", "halted"), "paused"),
+        **dict.fromkeys(("canceled", "aborted"), "cancelled"),
+    },
+    tuple(sentence for sentence in TASKS.grammar if not sentence.startswith("Of has")),
+    "status:failed,paused name:order_* since:1h -error:CARD_DECLINED",
+)

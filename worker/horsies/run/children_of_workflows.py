@@ -1,0 +1,171 @@
+"""Builds the workflows that nodes of others run: their definitions are user code, which waits in no transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from typing import TYPE_CHECKING, TypeAlias
+
+import asyncpg
+
+from horsies.domain.codec import dump_task_result
+from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
+from horsies.run.loops import Wake
+from horsies.store.connect import is_transient
+from horsies.store.piecemeal import DAMAGE, is_about_a_row
+from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from horsies.app import Horsies
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.lifecycle.children import ReadyChild
+    from horsies.run.events import Events
+    from horsies.store.lane import Lane
+
+    Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
+
+CHANNEL = "horsies_workflow_ready"
+_BATCH = 100
+_LONGEST_BUILD_S = 30.0
+# Who takes longer than this is built beside the next ones: one that hangs would keep all others from their start.
+_PATIENCE_S = 0.25
+_MOST_SLOW = 32
+# Every worker hears of a child at the same moment, and one is enough to build it: most find it built when they look.
+_SPREAD_S = 0.05
+
+
+class ChildrenOfWorkflows:
+    """Looks for nodes whose child is to be built: when told, and now and then, for nobody may have been there to hear.
+
+    The node stays READY until the child is there, in one transaction. Who dies before that leaves it to the next.
+    """
+
+    name = "children"
+    interval_s = 5.0
+    step_timeout_s = 60.0
+
+    def __init__(self, app: Horsies, lane: Lane, events: Events, *, on_enqueued: Callable[[], None]) -> None:
+        self.wake = Wake()
+        self.lane = lane
+        self._app = app
+        self._events = events
+        self._on_enqueued = on_enqueued
+        self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
+
+    def notice(self) -> None:
+        """Somebody has announced one."""
+        delay_s = random.uniform(0.0, _SPREAD_S)  # noqa: S311 - spreads load, guards nothing
+        asyncio.get_running_loop().call_later(delay_s, self.wake.set)
+
+    async def step(self) -> None:
+        self._collect()
+        async with self.lane.turn() as connection:
+            waiting = await ready_children(connection, None, _BATCH)
+        new = [key for key in waiting if key not in self._building]
+        for key in new:
+            if len(self._building) == _MOST_SLOW:
+                break
+            self._building[key] = asyncio.create_task(self._build(*key))
+            await asyncio.wait([self._building[key]], timeout=_PATIENCE_S)
+            self._collect()
+        if new and len(waiting) == _BATCH:
+            self.wake.set()
+
+    async def close(self) -> None:
+        """Give up what is being built; its nodes stay READY, for others."""
+        for task in self._building.values():
+            task.cancel()
+        await asyncio.gather(*self._building.values(), return_exceptions=True)
+
+    def _collect(self) -> None:
+        """Forget what has come to its end; trouble with the database is the trouble of this loop."""
+        ended = [key for key, task in self._building.items() if task.done()]
+        errors = [error for key in ended if (error := self._building.pop(key).exception()) is not None]
+        if errors:
+            raise errors[0]
+
+    async def _build(self, workflow_id: str, index: int) -> None:
+        try:
+            refused: Exception | None = await build_child(self._app, self.lane.turn, workflow_id, index)
+        except (asyncpg.PostgresError, *DAMAGE) as error:
+            if is_transient(error) or not is_about_a_row(error):
+                raise
+            refused = error  # the node stays READY, and we come back to it
+        if refused is not None:
+            self._events.warn("child workflow not built", workflow=workflow_id, node=index, error=str(refused))
+        self._on_enqueued()
+
+
+async def build_child(app: Horsies, turn: Turn, workflow_id: str, index: int) -> ChildPlanError | None:
+    """Start the child of this node, or fail the node and say why; no connection is held while the user's code runs."""
+    async with turn() as connection:
+        child = await read_child(connection, workflow_id, index)
+    if child is None:
+        return None
+    try:
+        plan = await _build_in_time(app, child, _LONGEST_BUILD_S)
+        await _start(turn, child, plan)
+    except ChildPlanError as error:
+        async with turn() as connection:
+            await fail_child(connection, workflow_id, index, _refusal_of(child, error))
+        return error
+    return None
+
+
+async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
+    try:
+        async with turn() as connection:
+            await start_child(connection, child.workflow_id, child.index, plan)
+    except asyncpg.DataError as error:  # a name that is too long, a number that no column holds
+        raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
+
+
+async def _build_in_time(app: Horsies, child: ReadyChild, longest_s: float) -> WorkflowPlan:
+    """The plan, made in a thread of its own: one that hangs keeps neither this loop nor the process from its end."""
+    loop = asyncio.get_running_loop()
+    built: asyncio.Future[WorkflowPlan] = loop.create_future()
+
+    def build() -> None:
+        try:
+            plan = child_plan(app, child.definition_key, child.kwargs_json)
+        except BaseException as error:  # noqa: BLE001 - it goes to whoever waits
+            _tell(loop, built, error)
+        else:
+            _tell(loop, built, plan)
+
+    threading.Thread(target=build, name=f"horsies build {child.name}", daemon=True).start()
+    try:
+        async with asyncio.timeout(longest_s):
+            return await built
+    except TimeoutError:
+        raise BuildFailed(f"the definition {child.definition_key!r} was not built within {longest_s:g} s") from None
+
+
+def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:
+    """The result of a node whose child cannot be built."""
+    if isinstance(error, UnknownDefinition):
+        code = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED
+    elif isinstance(error, BuildFailed):
+        code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+    else:
+        code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
+    data = {"workflow_id": child.workflow_id, "task_index": child.index, "definition_key": child.definition_key}
+    return dump_task_result(TaskResult(err=TaskError(error_code=code, message=str(error), data=data)))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, built: asyncio.Future[WorkflowPlan], outcome: object) -> None:
+    def settle() -> None:
+        if built.done():
+            return  # nobody waits any more
+        if isinstance(outcome, BaseException):
+            built.set_exception(outcome)
+        else:
+            built.set_result(outcome)  # type: ignore[arg-type]
+
+    loop.call_soon_threadsafe(settle)

@@ -1,0 +1,96 @@
+"""What a workflow's handle reads: how it ended, and its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.codec import load_summary, load_task_error, load_task_result
+from horsies.domain.codes import OutcomeCode, RetrievalCode
+from horsies.domain.infos import WorkflowTaskInfo
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.domain.codes import BuiltInTaskCode
+
+_FINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED", "PAUSED"})
+_WITHOUT_ERROR: Final[dict[str, tuple[BuiltInTaskCode, str]]] = {
+    "COMPLETED": (RetrievalCode.RESULT_NOT_AVAILABLE, "the workflow completed, but its row holds no result"),
+    "FAILED": (OutcomeCode.WORKFLOW_FAILED, "the workflow failed without an error of its own"),
+    "CANCELLED": (OutcomeCode.WORKFLOW_CANCELLED, "the workflow was cancelled"),
+    "PAUSED": (OutcomeCode.WORKFLOW_PAUSED, "the workflow is paused, and goes on when it is resumed"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowOutcome:
+    """A workflow's row as far as somebody who waits for it needs it."""
+
+    workflow_id: str
+    status: str
+    stored: str | None
+    error: str | None
+
+    @property
+    def is_final(self) -> bool:
+        """Nothing more comes by itself: also a paused one, which may be resumed."""
+        return self.status in _FINAL
+
+    def result(self) -> TaskResult[Any, TaskError]:
+        """What the workflow came to; only for a final one. Never raises, whatever the row holds."""
+        if self.status == WorkflowStatus.COMPLETED and self.stored is not None:
+            return load_task_result(self.stored)
+        if self.status in (WorkflowStatus.FAILED, WorkflowStatus.CANCELLED) and self.error is not None:
+            return TaskResult(err=load_task_error(self.error))
+        code, message = _WITHOUT_ERROR[self.status]
+        return TaskResult(err=TaskError(error_code=code, message=message, data={"workflow_id": self.workflow_id}))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutcome:
+    """One node's row; `status` is None where the workflow has no such node."""
+
+    index: int | None
+    status: str | None
+    stored: str | None
+
+
+async def read_workflow_outcomes(
+    connection: asyncpg.Connection, workflow_ids: Sequence[str]
+) -> dict[str, WorkflowOutcome]:
+    """The rows with these ids that there are."""
+    rows = await connection.fetch(statement("read_workflow_outcomes"), workflow_ids)
+    return {row["id"]: WorkflowOutcome(*row) for row in rows}
+
+
+async def read_nodes(connection: asyncpg.Connection, workflow_id: str) -> list[WorkflowTaskInfo] | None:
+    """The nodes in their order; None where there is no such workflow. ValueError for a status that is none of ours."""
+    rows = await connection.fetch(statement("read_workflow_nodes"), workflow_id)
+    return [_info(row) for row in rows if row["task_index"] is not None] if rows else None
+
+
+async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: str) -> NodeOutcome | None:
+    """One node by its node_id; None where there is no such workflow."""
+    rows = await connection.fetch(statement("read_workflow_node"), workflow_id, node_id)
+    return NodeOutcome(*rows[0]) if rows else None
+
+
+def _info(row: asyncpg.Record) -> WorkflowTaskInfo:
+    summary = row["sub_workflow_summary"]
+    return WorkflowTaskInfo(
+        node_id=row["node_id"],
+        index=row["task_index"],
+        name=row["task_name"],
+        status=WorkflowTaskStatus(row["status"]),
+        result=None if row["result"] is None else load_task_result(row["result"]),
+        started_at=row["started_at"],
+        completed_at=row["completed_at"],
+        sub_workflow_id=row["sub_workflow_id"],
+        sub_workflow_summary=None if summary is None else load_summary(summary),
+    )

@@ -1,0 +1,122 @@
+"""How tasks come and go, as time goes by: what ended and how, how long it waited and ran, how many wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.store.statements import statement
+from horsies.views.buckets import by_bucket
+from horsies.views.queues import MOST_WAITING
+from horsies.views.times import aware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.views.buckets import Buckets
+
+MOST_ENDED: Final = 60_000
+"""Ended tasks that one series reads, an equal share for each bucket."""
+RATES_OVER: Final = timedelta(minutes=5)
+"""Rates of queues are those of so long, or of the newest 10 000 tasks."""
+LATELY: Final = timedelta(minutes=10)
+BEFORE: Final = timedelta(hours=2)
+"""What failed lately is compared with what failed in so long before that."""
+_MOST_FOR_RATES: Final = 10_000
+_MOST_FAILURES: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPoint:
+    """One bucket, in the order of the statement. All numbers None: nobody knows any more, or nothing had begun: a gap.
+
+    `completed`, `failed` and `other` ended in it; with `partly` they are taken from the first ones of each half. Waits
+    and runs are those of what ended in it, in seconds: the median, and what 95 of 100 kept below. `waiting` were due
+    and had not begun at its end.
+    """
+
+    start: datetime
+    seconds: float
+    """How much of it has passed: the newest one is not over."""
+    completed: float | None = None
+    failed: float | None = None
+    other: float | None = None
+    partly: bool = False
+    wait_p50: float | None = None
+    wait_p95: float | None = None
+    run_p50: float | None = None
+    run_p95: float | None = None
+    waiting: float | None = None
+
+    @property
+    def ended_per_s(self) -> float | None:
+        if self.completed is None or self.failed is None or self.other is None or self.seconds <= 0:
+            return None
+        return (self.completed + self.failed + self.other) / self.seconds
+
+    @property
+    def failed_per_s(self) -> float | None:
+        return None if self.failed is None or self.seconds <= 0 else self.failed / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRate:
+    """Tasks sent to a queue, and such that ended, each second."""
+
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Tasks that FAILED with one code (None: without one) within LATELY, and in the `before_s` seconds before that."""
+
+    error_code: str | None
+    lately: int
+    before: int
+    before_s: float
+
+    @property
+    def usual(self) -> float | None:
+        """How many fail in a time as long as LATELY where nothing is wrong; None: so many failed that nobody knows."""
+        return self.before * LATELY.total_seconds() / self.before_s if self.before_s > 0 else None
+
+
+async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
+    """One point for each bucket, oldest first. The last ones alone come out as they would in a longer series."""
+    horizon, now = map(aware, await conn.fetchrow(statement("view_horizon")))
+    share = max(MOST_ENDED // (2 * buckets.count), 1)
+    rows = by_bucket(
+        await conn.fetch(statement("view_task_series"), buckets.first, buckets.step, buckets.count, share, MOST_WAITING)
+    )
+    return tuple(
+        _point(start, now, horizon, buckets.step, rows.get(number, ())) for number, start in enumerate(buckets.starts)
+    )
+
+
+def _point(
+    start: datetime, now: datetime, horizon: datetime | None, step: timedelta, told: tuple[Any, ...]
+) -> TaskPoint:
+    end = min(start + step, now)
+    seconds = max((end - start).total_seconds(), 0.0)
+    if horizon is None or end <= horizon or not told:
+        return TaskPoint(start, seconds)
+    completed, failed, other, partly, wait_p50, wait_p95, run_p50, run_p95, waiting = told
+    counts = (completed or 0.0, failed or 0.0, other or 0.0)
+    return TaskPoint(start, seconds, *counts, partly, wait_p50, wait_p95, run_p50, run_p95, waiting or 0.0)
+
+
+async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
+    """By queue; one to which nothing came and in which nothing ended is left out."""
+    rows = await conn.fetch(statement("view_queue_rates"), RATES_OVER.total_seconds(), _MOST_FOR_RATES)
+    return {row["queue_name"]: QueueRate(row["in_per_s"], row["out_per_s"]) for row in rows}
+
+
+async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
+    """By error code, the most frequent of late first."""
+    rows = await conn.fetch(statement("view_failures"), LATELY.total_seconds(), BEFORE.total_seconds(), _MOST_FAILURES)
+    return tuple(Failures(row["error_code"] or None, *tuple(row)[1:]) for row in rows)

@@ -1,0 +1,213 @@
+"""One workflow's whole story: its nodes as they are now, its result, its parent; and one node's texts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.query import Texts, WorkflowParameters
+from horsies.store.statements import statement
+from horsies.views.audit import audit_page
+from horsies.views.detail import Ambiguous, Stored, stored
+from horsies.views.times import aware
+from horsies.views.workflows import workflow_page
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.views.audit import AuditRow
+    from horsies.views.workflows import WorkflowRow
+
+_MOST_IDS: Final = 10
+_MOST_SEARCHED: Final = 1_000_000
+_MOST_ACTIONS: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node, and how its task or its child workflow is; in the order of the statement."""
+
+    index: int
+    node_id: str | None
+    name: str
+    """Of its task, or of the definition of its child."""
+    status: str
+    dependencies: tuple[int, ...]
+    join: str
+    min_success: int | None
+    allow_failed_deps: bool
+    args_from: Mapping[str, int]
+    ctx_from: tuple[str, ...]
+    queue: str
+    priority: int
+    task_id: str | None
+    task_status: str | None
+    """None where it has no task, or the row of its task is gone."""
+    retry_count: int
+    max_retries: int
+    next_retry_at: datetime | None
+    """Only while it waits for its next try."""
+    error_code: str | None
+    """Of a failed one; of one that is tried again, the code of the last attempt."""
+    started_at: datetime | None
+    completed_at: datetime | None
+    last_beat: datetime | None
+    """The newest beat of the present execution."""
+    worker_id: str | None
+    worker_hostname: str | None
+    worker_pid: int | None
+    is_subworkflow: bool
+    sub_workflow_id: str | None
+    sub_definition_key: str | None
+    """`__horsies_map__` (domain.plan.MAP_DEFINITION) for a node that runs one task per item."""
+    sub_status: str | None
+    sub_total: int | None
+    """How many nodes the child has; None where there is no child (yet)."""
+    sub_done: int | None
+    sub_failed: int | None
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return self.node_id or f"{self.name}:{self.index}"
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it runs one task per item; its child holds them."""
+        return self.sub_definition_key == MAP_DEFINITION
+
+    @property
+    def state(self) -> str:
+        """The status, ahead of it what its task says: RUNNING as soon as that runs, RETRY while it waits for a try."""
+        if self.status not in ("ENQUEUED", "RUNNING") or self.task_status is None:
+            return self.status
+        if self.task_status == "PENDING" and self.retry_count > 0:
+            return "RETRY"
+        return "RUNNING" if self.task_status == "RUNNING" else self.status
+
+
+@dataclass(frozen=True, slots=True)
+class ParentLink:
+    """The node of the parent that waits for this workflow; in the order of the statement."""
+
+    workflow_id: str
+    name: str
+    status: str
+    task_index: int
+    node_id: str | None
+    node_status: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStory:
+    """What is stored about a workflow. Nodes are in the order of their indexes."""
+
+    now: datetime
+    row: WorkflowRow
+    nodes: tuple[NodeView, ...]
+    """At most `most_nodes`; `row.total` says how many there are."""
+    result: Stored | None
+    error: Stored | None
+    success_policy: Stored | None
+    output_index: int | None
+    """Whose result is the workflow's; None: those of all nodes on which none depends."""
+    parent: ParentLink | None
+    audit: tuple[AuditRow, ...]
+    """What was done to the workflow by hand, newest first, the last few."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStory:
+    """What a list of nodes does not show."""
+
+    now: datetime
+    workflow_id: str
+    workflow_name: str
+    workflow_status: str
+    node: NodeView
+    args: Stored | None
+    kwargs: Stored | None
+    options: Stored | None
+    result: Stored | None
+    summary: Stored | None
+    """Of a child workflow that has ended."""
+    audit: tuple[AuditRow, ...]
+
+
+async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
+    """The id that is `text`, or the only one that begins or ends so; None where there is none."""
+    text = text.strip("…. \n")
+    for exact in dict.fromkeys((text, text.lower())):
+        if await conn.fetchval(statement("view_workflow_exists"), exact):
+            return exact
+    if not text:
+        return None
+    rows = await conn.fetch(statement("view_find_workflow"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    ids = tuple(row["id"] for row in rows)
+    if len(ids) > 1:
+        return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
+    return ids[0] if ids else None
+
+
+async def workflow_story(
+    conn: asyncpg.Connection, text: str, *, most_nodes: int = 5_000, most_characters: int = 200_000
+) -> WorkflowStory | Ambiguous | None:
+    """`text` is an id, or its beginning or end. Each stored text is cut after `most_characters`."""
+    found = await find_workflow(conn, text)
+    if not isinstance(found, str):
+        return found
+    page = await workflow_page(conn, WorkflowParameters(id=Texts(exact=(found,))), limit=1)
+    story = await conn.fetchrow(statement("view_workflow_story"), found, most_characters)
+    if not page.rows or story is None:
+        return None  # deleted a moment ago
+    nodes = await conn.fetch(statement("view_workflow_nodes"), found, most_nodes, None)
+    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("workflow", found))
+    return WorkflowStory(
+        now=page.now,
+        row=page.rows[0],
+        nodes=tuple(map(_node, nodes)),
+        result=stored(story, "result"),
+        error=stored(story, "error"),
+        success_policy=stored(story, "policy"),
+        output_index=story["output_task_index"],
+        parent=ParentLink(*tuple(story)[-6:]) if story["parent_id"] is not None else None,
+        audit=audit.rows,
+    )
+
+
+async def node_story(
+    conn: asyncpg.Connection, workflow_id: str, index: int, *, most_characters: int = 200_000
+) -> NodeStory | None:
+    """One node of the workflow with that whole id."""
+    story = await conn.fetchrow(statement("view_node_story"), workflow_id, index, most_characters)
+    node = await conn.fetchrow(statement("view_workflow_nodes"), workflow_id, 1, index)
+    if story is None or node is None:
+        return None
+    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("node", f"{workflow_id}:{index}"))
+    return NodeStory(
+        now=story["now"],
+        workflow_id=story["id"],
+        workflow_name=story["name"],
+        workflow_status=story["status"],
+        node=_node(node),
+        args=stored(story, "args"),
+        kwargs=stored(story, "kwargs"),
+        options=stored(story, "options"),
+        result=stored(story, "result"),
+        summary=stored(story, "summary"),
+        audit=audit.rows,
+    )
+
+
+def _node(row: Any) -> NodeView:
+    columns = [aware(value) for value in row]
+    names = list(row.keys())
+    columns[names.index("dependencies")] = tuple(row["dependencies"])
+    columns[names.index("args_from")] = json.loads(row["args_from"]) if row["args_from"] else {}
+    columns[names.index("workflow_ctx_from")] = tuple(row["workflow_ctx_from"] or ())
+    return NodeView(*columns)

@@ -1,0 +1,208 @@
+"""Whether a node's function can be called with what its node gives it: values, results of other nodes, context."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from horsies.domain.codec import CodecError, dump_value, load_value
+from horsies.domain.errors import ErrorCode
+from horsies.workflow.check_maps import map_problems
+from horsies.workflow.context import CONTEXT_PARAMETER
+from horsies.workflow.fitting import fits, spell
+from horsies.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode
+from horsies.workflow.outputs import value_type
+from horsies.workflow.problems import node_problem
+from horsies.workflow.signatures import FILLED_BY_US, Target, result_types, target_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from horsies.domain.errors import WorkflowValidationError
+    from horsies.workflow.graph import Graph
+    from horsies.workflow.nodes import AnyNode
+
+_FILLED: Final = "it is filled in when the task runs; take it out of the node"
+
+
+def argument_problems(node: AnyNode, graph: Graph) -> Iterable[WorkflowValidationError]:
+    yield from _source_problems(node, graph)
+    yield from _value_problems(node)
+    yield from _deadline_problems(node)
+    if isinstance(node, SubWorkflowNode) and not node.workflow_def.has_key():
+        yield node_problem(
+            node,
+            ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+            f"runs {node.workflow_def.__qualname__}, which has no definition_key of its own",
+            "give the definition one that stays: workers find it by its key",
+        )
+    if isinstance(node, SubWorkflowNode) and not node.workflow_def.takes_parameters():
+        if node.kwargs or node.args_from or node.workflow_ctx_from:
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
+                f"gives parameters to {node.name!r}, which has no build_with() of its own to take them",
+                "define build_with(cls, app, ...) with these parameters in the definition",
+            )
+        return
+    target = target_of(node)
+    given = [*node.kwargs, *node.args_from]
+    yield from _name_problems(node, target, given)
+    if isinstance(node, MapNode):
+        yield from map_problems(node, target)
+    yield from _missing_problems(node, target, given)
+    yield from _type_problems(node, target)
+    yield from _context_problems(node, target)
+
+
+def _source_problems(node: AnyNode, graph: Graph) -> Iterator[WorkflowValidationError]:
+    bad_source = partial(node_problem, node, ErrorCode.WORKFLOW_INVALID_ARGS_FROM)
+    for name, source in node.args_from.items():
+        if not isinstance(source, Node):
+            yield bad_source(
+                f"takes {name!r} from {type(source).__name__}, which is no node", "name a node of waits_for"
+            )
+        elif not _is_in(source, node.waits_for):
+            yield bad_source(
+                f"takes {name!r} from {source!r} without waiting for it", "put that node into waits_for as well"
+            )
+    for name, value in node.kwargs.items():
+        if _holds_marker(value):
+            yield bad_source(
+                f"has from_node() within its argument {name!r}",
+                "from_node() is for the call of a factory, my_task.node()(name=from_node(step)); here write args_from",
+            )
+    for source in node.workflow_ctx_from or ():
+        if not _is_in(source, node.waits_for):
+            what = repr(source) if isinstance(source, Node) else type(source).__name__
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_INVALID_CTX_FROM,
+                f"wants the result of {what} in its context without waiting for it",
+                "put that node into waits_for as well",
+            )
+
+
+def _is_in(node: object, nodes: Iterable[object]) -> bool:
+    return any(node is other for other in nodes)
+
+
+def _holds_marker(value: object) -> bool:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return any(map(_holds_marker, value))
+    return isinstance(value, FromNode)
+
+
+def _value_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
+    for name, value in node.kwargs.items():
+        if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
+            continue  # reported as such
+        try:
+            load_value(dump_value({name: value}, "kwargs"), "kwargs")
+        except CodecError as error:
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_KWARGS_NOT_SERIALIZABLE,
+                f"has an argument that cannot be stored: {error}",
+                "give it plain JSON values, a dataclass or a pydantic model",
+            )
+
+
+def _deadline_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
+    if isinstance(node, SubWorkflowNode):
+        return
+    try:
+        node.fn.stored_options(node.good_until)
+    except ValueError as error:
+        yield node_problem(
+            node, ErrorCode.TASK_INVALID_OPTIONS, f"has a bad deadline: {error}", "pass an aware datetime"
+        )
+
+
+def _name_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[WorkflowValidationError]:
+    by_position = [name for name, each in target.positional_only.items() if each.default is each.empty or name in given]
+    if by_position:
+        yield node_problem(
+            node,
+            ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED,
+            f"cannot give {', '.join(map(repr, by_position))} to {target.label}, which takes it by position only",
+            "arguments of nodes are given by name: take the / out of the signature",
+        )
+    for name in dict.fromkeys(given):
+        if name in target.positional_only:
+            continue
+        if name in FILLED_BY_US or not isinstance(name, str) or not target.takes(name) or name.startswith("__"):
+            close = target.close_to(name) if isinstance(name, str) else None
+            other = f"did you mean {close!r}?" if close else f"it takes {', '.join(target.by_keyword) or 'nothing'}"
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_INVALID_KWARG_KEY,
+                f"gives {name!r} to {target.label}, which takes no such argument from a node",
+                _FILLED if name in FILLED_BY_US else other,
+            )
+    for name in node.kwargs.keys() & node.args_from.keys():
+        yield node_problem(
+            node,
+            ErrorCode.WORKFLOW_KWARGS_ARGS_FROM_OVERLAP,
+            f"gives {name!r} both as a value and from another node",
+            "take it out of kwargs or out of args_from",
+        )
+
+
+def _missing_problems(node: AnyNode, target: Target, given: list[str]) -> Iterator[WorkflowValidationError]:
+    missing = partial(node_problem, node, ErrorCode.WORKFLOW_MISSING_REQUIRED_PARAMS)
+    filled = {*given, *FILLED_BY_US} - (set() if node.workflow_ctx_from else {CONTEXT_PARAMETER})
+    if isinstance(node, MapNode):
+        filled.update(list(target.by_keyword)[:1])
+    absent = [name for name in target.by_keyword if target.is_required(name) and name not in filled]
+    if absent:
+        yield missing(
+            f"does not give {', '.join(map(repr, absent))} to {target.label}",
+            "give it in kwargs or args_from, or give the parameter a default",
+        )
+    for name in node.args_from if _may_be_early(node) else ():
+        if target.is_required(name):
+            yield missing(
+                f"can run before {node.args_from[name]!r} has ended (join={node.join!r}), and {target.label} "
+                f"requires its result as {name!r}",
+                f"give the parameter a default: {name}: TaskResult[...] | None = None",
+            )
+
+
+def _may_be_early(node: AnyNode) -> bool:
+    """Whether it can run while nodes that it waits for have not ended: their results are not given to it then."""
+    wanted = {"any": 1, "quorum": node.min_success}.get(node.join)
+    return isinstance(wanted, int) and wanted < len(node.waits_for)
+
+
+def _type_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
+    mismatch = partial(node_problem, node, ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH)
+    for name, source in node.args_from.items():
+        hint = target.hint(name)
+        if name not in target.by_keyword or not isinstance(source, Node) or hint is None:
+            continue
+        wanted = result_types(hint)
+        if wanted is None:
+            yield mismatch(
+                f"gives a TaskResult as {name!r} to {target.label}, which takes {spell(hint)}",
+                f"a node is given the whole result of another: write {name}: TaskResult[...]",
+            )
+        elif not any(fits(value_type(source), kind) for kind in wanted):
+            kinds = " or ".join(spell(kind) for kind in wanted)
+            yield mismatch(
+                f"gives {source!r}, whose value is {spell(value_type(source))}, as {name!r} to {target.label}, "
+                f"which takes a result of {kinds}",
+                "change one of the two types, or put a task between them that converts",
+            )
+
+
+def _context_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
+    if node.workflow_ctx_from and CONTEXT_PARAMETER not in target.by_keyword:
+        yield node_problem(
+            node,
+            ErrorCode.WORKFLOW_CTX_PARAM_MISSING,
+            f"names nodes in workflow_ctx_from, but {target.label} has no parameter {CONTEXT_PARAMETER!r}",
+            f"add {CONTEXT_PARAMETER}: WorkflowContext | None = None",
+        )

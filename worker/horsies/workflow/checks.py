@@ -1,0 +1,234 @@
+"""What can be wrong with a workflow as it is written: names first, then everything else at once."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.errors import ErrorCode, SourceLocation, WorkflowValidationError
+from horsies.domain.states import OnError
+from horsies.workflow.check_arguments import argument_problems
+from horsies.workflow.check_shape import shape_problems
+from horsies.workflow.fitting import fits, spell
+from horsies.workflow.nodes import MapNode, Node, SuccessPolicy, TaskNode
+from horsies.workflow.outputs import nested_cycle, output_type, value_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from horsies.domain.errors import HorsiesError
+    from horsies.workflow.definition import WorkflowDefinition
+    from horsies.workflow.graph import Graph
+    from horsies.workflow.nodes import AnyNode, NodeRef
+
+MAX_NODE_ID_CHARACTERS: Final = 128
+MAX_NAME_CHARACTERS: Final = 255
+_KINDS: Final[dict[str, tuple[type | tuple[type, ...], ErrorCode]]] = {
+    "waits_for": ((list, tuple), ErrorCode.WORKFLOW_INVALID_DEPENDENCY),
+    "args_from": (Mapping, ErrorCode.WORKFLOW_INVALID_ARGS_FROM),
+    "workflow_ctx_from": ((list, tuple, NoneType), ErrorCode.WORKFLOW_INVALID_CTX_FROM),
+    "kwargs": (Mapping, ErrorCode.WORKFLOW_INVALID_KWARG_KEY),
+}
+_NODE_ID: Final = re.compile(r"[A-Za-z0-9_\-:.]+")
+_ID_RULE: Final = f"letters, digits and _ - : . only, at most {MAX_NODE_ID_CHARACTERS} of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A workflow before it is known to be sound."""
+
+    name: str
+    graph: Graph
+    output: NodeRef | None
+    success_policy: SuccessPolicy | None
+    definition: type[WorkflowDefinition[Any]] | None
+    location: SourceLocation | None
+
+
+def bare_problems(
+    name: object, tasks: object, on_error: object, location: SourceLocation | None
+) -> Iterator[WorkflowValidationError]:
+    """Without a name and a list of nodes there is nothing to look into."""
+    if on_error not in list(OnError):
+        yield WorkflowValidationError(
+            f"on_error={on_error!r} of workflow {name!r} is not a possible value",
+            location=location,
+            help_text="write OnError.FAIL or OnError.PAUSE",
+        )
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_CHARACTERS:
+        yield WorkflowValidationError(
+            "the workflow has no name" if not name else f"{name!r:.60} cannot be the name of a workflow",
+            code=ErrorCode.WORKFLOW_NO_NAME,
+            location=location,
+            help_text=f"name it with at most {MAX_NAME_CHARACTERS} characters",
+        )
+    nodes = list(tasks) if isinstance(tasks, list | tuple) else None
+    if not nodes:
+        yield WorkflowValidationError(
+            f"workflow {name!r} has no nodes",
+            code=ErrorCode.WORKFLOW_NO_NODES,
+            location=location,
+            help_text="give it a list of them: tasks=[TaskNode(my_task), ...]",
+        )
+    for position, node in enumerate(nodes or ()):
+        if not isinstance(node, Node):
+            yield WorkflowValidationError(
+                f"tasks[{position}] of workflow {name!r} is {type(node).__name__}, not a node",
+                code=ErrorCode.WORKFLOW_NO_NODES,
+                location=location,
+                help_text="write TaskNode(my_task), or call the factory: my_task.node(...)(argument=...)",
+            )
+        else:
+            yield from _not_runnable(node, position)
+
+
+def _not_runnable(node: Node[Any], position: int) -> Iterator[WorkflowValidationError]:
+    for name, (kind, code) in _KINDS.items():
+        if not isinstance(getattr(node, name), kind):
+            yield WorkflowValidationError(
+                f"{name} of tasks[{position}] is {type(getattr(node, name)).__name__}",
+                code=code,
+                location=node.location,
+                help_text=f"write {name}={'{...}' if kind is Mapping else '[...]'}",
+            )
+    if isinstance(node, TaskNode | MapNode):
+        if not hasattr(node.fn, "stored_options"):
+            yield WorkflowValidationError(
+                f"tasks[{position}] runs {node.name!r}, which is not a task",
+                code=ErrorCode.TASK_NOT_REGISTERED,
+                location=node.location,
+                help_text="decorate the function with @app.task",
+            )
+    elif not hasattr(node.workflow_def, "build_with"):  # type: ignore[attr-defined]
+        yield WorkflowValidationError(
+            f"tasks[{position}] is a SubWorkflowNode of {node.name!r}, which is not a WorkflowDefinition",
+            code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+            location=node.location,
+            help_text="give it the class: SubWorkflowNode(MyWorkflow)",
+        )
+
+
+def key_problems(key: object, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
+    """For workflows of an application: what is stored must be told from other kinds of workflows later."""
+    if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_CHARACTERS:
+        yield WorkflowValidationError(
+            "the workflow has no definition_key" if key is None else f"definition_key={key!r:.60} is not possible",
+            code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+            location=location,
+            help_text='give it one that stays, whatever else changes: definition_key="reports.monthly"',
+        )
+
+
+def id_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
+    """Every other message names nodes by their ids, so these come first and alone."""
+    by_id = defaultdict(list)
+    for node in graph.nodes:
+        by_id[node.node_id].append(node)
+        if not isinstance(node.node_id, str) or not _is_node_id(node.node_id):
+            yield WorkflowValidationError(
+                f"{str(node.node_id)[: MAX_NODE_ID_CHARACTERS + 1]!r} cannot be a node_id",
+                code=ErrorCode.WORKFLOW_INVALID_NODE_ID,
+                location=node.location,
+                help_text=_ID_RULE,
+            )
+    by_original = defaultdict(list)
+    for original, node in zip(graph.originals, graph.nodes, strict=True):
+        by_original[id(original)].append(node)
+    for nodes in by_original.values():
+        if len(nodes) > 1:
+            yield _duplicate(nodes, f"{nodes[0]!r} stands in the list {len(nodes)} times")
+    for node_id, nodes in by_id.items():
+        if len(nodes) > 1 and nodes not in by_original.values():
+            yield _duplicate(nodes, f"{len(nodes)} nodes have the node_id {node_id!r}")
+
+
+def _duplicate(nodes: list[AnyNode], message: str) -> WorkflowValidationError:
+    return WorkflowValidationError(
+        message,
+        code=ErrorCode.WORKFLOW_DUPLICATE_NODE_ID,
+        location=nodes[-1].location,
+        notes=["they are " + ", ".join(f"tasks[{node.index}]" for node in nodes)],
+        help_text="a node may stand in the list once, and each needs an id of its own",
+    )
+
+
+def _is_node_id(text: str) -> bool:
+    return len(text) <= MAX_NODE_ID_CHARACTERS and _NODE_ID.fullmatch(text) is not None
+
+
+def all_problems(draft: Draft) -> Iterable[HorsiesError]:
+    found: list[HorsiesError] = [*shape_problems(draft.graph, draft.location)]
+    for node in draft.graph.nodes:
+        found += argument_problems(node, draft.graph)
+    found += _output_problems(draft)
+    found += _policy_problems(draft)
+    found += _nesting_problems(draft)
+    for error in found:
+        error.with_location(error.location or draft.location)
+    return found
+
+
+def _output_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+    if draft.output is None:
+        return
+    node = draft.graph.find(draft.output)
+    if node is None:
+        yield WorkflowValidationError(
+            f"the output of workflow {draft.name!r} is {draft.output!r}, which is not among its nodes",
+            code=ErrorCode.WORKFLOW_INVALID_OUTPUT,
+            notes=[_known(draft.graph.nodes)],
+            help_text="put the node into the list of tasks, or name one that is in it",
+        )
+    elif draft.definition is not None and not fits(value_type(node), output_type(draft.definition)):
+        yield WorkflowValidationError(
+            f"{draft.definition.__qualname__} promises {spell(output_type(draft.definition))}, "
+            f"but its output node {node.node_id!r} gives {spell(value_type(node))}",
+            code=ErrorCode.WORKFLOW_OUTPUT_TYPE_MISMATCH,
+            help_text=f"write WorkflowDefinition[{spell(value_type(node))}], or choose another output",
+        )
+
+
+def _policy_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+    policy = draft.success_policy
+    if policy is None:
+        return
+    if not isinstance(policy, SuccessPolicy) or not policy.cases:
+        yield _bad_policy("the success policy has no case")
+        return
+    for position, case in enumerate(policy.cases):
+        if not case.required:
+            yield _bad_policy(f"case {position} of the success policy requires no node")
+        yield from _foreign(draft, case.required, f"case {position} of the success policy requires")
+    yield from _foreign(draft, policy.optional or (), "the success policy names as optional")
+
+
+def _foreign(draft: Draft, refs: Sequence[NodeRef], what: str) -> Iterator[WorkflowValidationError]:
+    for ref in refs:
+        if draft.graph.find(ref) is None:
+            yield _bad_policy(f"{what} {ref!r}, which is not among the nodes of workflow {draft.name!r}")
+
+
+def _bad_policy(message: str) -> WorkflowValidationError:
+    return WorkflowValidationError(
+        message,
+        code=ErrorCode.WORKFLOW_INVALID_SUCCESS_POLICY,
+        help_text="write SuccessPolicy(cases=[SuccessCase(required=[node, ...])]) with nodes of this workflow",
+    )
+
+
+def _nesting_problems(draft: Draft) -> Iterator[WorkflowValidationError]:
+    if (path := nested_cycle(draft.definition, draft.graph.nodes)) is not None:
+        yield WorkflowValidationError(
+            "the definition contains itself, so it would never end",
+            code=ErrorCode.WORKFLOW_CYCLE_DETECTED,
+            notes=[" → ".join(definition.__qualname__ for definition in path)],
+            help_text="a definition that ends its own recursion builds the inner node in build_with, under a condition",
+        )
+
+
+def _known(nodes: Iterable[AnyNode]) -> str:
+    return "the nodes are " + ", ".join(str(node.node_id) for node in nodes)

@@ -1,0 +1,50 @@
+"""The plan of a child workflow, made on a worker when its node's turn has come; user code runs in here."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from horsies.domain.codec import load_kwargs
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.result import Err
+from horsies.workflow.context import call_kwargs
+from horsies.workflow.definition import build_for, find_definition
+from horsies.workflow.maps import BuildFailed, ChildPlanError, UnreadableKwargs, map_plan
+from horsies.workflow.signatures import build_target
+
+if TYPE_CHECKING:
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.workflow.spec import WorkflowApp
+
+__all__ = ["BuildFailed", "ChildPlanError", "UnknownDefinition", "UnreadableKwargs", "child_plan", "map_plan"]
+
+
+class UnknownDefinition(ChildPlanError):  # noqa: N818 - as its siblings
+    """No definition with this key has been imported here."""
+
+
+def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -> WorkflowPlan:
+    """The child of a node, from the kwargs as a task of that node would get them: results of its dependencies included.
+
+    Raises UnknownDefinition, UnreadableKwargs or BuildFailed. Runs `build_with` of the user's, so call it in a thread.
+    """
+    if definition_key == MAP_DEFINITION:
+        return map_plan(kwargs_json)
+    definition = find_definition(definition_key)
+    if definition is None:
+        raise UnknownDefinition(
+            f"no WorkflowDefinition with the key {definition_key!r} is known here; list its module in discover_tasks()"
+        )
+    loaded = load_kwargs(kwargs_json)
+    if isinstance(loaded, Err):
+        raise UnreadableKwargs(loaded.err_value.message)
+    try:
+        kwargs = call_kwargs(loaded.ok_value, build_target(definition).by_keyword)
+        # Of what build_with returns, a worker must find the way back, whatever key that names.
+        return replace(build_for(definition, app, kwargs).to_plan(), definition_key=definition_key)
+    except BaseException as error:  # build_with is user code: sys.exit() in it must fail this node, not the worker
+        # str(error) is user code and may raise; the traceback module takes care of that.
+        text = traceback.TracebackException(type(error), error, None)
+        raise BuildFailed(f"{definition.__qualname__} cannot be built: {type(error).__name__}: {text}") from error

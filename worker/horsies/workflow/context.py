@@ -1,0 +1,116 @@
+"""What a workflow's task can know of its place: `workflow_ctx` and `workflow_meta`, and how a call is given them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from horsies.domain import tags
+from horsies.domain.codec import load_summary, load_task_result
+from horsies.domain.errors import WorkflowContextMissingIdError
+from horsies.domain.injection import split_injection
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
+    from horsies.workflow.nodes import Node, NodeKey
+
+T = TypeVar("T")
+
+CONTEXT_PARAMETER: Final = "workflow_ctx"
+META_PARAMETER: Final = "workflow_meta"
+
+_INJECTED: Final = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
+
+
+class Named(Protocol):
+    """A node, or a key that stands for one."""
+
+    @property
+    def node_id(self) -> str | None: ...
+
+
+def id_of(node: Named) -> str:
+    """The node's id; WorkflowContextMissingIdError where it has none yet."""
+    if node.node_id is None:
+        raise WorkflowContextMissingIdError(
+            f"{node!r} has no node_id, so nothing can be found by it: give it one, node_id='...', or name it by its "
+            "NodeKey, which the workflow's own nodes give with .key()"
+        )
+    return node.node_id
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowMeta:
+    """Which node of which workflow the task is."""
+
+    workflow_id: str
+    task_index: int
+    task_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowContext:
+    """The results of the nodes that `workflow_ctx_from` names. All of them have ended."""
+
+    workflow_id: str
+    task_index: int
+    task_name: str
+    results_by_id: Mapping[str, TaskResult[Any, TaskError]] = field(default_factory=dict)
+    summaries_by_id: Mapping[str, SubWorkflowSummary[Any]] = field(default_factory=dict)
+
+    def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
+        """The node's result, UPSTREAM_SKIPPED where it did not run. KeyError for a node that was not asked for."""
+        found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
+        return found
+
+    def has_result(self, node: Named) -> bool:
+        return id_of(node) in self.results_by_id
+
+    def summary_for(self, node: Node[T] | NodeKey[T]) -> SubWorkflowSummary[T]:
+        """How the node's child workflow ended. KeyError for a node that is none, or was not asked for."""
+        found: SubWorkflowSummary[T] = self._find(self.summaries_by_id, id_of(node), "summary")
+        return found
+
+    def has_summary(self, node: Named) -> bool:
+        return id_of(node) in self.summaries_by_id
+
+    def _find(self, found: Mapping[str, Any], node_id: str, what: str) -> Any:
+        if node_id not in found:
+            known = ", ".join(sorted(found)) or "none"
+            raise KeyError(
+                f"no {what} of node {node_id!r} here; workflow_ctx_from of {self.task_name!r} gives: {known}"
+            )
+        return found[node_id]
+
+
+def call_kwargs(stored: dict[str, Any], takes: Container[str]) -> dict[str, Any]:
+    """The keyword arguments of the call: `workflow_ctx` and `workflow_meta` where the function takes them."""
+    if _INJECTED.isdisjoint(stored):
+        return stored
+    injection = split_injection(stored)
+    kwargs = injection.kwargs
+    if injection.context is not None and CONTEXT_PARAMETER in takes:
+        kwargs[CONTEXT_PARAMETER] = _context(injection.context)
+    if injection.meta is not None and META_PARAMETER in takes:
+        kwargs[META_PARAMETER] = WorkflowMeta(**_place(injection.meta))
+    return kwargs
+
+
+def _context(tree: Mapping[str, Any]) -> WorkflowContext:
+    return WorkflowContext(
+        **_place(tree),
+        results_by_id={name: load_task_result(text) for name, text in _texts(tree.get("results_by_id"))},
+        summaries_by_id={name: load_summary(text) for name, text in _texts(tree.get("summaries_by_id"))},
+    )
+
+
+def _place(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tree.get(name) for name in ("workflow_id", "task_index", "task_name")}
+
+
+def _texts(tree: object) -> list[tuple[str, str]]:
+    items = tree.items() if isinstance(tree, Mapping) else ()
+    return [(name, text) for name, text in items if isinstance(text, str)]

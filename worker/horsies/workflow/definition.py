@@ -1,0 +1,182 @@
+"""Workflows as classes: their nodes are attributes, and workers find them by their key."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+
+from typing_extensions import TypeVar
+
+from horsies.domain.errors import ErrorCode, WorkflowValidationError
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.states import OnError
+from horsies.workflow.nodes import Node
+from horsies.workflow.places import calling_place
+from horsies.workflow.spec import WorkflowSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.domain.errors import SourceLocation
+    from horsies.workflow.nodes import AnyNode
+    from horsies.workflow.spec import WorkflowApp
+
+T = TypeVar("T", default=Any)
+
+MAX_KEY_CHARACTERS: Final = 255
+
+_META: Final = {"output": None, "on_error": OnError.FAIL, "success_policy": None}
+
+
+class WorkflowDefinition(Generic[T]):
+    """Subclass it with a name, a definition_key and nodes; T is the type of the output's value.
+
+    An inner `class Meta` may hold output, on_error and success_policy. It cannot see its siblings, so there nodes are
+    named by their attribute: `output = "total"`.
+    """
+
+    name: ClassVar[str]
+    definition_key: ClassVar[str]
+    Meta: ClassVar[type[Any]] = object
+
+    _place: ClassVar[SourceLocation | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._place = calling_place()
+        if cls.is_base():
+            return
+        if not isinstance(getattr(cls, "name", None), str) or not cls.name.strip():
+            raise WorkflowValidationError(
+                f"{cls.__qualname__} has no name",
+                code=ErrorCode.WORKFLOW_NO_NAME,
+                location=cls._place,
+                help_text='name it: name = "monthly_report"',
+            )
+        if cls.has_key():
+            _register(cls)
+
+    @classmethod
+    def build(cls, app: WorkflowApp) -> WorkflowSpec[T]:
+        """A new spec of the class's nodes."""
+        if not cls.has_key():
+            raise cls.missing_key()
+        meta = cls._read_meta()
+        nodes = [node for _, node in cls.get_workflow_nodes()]
+        return app.workflow(cls.name, nodes, **meta, definition_key=cls.definition_key, workflow_def_cls=cls)
+
+    @classmethod
+    def build_with(cls, app: Any, *args: Any, **params: Any) -> WorkflowSpec[T]:
+        """Override it to make a workflow that depends on parameters: `def build_with(cls, app, *, count: int)`."""
+        if args or params:
+            raise WorkflowValidationError(
+                f"{cls.__qualname__} has no build_with() of its own to take {', '.join(params) or 'arguments'}",
+                code=ErrorCode.WORKFLOW_SUBWORKFLOW_PARAMS_REQUIRE_BUILD_WITH,
+                location=cls._place,
+                help_text="define build_with(cls, app, ...) with these parameters in the definition",
+            )
+        return cls.build(app)
+
+    @classmethod
+    def get_workflow_nodes(cls) -> list[tuple[str, AnyNode]]:
+        """The nodes with the names of their attributes, those of base classes first, each node once."""
+        attributes: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            attributes.update(vars(base))
+        nodes: dict[int, tuple[str, Any]] = {}
+        for name, value in attributes.items():
+            if isinstance(value, Node):
+                nodes.setdefault(id(value), (name, value))
+                if not value.is_frozen and (value.node_id is None or value.named_by_index):
+                    value.node_id, value.named_by_index = name, False
+        return list(nodes.values())
+
+    @classmethod
+    def takes_parameters(cls) -> bool:
+        """Whether it has a build_with of its own."""
+        return cls.build_with.__func__ is not WorkflowDefinition.build_with.__func__  # type: ignore[attr-defined]
+
+    @classmethod
+    def defined_at(cls) -> SourceLocation | None:
+        return cls._place
+
+    @classmethod
+    def is_base(cls) -> bool:
+        """A class that only other definitions derive from."""
+        return not hasattr(cls, "name") and not cls.takes_parameters() and not cls.get_workflow_nodes()
+
+    @classmethod
+    def has_key(cls) -> bool:
+        """Whether it has a definition_key of its own."""
+        key = vars(cls).get("definition_key")
+        return isinstance(key, str) and bool(key.strip()) and len(key) <= MAX_KEY_CHARACTERS
+
+    @classmethod
+    def missing_key(cls) -> WorkflowValidationError:
+        return WorkflowValidationError(
+            f"{cls.__qualname__} has no definition_key of its own",
+            code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+            location=cls._place,
+            help_text=f'give it one that stays: definition_key = "{cls.__module__}.{cls.__name__}"',
+        )
+
+    @classmethod
+    def _read_meta(cls) -> dict[str, Any]:
+        unknown = [name for name in dir(cls.Meta) if not name.startswith("_") and name not in _META]
+        if unknown:
+            raise WorkflowValidationError(
+                f"{cls.__qualname__}.Meta has {', '.join(unknown)}, which says nothing about a workflow",
+                location=cls._place,
+                help_text=f"it may hold {', '.join(_META)}",
+            )
+        return {name: getattr(cls.Meta, name, default) for name, default in _META.items()}
+
+
+_by_key: dict[str, type[WorkflowDefinition[Any]]] = {}
+_lock = threading.Lock()
+
+
+def find_definition(definition_key: str) -> type[WorkflowDefinition[Any]] | None:
+    """The definition with this key, of all that this process has imported."""
+    return _by_key.get(definition_key)
+
+
+def build_for(
+    definition: type[WorkflowDefinition[Any]], app: WorkflowApp, params: Mapping[str, Any]
+) -> WorkflowSpec[Any]:
+    """Call build_with and hold it to its promise: a spec, and a new one."""
+    before = WorkflowSpec.count()
+    spec = definition.build_with(app, **params)
+    if not isinstance(spec, WorkflowSpec) or spec.number <= before:
+        what = "an old spec" if isinstance(spec, WorkflowSpec) else type(spec).__name__
+        raise WorkflowValidationError(
+            f"{definition.__qualname__}.build_with() returned {what}, not a new WorkflowSpec",
+            code=ErrorCode.WORKFLOW_SUBWORKFLOW_BUILD_WITH_BINDING,
+            location=definition.defined_at(),
+            help_text="return app.workflow(...) or cls.build(app): its parameters may differ each time",
+        )
+    return spec
+
+
+def _register(definition: type[WorkflowDefinition[Any]]) -> None:
+    """A module that is imported again replaces its definitions; two classes cannot share a key."""
+    key = definition.definition_key
+    with _lock:
+        known = _by_key.get(key)
+        same = known is not None and (known.__module__, known.__qualname__) == (
+            definition.__module__,
+            definition.__qualname__,
+        )
+        if key != MAP_DEFINITION and (known is None or same):
+            _by_key[key] = definition
+            return
+    other = (
+        "this library's maps" if known is None else f"{known.__module__}.{known.__qualname__} at {known.defined_at()}"
+    )
+    raise WorkflowValidationError(
+        f"the definition_key {key!r} of {definition.__qualname__} is taken",
+        code=ErrorCode.WORKFLOW_DUPLICATE_DEFINITION_KEY,
+        location=definition.defined_at(),
+        notes=[f"it belongs to {other}"],
+        help_text="give it another one: workers find the definition of a stored workflow by its key",
+    )

@@ -1,0 +1,249 @@
+"""A workflow that was started, from any thread and any event loop: wait for it, look into it, pause, resume, cancel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from horsies.domain.codec import load_task_result
+from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode, RetrievalCode
+from horsies.domain.errors import WorkflowContextMissingIdError
+from horsies.domain.result import Err, Ok, Result
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.handle import BrokerErrorCode
+from horsies.lifecycle import controlling
+from horsies.store.statements import statement
+from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
+from horsies.workflow.context import id_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import asyncpg
+
+    from horsies.broker import PostgresBroker
+    from horsies.domain.codes import BuiltInTaskCode
+    from horsies.domain.infos import WorkflowTaskInfo
+    from horsies.handle import BrokerOperationError, BrokerResult
+    from horsies.store.link import Link
+    from horsies.store.workflow_reading import NodeOutcome, WorkflowOutcome
+    from horsies.workflow.nodes import Node, NodeKey
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class HandleErrorCode(StrEnum):
+    WORKFLOW_NOT_FOUND = "WORKFLOW_NOT_FOUND"
+    DB_OPERATION_FAILED = "DB_OPERATION_FAILED"
+    LOOP_RUNNER_FAILED = "LOOP_RUNNER_FAILED"
+    INTERNAL_FAILED = "INTERNAL_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class HandleOperationError:
+    """Why a handle could not do it. `retryable`: the same call may succeed later without anybody changing it."""
+
+    code: HandleErrorCode
+    message: str
+    retryable: bool
+    workflow_id: str
+    exception: BaseException | None = None
+
+
+HandleResult: TypeAlias = Result[T, HandleOperationError]
+
+
+class WorkflowHandle(Generic[T]):
+    """One workflow. Nothing is kept here: a failed one may be retried by hand, and then end otherwise."""
+
+    __slots__ = ("broker", "workflow_id")
+
+    def __init__(self, workflow_id: str, broker: PostgresBroker) -> None:
+        self.workflow_id = workflow_id
+        self.broker = broker
+
+    def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """The output node's result, or a dict of the results of all nodes that nobody waits for. Never raises.
+
+        Waited for at most `timeout_ms`; 0 looks once, None waits without end. WORKFLOW_PAUSED ends the wait too.
+        """
+        return self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms)
+
+    async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
+        """`get` for a running event loop, whichever it is; only a cancellation gets through."""
+        return self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms)
+
+    def status(self) -> HandleResult[WorkflowStatus]:
+        return self._found(self._ask(self._look))
+
+    async def status_async(self) -> HandleResult[WorkflowStatus]:
+        """`status` for a running event loop."""
+        return self._found(await self._ask_async(self._look))
+
+    def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
+        """The nodes as they are now, in their order."""
+        return self._found(self._ask(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
+
+    async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
+        """`tasks` for a running event loop."""
+        return self._found(await self._ask_async(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
+
+    def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
+        """The results that there are by now, by node_id."""
+        return self.tasks().map(_results_of)
+
+    async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
+        """`results` for a running event loop."""
+        return (await self.tasks_async()).map(_results_of)
+
+    def result_for(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
+        """One node's result as it is now; RESULT_NOT_READY before it has ended. Never raises."""
+        try:
+            node_id = id_of(node)
+        except WorkflowContextMissingIdError as error:
+            return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
+        return self._node_ended(self._ask(self._look_at_node(node_id)), node_id)
+
+    async def result_for_async(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
+        """`result_for` for a running event loop."""
+        try:
+            node_id = id_of(node)
+        except WorkflowContextMissingIdError as error:
+            return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
+        return self._node_ended(await self._ask_async(self._look_at_node(node_id)), node_id)
+
+    def cancel(self) -> HandleResult[None]:
+        """Stop it with all its tasks and child workflows; nothing changes where it has ended."""
+        return self._found(self._ask(self._control(controlling.cancel))).map(_nothing)
+
+    async def cancel_async(self) -> HandleResult[None]:
+        """`cancel` for a running event loop."""
+        return self._found(await self._ask_async(self._control(controlling.cancel))).map(_nothing)
+
+    def pause(self) -> HandleResult[bool]:
+        """Start nothing more of it; what runs goes on to its end. False where it was not running."""
+        return self._found(self._ask(self._control(controlling.pause)))
+
+    async def pause_async(self) -> HandleResult[bool]:
+        """`pause` for a running event loop."""
+        return self._found(await self._ask_async(self._control(controlling.pause)))
+
+    def resume(self) -> HandleResult[bool]:
+        """Let it go on. False where it was not paused."""
+        return self._found(self._ask(self._control(controlling.resume)))
+
+    async def resume_async(self) -> HandleResult[bool]:
+        """`resume` for a running event loop."""
+        return self._found(await self._ask_async(self._control(controlling.resume)))
+
+    def __repr__(self) -> str:
+        return f"WorkflowHandle({self.workflow_id!r})"
+
+    def _ask(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
+        return self.broker.perform(BrokerErrorCode.MONITORING_QUERY_FAILED, act)
+
+    async def _ask_async(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
+        return await self.broker.perform_async(BrokerErrorCode.MONITORING_QUERY_FAILED, act)
+
+    # What is asked, on the broker's loop.
+
+    def _until_final(self, timeout_ms: int | None) -> Callable[[Link], Awaitable[WorkflowOutcome | None]]:
+        timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
+        return lambda link: link.waiting_for_workflows.until_final(self.workflow_id, timeout_s)
+
+    async def _look(self, link: Link) -> WorkflowStatus | None:
+        found = await link.use(partial(read_workflow_outcomes, workflow_ids=[self.workflow_id]))
+        outcome = found.get(self.workflow_id)
+        return None if outcome is None else WorkflowStatus(outcome.status)
+
+    def _look_at_node(self, node_id: str) -> Callable[[Link], Awaitable[NodeOutcome | None]]:
+        return _on_connection(partial(read_node, workflow_id=self.workflow_id, node_id=node_id))
+
+    def _control(
+        self, verb: Callable[[asyncpg.Connection, str], Awaitable[bool]]
+    ) -> Callable[[Link], Awaitable[bool | None]]:
+        async def act(connection: asyncpg.Connection) -> bool | None:
+            if await verb(connection, self.workflow_id):
+                return True
+            known = await connection.fetchval(statement("workflow_name"), self.workflow_id)
+            return None if known is None else False
+
+        return _on_connection(act)
+
+    # What the answers mean.
+
+    def _found(self, answer: BrokerResult[U | None]) -> HandleResult[U]:
+        if isinstance(answer, Err):
+            return Err(_explained(answer.err_value, self.workflow_id))
+        if answer.ok_value is None:
+            return Err(
+                HandleOperationError(
+                    HandleErrorCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW, retryable=False, workflow_id=self.workflow_id
+                )
+            )
+        return Ok(answer.ok_value)
+
+    def _ended(
+        self, answer: BrokerResult[WorkflowOutcome | None], timeout_ms: int | None
+    ) -> TaskResult[Any, TaskError]:
+        if isinstance(answer, Err):
+            return self._unreadable(answer.err_value)
+        outcome = answer.ok_value
+        if outcome is None:
+            return self._failure(RetrievalCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW)
+        if outcome.is_final:
+            return outcome.result()
+        message = f"the workflow was still {outcome.status} after {timeout_ms} ms"
+        return self._failure(RetrievalCode.WAIT_TIMEOUT, message, timeout_ms=timeout_ms)
+
+    def _node_ended(self, answer: BrokerResult[NodeOutcome | None], node_id: str) -> TaskResult[Any, TaskError]:
+        if isinstance(answer, Err):
+            return self._unreadable(answer.err_value)
+        node = answer.ok_value
+        if node is None:
+            return self._failure(RetrievalCode.WORKFLOW_NOT_FOUND, _NO_WORKFLOW)
+        if node.status is None:
+            return self._failure(RetrievalCode.TASK_NOT_FOUND, f"the workflow has no node {node_id!r}", node_id=node_id)
+        if node.stored is not None:
+            return load_task_result(node.stored)
+        if node.status == WorkflowTaskStatus.SKIPPED:
+            return self._failure(OutcomeCode.UPSTREAM_SKIPPED, f"the node {node_id!r} was skipped", node_id=node_id)
+        message = f"the node {node_id!r} is {node.status} and has no result yet"
+        return self._failure(RetrievalCode.RESULT_NOT_READY, message, node_id=node_id)
+
+    def _unreadable(self, error: BrokerOperationError) -> TaskResult[Any, TaskError]:
+        message = f"the result cannot be read: {error.message}"
+        return self._failure(OperationalErrorCode.BROKER_ERROR, message, retryable=error.retryable)
+
+    def _failure(self, code: BuiltInTaskCode, message: str, **data: Any) -> TaskResult[Any, TaskError]:
+        data = {"workflow_id": self.workflow_id, **data}
+        return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+
+
+_NO_WORKFLOW = "there is no such workflow; it may have been pruned"
+
+
+def _on_connection(act: Callable[[asyncpg.Connection], Awaitable[U]]) -> Callable[[Link], Awaitable[U]]:
+    return lambda link: link.use(act)
+
+
+def _explained(error: BrokerOperationError, workflow_id: str) -> HandleOperationError:
+    if error.code is BrokerErrorCode.NO_BROKER:
+        code = HandleErrorCode.LOOP_RUNNER_FAILED
+    elif isinstance(error.exception, ValueError):  # a row that makes no sense
+        code = HandleErrorCode.INTERNAL_FAILED
+    else:
+        code = HandleErrorCode.DB_OPERATION_FAILED
+    return HandleOperationError(code, error.message, error.retryable, workflow_id, error.exception)
+
+
+def _results_of(nodes: list[WorkflowTaskInfo]) -> dict[str, TaskResult[Any, TaskError]]:
+    return {node.node_id: node.result for node in nodes if node.node_id is not None and node.result is not None}
+
+
+def _nothing(_changed: bool) -> None:
+    """`cancel` promises that it is over, not that it was cancelled."""

@@ -1,0 +1,258 @@
+"""The nodes of a workflow: a task, a workflow of its own, or one task per item of a list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+
+from horsies.domain.errors import ErrorCode, WorkflowValidationError
+from horsies.workflow.context import id_of
+from horsies.workflow.places import calling_place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from horsies.domain.errors import SourceLocation
+    from horsies.domain.task_result import TaskResult
+    from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
+    from horsies.workflow.definition import WorkflowDefinition
+
+P = ParamSpec("P")
+T = TypeVar("T")
+U = TypeVar("U")
+
+MOST_ITEMS: Final = 1000
+"""Of one map, unless it says otherwise: each item is a node and a task."""
+
+
+class WorkflowTask(Protocol[T]):
+    """What a node needs of a task, whose class is on a higher floor."""
+
+    task_name: str
+    task_queue_name: str | None
+    task_ok_type: Any
+    location: SourceLocation | None
+
+    def stored_options(self, good_until: datetime | None) -> str: ...
+
+    # Not called here: it tells type checkers what T is.
+    def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]: ...
+
+
+@dataclass(frozen=True)
+class NodeKey(Generic[T]):
+    """Names a node whose value is a T, where the node itself is not at hand: `ctx.result_for(key)`."""
+
+    node_id: str
+
+
+class Node(Generic[T]):
+    """What all nodes share. T is the type of the value: for `TaskResult[T, E]` of its task."""
+
+    kwargs: Mapping[str, Any]
+    waits_for: Sequence[AnyNode]
+    args_from: Mapping[str, AnyNode]
+    workflow_ctx_from: Sequence[AnyNode] | None
+    join: str
+    min_success: int | None
+    allow_failed_deps: bool
+    index: int | None
+    node_id: str | None
+
+    location: SourceLocation | None
+    named_by_index: bool
+    """The node_id was made of the position in a list; another list may give another one."""
+
+    def __post_init__(self) -> None:
+        self.__dict__.update(location=calling_place(), named_by_index=False)
+
+    @property
+    def name(self) -> str:
+        """Of its task or its definition."""
+        raise NotImplementedError
+
+    def key(self) -> NodeKey[T]:
+        """WorkflowContextMissingIdError before it has a node_id: from you, or of the workflow made of it."""
+        return NodeKey(id_of(self))
+
+    def freeze(self) -> None:
+        self.__dict__["_frozen"] = True
+
+    @property
+    def is_frozen(self) -> bool:
+        return "_frozen" in self.__dict__
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if self.is_frozen:
+            raise AttributeError(f"{self!r} belongs to a finished workflow; {name!r} cannot be set")
+        self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name!r} of {self!r} cannot be deleted")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node_id or self.name!r}>"
+
+
+@dataclass(eq=False, repr=False)
+class TaskNode(Node[T]):
+    """One run of a task."""
+
+    fn: WorkflowTask[T]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    waits_for: Sequence[AnyNode] = field(default_factory=list)
+    args_from: Mapping[str, AnyNode] = field(default_factory=dict)
+    """Parameters that receive the whole TaskResult of a node in `waits_for`."""
+    workflow_ctx_from: Sequence[AnyNode] | None = None
+    """Nodes of `waits_for` whose results the parameter `workflow_ctx` gives access to."""
+    queue: str | None = None
+    priority: int | None = None
+    allow_failed_deps: bool = False
+    join: str = "all"
+    min_success: int | None = None
+    good_until: datetime | None = None
+    index: int | None = None
+    node_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return _name_of(self.fn)
+
+    @staticmethod
+    def map(
+        fn: WorkflowTask[U], over: Node[Any] | Sequence[Any], *, max_items: int = MOST_ITEMS, **fixed: Any
+    ) -> MapNode[U]:
+        """One task per item of a list, or of the list that is the value of another node, joined as one node.
+
+        The item is the first parameter; `fixed` are the others. MapNode takes the options that a TaskNode has.
+        """
+        return MapNode(fn, over, kwargs=fixed, max_items=max_items)
+
+
+@dataclass(eq=False, repr=False)
+class SubWorkflowNode(Node[T]):
+    """A workflow within the workflow, built by its definition when its turn has come."""
+
+    workflow_def: type[WorkflowDefinition[T]]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """For the parameters of `build_with`."""
+    waits_for: Sequence[AnyNode] = field(default_factory=list)
+    args_from: Mapping[str, AnyNode] = field(default_factory=dict)
+    workflow_ctx_from: Sequence[AnyNode] | None = None
+    join: str = "all"
+    min_success: int | None = None
+    allow_failed_deps: bool = False
+    index: int | None = None
+    node_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.workflow_def, "name", None) or self.workflow_def)
+
+
+@dataclass(eq=False, repr=False)
+class MapNode(Node[list[T]]):
+    """One run of a task per item, all of them one node: its value is the list of their values, in order."""
+
+    fn: WorkflowTask[T]
+    over: Node[Any] | Sequence[Any]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """The same for each item."""
+    max_items: int = MOST_ITEMS
+    waits_for: Sequence[AnyNode] = field(default_factory=list)
+    """Nodes besides `over`."""
+    queue: str | None = None
+    priority: int | None = None
+    good_until: datetime | None = None
+    index: int | None = None
+    node_id: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.over, Node) and not any(node is self.over for node in self.waits_for):
+            self.waits_for = [*self.waits_for, cast("AnyNode", self.over)]
+        self.__dict__.update(
+            args_from={}, workflow_ctx_from=None, join="all", min_success=None, allow_failed_deps=False
+        )
+
+    @property
+    def name(self) -> str:
+        return _name_of(self.fn)
+
+
+AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]
+NodeRef: TypeAlias = AnyNode | NodeKey[Any] | str
+"""A node where it may also be named: within a definition its siblings are not in reach of an inner class."""
+
+
+def _name_of(task: object) -> str:
+    return str(getattr(task, "task_name", None) or getattr(task, "__name__", None) or task)
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessCase:
+    """The workflow has succeeded when all of these nodes have."""
+
+    required: Sequence[NodeRef]
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessPolicy:
+    """One of the cases suffices, whatever else failed; `optional` names nodes whose failure is expected."""
+
+    cases: Sequence[SuccessCase]
+    optional: Sequence[NodeRef] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FromNode:
+    """Stands for a node's result in the call of a node factory."""
+
+    node: AnyNode
+
+
+def from_node(node: Node[T]) -> TaskResult[T, Any]:
+    """An argument that is the result of another node: `total.node()(left=from_node(a), right=from_node(b))`."""
+    if not isinstance(node, Node):
+        raise WorkflowValidationError(
+            f"from_node() takes a node, not {type(node).__name__}",
+            code=ErrorCode.WORKFLOW_INVALID_ARGS_FROM,
+            location=calling_place(),
+            help_text="make one first: step = my_task.node()(...), then from_node(step)",
+        )
+    return cast("TaskResult[T, Any]", FromNode(cast("AnyNode", node)))
+
+
+class NodeFactory(Generic[P, T]):
+    """`task.node(...)`: call it with the arguments of the task, by name, to get the node."""
+
+    __slots__ = ("_fn", "_options")
+
+    def __init__(self, fn: WorkflowTask[T], options: Mapping[str, Any]) -> None:
+        self._fn = fn
+        self._options = options
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> TaskNode[T]:
+        if args:
+            raise WorkflowValidationError(
+                f"a node of task {self._fn.task_name!r} is given {len(args)} arguments by position",
+                code=ErrorCode.WORKFLOW_POSITIONAL_ARGS_NOT_SUPPORTED,
+                location=calling_place(),
+                help_text="name each argument: task.node(...)(amount=3)",
+            )
+        sources = {name: value.node for name, value in kwargs.items() if isinstance(value, FromNode)}
+        options = dict(self._options)
+        waits_for = list(options.pop("waits_for", None) or ())
+        waits_for += [node for node in _once(sources.values()) if not any(node is other for other in waits_for)]
+        return TaskNode(
+            self._fn,
+            kwargs={name: value for name, value in kwargs.items() if name not in sources},
+            waits_for=waits_for,
+            args_from={**(options.pop("args_from", None) or {}), **sources},
+            **options,
+        )
+
+
+def _once(nodes: Any) -> list[AnyNode]:
+    return list({id(node): node for node in nodes}.values())

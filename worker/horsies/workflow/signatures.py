@@ -1,0 +1,93 @@
+"""What a node's function takes: a task's own parameters, or those of a definition's `build_with`."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from types import SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import TypeAliasType
+
+from horsies.domain.task_result import TaskResult
+from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
+from horsies.workflow.nodes import SubWorkflowNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.workflow.definition import WorkflowDefinition
+    from horsies.workflow.nodes import AnyNode
+
+FILLED_BY_US: Final = frozenset({CONTEXT_PARAMETER, META_PARAMETER})
+
+_BY_KEYWORD: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Target:
+    """The function that is called with the arguments of a node, and its parameters."""
+
+    def __init__(self, fn: Callable[..., Any], label: str, *, leave_out: int = 0) -> None:
+        self.label = label
+        self._fn = fn
+        parameters = list(inspect.signature(fn).parameters.values())[leave_out:]
+        self.by_keyword = {each.name: each for each in parameters if each.kind in _BY_KEYWORD}
+        self.positional_only = {each.name: each for each in parameters if each.kind is each.POSITIONAL_ONLY}
+        self.takes_any_keyword = any(each.kind is each.VAR_KEYWORD for each in parameters)
+
+    def takes(self, name: str) -> bool:
+        return name in self.by_keyword or self.takes_any_keyword
+
+    def is_required(self, name: str) -> bool:
+        parameter = self.by_keyword.get(name)
+        return parameter is not None and parameter.default is parameter.empty
+
+    def close_to(self, name: str) -> str | None:
+        return next(iter(difflib.get_close_matches(name, self.by_keyword, n=1)), None)
+
+    def hint(self, name: str) -> Any:
+        """The type of a parameter; its text where the names in it lead nowhere here, None without annotation."""
+        parameter = self.by_keyword.get(name)
+        if parameter is None or parameter.annotation is parameter.empty:
+            return None
+        only_this = SimpleNamespace(__annotations__={"it": parameter.annotation})
+        plain = inspect.unwrap(getattr(self._fn, "__func__", self._fn))
+        try:
+            return get_type_hints(only_this, getattr(plain, "__globals__", {}), {}, include_extras=True)["it"]
+        # An annotation is an expression of the user's: it may raise anything, and often names what only type checkers
+        # import. The task runs without it, so that is no error.
+        except Exception:  # noqa: BLE001
+            return str(parameter.annotation)
+
+
+def build_target(definition: type[WorkflowDefinition[Any]]) -> Target:
+    return Target(definition.build_with, f"build_with() of {definition.name!r}", leave_out=1)
+
+
+def target_of(node: AnyNode) -> Target:
+    if isinstance(node, SubWorkflowNode):
+        return build_target(node.workflow_def)
+    return Target(inspect.unwrap(node.fn), f"task {node.name!r}")  # type: ignore[arg-type]  # a task can be called
+
+
+def result_types(hint: Any) -> list[Any] | None:
+    """The T of each `TaskResult[T, E]` in a parameter's type, Any where it is open; None where it takes none."""
+    if hint is Any:
+        return [Any]
+    if isinstance(hint, str):
+        return [Any] if "TaskResult" in hint else None
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif isinstance(hint, TypeAliasType):
+            hint = hint.__value__
+        else:
+            break
+    if hint is TaskResult:
+        return [Any]
+    if get_origin(hint) is TaskResult:
+        return [get_args(hint)[0]]
+    if get_origin(hint) in (Union, UnionType):
+        found = [result_types(member) for member in get_args(hint)]
+        return [kind for kinds in found if kinds for kind in kinds] or None
+    return None

@@ -1,0 +1,169 @@
+"""A workflow that is sound: its nodes numbered, named and checked, its values copied; nothing of it can change."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import InitVar, dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol
+
+from typing_extensions import TypeVar
+
+from horsies.domain.codec import dump_value, load_value
+from horsies.domain.errors import raise_collected
+from horsies.domain.plan import WorkflowPlan
+from horsies.domain.states import OnError
+from horsies.workflow import starting
+from horsies.workflow.checks import Draft, all_problems, bare_problems, id_problems, key_problems
+from horsies.workflow.graph import Graph
+from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
+from horsies.workflow.places import calling_place
+from horsies.workflow.planning import node_plan, policy_json
+from horsies.workflow.routing import route, route_problems, unrouted_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.broker import PostgresBroker
+    from horsies.config.app import AppConfig
+    from horsies.workflow.definition import WorkflowDefinition
+    from horsies.workflow.handle import WorkflowHandle
+    from horsies.workflow.nodes import AnyNode, NodeRef
+    from horsies.workflow.starting import WorkflowStartError, WorkflowStartResult
+
+T = TypeVar("T", default=Any)
+
+_numbers = itertools.count(1)
+
+
+class WorkflowApp(Protocol):
+    """What a workflow needs of its application."""
+
+    config: AppConfig
+
+    def get_broker(self) -> PostgresBroker: ...
+
+    def workflow(self, name: str, tasks: Sequence[AnyNode], *args: Any, **options: Any) -> WorkflowSpec[Any]: ...
+
+
+@dataclass(eq=False, repr=False)
+class WorkflowSpec(Generic[T]):
+    """Usually made by `app.workflow(...)`, which knows the queues. T is the type of the value it ends with."""
+
+    name: str
+    tasks: Sequence[AnyNode]
+    on_error: OnError = OnError.FAIL
+    output: NodeRef | None = None
+    """The node whose result is the workflow's; without one it is the results of all nodes that none waits for."""
+    success_policy: SuccessPolicy | None = None
+    definition_key: str | None = None
+    workflow_def_cls: type[WorkflowDefinition[Any]] | None = None
+    # No plain default: then a missing value is looked up by __getattr__, when it is first needed.
+    broker: PostgresBroker | None = field(default_factory=lambda: None)
+    resend_on_transient_err: bool = False
+    app: InitVar[WorkflowApp | None] = None
+
+    number: int = field(init=False)
+
+    def __post_init__(self, app: WorkflowApp | None) -> None:
+        definition = self.workflow_def_cls
+        # The nodes of a class are where it is written; build() is called from anywhere, on workers too.
+        location = calling_place() if definition is None or definition.takes_parameters() else definition.defined_at()
+        raise_collected(bare_problems(self.name, self.tasks, self.on_error, location))
+        graph = Graph(self.name, list(self.tasks))
+        raise_collected(id_problems(graph))
+        draft = Draft(self.name, graph, self.output, self.success_policy, definition, location)
+        problems = list(all_problems(draft))
+        if app is not None:
+            problems += [*key_problems(self.definition_key, location), *route_problems(graph.nodes, app.config)]
+        raise_collected(problems)
+        if app is not None:
+            route(graph.nodes, app.config)
+        self._settle(graph, app)
+
+    def _settle(self, graph: Graph, app: WorkflowApp | None) -> None:
+        for node in graph.nodes:
+            _freeze(node)
+        graph.write_back()
+        self.tasks = graph.nodes
+        # Made now: later the values in it could be others, a model among them can be changed by whoever reads it.
+        self.__dict__["_nodes"] = tuple(map(node_plan, graph.nodes))
+        self.on_error = OnError(self.on_error)
+        self.output = graph.find(self.output)
+        # As stored, because nodes are told from each other by identity and the policy names those of the user.
+        self.__dict__["_policy"] = None if self.success_policy is None else policy_json(self.success_policy, graph)
+        self.__dict__.update(_app=app, number=next(_numbers))
+        if self.broker is None and app is not None:
+            del self.__dict__["broker"]
+        self.__dict__["_frozen"] = True
+
+    @staticmethod
+    def count() -> int:
+        """How many there have been: what has a higher number was made later."""
+        return next(_numbers)
+
+    def to_plan(self) -> WorkflowPlan:
+        """What is stored when it starts. WorkflowValidationError for queues that are not known outside an app."""
+        raise_collected(unrouted_problems(self.tasks))
+        output = self.output
+        return WorkflowPlan(
+            name=self.name,
+            definition_key=self.definition_key,
+            on_error=self.on_error.value,
+            output_index=output.index if isinstance(output, Node) else None,
+            success_policy=self.__dict__["_policy"],
+            nodes=self.__dict__["_nodes"],
+        )
+
+    def start(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
+        """Store it with its first tasks. Nothing is raised; with an id of your own, twice is once."""
+        return starting.start_own(self, workflow_id)
+
+    async def start_async(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
+        """`start` for a running event loop."""
+        return await starting.start_own_async(self, workflow_id)
+
+    def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+        """Start under the id of a start that failed: it cannot become two workflows."""
+        return starting.retry_start(self, error)
+
+    async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+        """`retry_start` for a running event loop."""
+        return await starting.retry_start_async(self, error)
+
+    def __getattr__(self, name: str) -> Any:
+        """The broker of the app, asked for when it is used: a test may have put another one in its place since."""
+        app = self.__dict__.get("_app")
+        if name == "broker" and app is not None:
+            return app.get_broker()
+        raise AttributeError(f"a WorkflowSpec has no attribute {name!r}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if "_frozen" in self.__dict__:
+            raise AttributeError(f"{self!r} is finished and checked; {name!r} cannot be set, make a new one")
+        self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name!r} of {self!r} cannot be deleted")
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name!r} of {len(self.tasks)} nodes>"
+
+
+def _freeze(node: AnyNode) -> None:
+    """What it holds is a copy by way of the codec: what the worker will be given, and nothing that the user changes."""
+    node.kwargs = _frozen(_stored_copy(node.kwargs))
+    node.args_from = MappingProxyType(node.args_from)
+    if isinstance(node, MapNode) and not isinstance(node.over, Node):
+        node.over = _frozen(_stored_copy(list(node.over)))
+    node.freeze()
+
+
+def _stored_copy(value: Any) -> Any:
+    return load_value(dump_value(value))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return MappingProxyType({key: _frozen(item) for key, item in value.items()})
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

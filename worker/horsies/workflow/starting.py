@@ -1,0 +1,243 @@
+"""From a WorkflowSpec to a running workflow: what is checked, what is stored, and how a failed start is repeated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError
+from horsies.domain.ids import new_task_id
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.result import Err, Ok, Result
+from horsies.handle import BrokerErrorCode
+from horsies.lifecycle.planting import plant
+from horsies.workflow.handle import WorkflowHandle
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.broker import PostgresBroker
+    from horsies.domain.plan import WorkflowPlan
+    from horsies.handle import BrokerResult
+    from horsies.lifecycle.planting import Planted
+    from horsies.store.link import Link
+    from horsies.workflow.handle import HandleResult
+    from horsies.workflow.spec import WorkflowSpec
+
+T = TypeVar("T")
+
+_LONGEST_ID = 36
+_LONGEST_START_S = 30.0
+_SLOWEST_NODES_PER_S = 1_000
+
+
+class WorkflowStartErrorCode(StrEnum):
+    BROKER_NOT_CONFIGURED = "BROKER_NOT_CONFIGURED"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+    ENQUEUE_FAILED = "ENQUEUE_FAILED"
+    INTERNAL_FAILED = "INTERNAL_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowStartError:
+    """Why a workflow was not started. After ENQUEUE_FAILED `spec.retry_start(error)` starts it under the same id."""
+
+    code: WorkflowStartErrorCode
+    message: str
+    retryable: bool
+    workflow_name: str
+    workflow_id: str
+    exception: BaseException | None = None
+
+
+WorkflowStartResult: TypeAlias = Result[T, WorkflowStartError]
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A start that has passed every check."""
+
+    broker: PostgresBroker
+    plan: WorkflowPlan
+    workflow_id: str
+    sent_at: datetime | None
+    resend: bool
+
+    def store(self) -> BrokerResult[Planted]:
+        return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
+
+    async def store_async(self) -> BrokerResult[Planted]:
+        return await self.broker.perform_async(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
+
+    def handle(self, stored: BrokerResult[Planted]) -> WorkflowStartResult[WorkflowHandle[Any]]:
+        fail = partial(_refusal, self.plan.name, self.workflow_id)
+        if isinstance(stored, Err):
+            error = stored.err_value
+            return fail(
+                error.message,
+                WorkflowStartErrorCode.ENQUEUE_FAILED,
+                retryable=error.retryable,
+                exception=error.exception,
+            )
+        if (other := stored.ok_value.other_name) is not None:
+            return fail(f"the id {self.workflow_id} belongs to the workflow {other!r}; start under another id")
+        return Ok(WorkflowHandle(self.workflow_id, self.broker))
+
+    def _act(self, link: Link) -> Awaitable[Planted]:
+        return link.use(self._insert, limit_s=_LONGEST_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
+
+    async def _insert(self, connection: asyncpg.Connection) -> Planted:
+        async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
+            return await plant(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
+
+
+def start_workflow(
+    spec: WorkflowSpec[T],
+    broker: PostgresBroker | None,
+    workflow_id: str | None = None,
+    sent_at: datetime | None = None,
+    *,
+    resend_on_transient_err: bool = False,
+) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """Store the workflow with its first tasks; nothing is raised. With an id of your own, twice is once.
+
+    A workflow that has the id and the same name already is given back as it is, whatever its nodes are.
+    """
+    prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
+    return prepared.and_then(lambda start: start.handle(start.store()))
+
+
+async def start_workflow_async(
+    spec: WorkflowSpec[T],
+    broker: PostgresBroker | None,
+    workflow_id: str | None = None,
+    sent_at: datetime | None = None,
+    *,
+    resend_on_transient_err: bool = False,
+) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """`start_workflow` for a running event loop."""
+    prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
+    return prepared if isinstance(prepared, Err) else prepared.ok_value.handle(await prepared.ok_value.store_async())
+
+
+def start_own(spec: WorkflowSpec[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """`start_workflow` with the spec's own broker."""
+    return _own_broker(spec, workflow_id).and_then(lambda broker: start_workflow(spec, broker, workflow_id))
+
+
+async def start_own_async(spec: WorkflowSpec[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """`start_own` for a running event loop."""
+    broker = _own_broker(spec, workflow_id)
+    return broker if isinstance(broker, Err) else await start_workflow_async(spec, broker.ok_value, workflow_id)
+
+
+def retry_start(spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """Start under the id of a start that failed: it cannot become two workflows."""
+    refusal = _why_not_again(spec, error)
+    return start_own(spec, error.workflow_id) if refusal is None else refusal
+
+
+async def retry_start_async(spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+    """`retry_start` for a running event loop."""
+    refusal = _why_not_again(spec, error)
+    return await start_own_async(spec, error.workflow_id) if refusal is None else refusal
+
+
+async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Start nothing more of it; what runs goes on to its end. False where it was not running."""
+    return await WorkflowHandle[Any](workflow_id, broker).pause_async()
+
+
+def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """`pause_workflow` where no event loop runs."""
+    return WorkflowHandle[Any](workflow_id, broker).pause()
+
+
+async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """Let it go on. False where it was not paused."""
+    return await WorkflowHandle[Any](workflow_id, broker).resume_async()
+
+
+def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
+    """`resume_workflow` where no event loop runs."""
+    return WorkflowHandle[Any](workflow_id, broker).resume()
+
+
+def _prepare(
+    spec: WorkflowSpec[Any],
+    broker: PostgresBroker | None,
+    workflow_id: str | None,
+    sent_at: datetime | None,
+    *,
+    resend: bool,
+) -> WorkflowStartResult[_Start]:
+    if workflow_id is None:
+        workflow_id = new_task_id()
+    fail = partial(_refusal, spec.name, workflow_id)
+    if broker is None:
+        return fail(
+            "the workflow has no broker; make it with app.workflow(...), or pass one: start_workflow(spec, broker)",
+            WorkflowStartErrorCode.BROKER_NOT_CONFIGURED,
+        )
+    try:
+        _check(workflow_id, sent_at)
+        if broker.app is not None and broker.app.are_sends_suppressed():
+            raise ValueError("sends are suppressed, as while modules are imported")
+        plan = spec.to_plan()
+        _check_app(plan, broker)
+    except HorsiesError as error:
+        return fail(error.message + (f"; {error.help_text}" if error.help_text else ""), exception=error)
+    except ValueError as error:  # CodecError: a value that cannot be stored
+        return fail(str(error), exception=error)
+    return Ok(_Start(broker, plan, workflow_id, sent_at, resend or spec.resend_on_transient_err))
+
+
+def _own_broker(spec: WorkflowSpec[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:
+    try:
+        return Ok(spec.broker)
+    except HorsiesError as error:
+        code = WorkflowStartErrorCode.BROKER_NOT_CONFIGURED
+        return _refusal(spec.name, workflow_id or new_task_id(), error.message, code, exception=error)
+
+
+def _check(workflow_id: object, sent_at: datetime | None) -> None:
+    if not isinstance(workflow_id, str) or not 0 < len(workflow_id) <= _LONGEST_ID or "\0" in workflow_id:
+        raise ValueError(f"workflow_id={workflow_id!r} is no text of 1 to {_LONGEST_ID} characters; a UUID is one")
+    if sent_at is not None and sent_at.tzinfo is None:
+        raise ValueError(f"sent_at={sent_at} has no time zone; pass an aware datetime, as datetime.now(UTC)")
+
+
+def _check_app(plan: WorkflowPlan, broker: PostgresBroker) -> None:
+    if broker.app is None and any(node.sub_definition_key not in (None, MAP_DEFINITION) for node in plan.nodes):
+        raise WorkflowValidationError(
+            f"workflow {plan.name!r} has sub-workflows, and its broker belongs to no application",
+            code=ErrorCode.WORKFLOW_SUBWORKFLOW_APP_MISSING,
+            help_text="start it with the broker of the application that defines them: app.get_broker()",
+        )
+
+
+def _why_not_again(spec: WorkflowSpec[Any], error: WorkflowStartError) -> Err[WorkflowStartError] | None:
+    fail = partial(_refusal, spec.name, error.workflow_id)
+    if error.code is not WorkflowStartErrorCode.ENQUEUE_FAILED:
+        return fail(f"a start that failed with {error.code} cannot be repeated: the same would happen again")
+    if error.workflow_name != spec.name:
+        return fail(f"the error is of the workflow {error.workflow_name!r}, not of {spec.name!r}")
+    return None
+
+
+def _refusal(
+    workflow_name: str,
+    workflow_id: str,
+    message: str,
+    code: WorkflowStartErrorCode = WorkflowStartErrorCode.VALIDATION_FAILED,
+    *,
+    retryable: bool = False,
+    exception: BaseException | None = None,
+) -> Err[WorkflowStartError]:
+    text = f"workflow {workflow_name!r} was not started: {message}"
+    return Err(WorkflowStartError(code, text, retryable, workflow_name, workflow_id, exception))
