@@ -279,3 +279,12 @@ async def test_prefetched_tasks_that_have_not_begun_wait_again_without_a_trace(
     start()
     for task_id in behind:
         assert (await table.done(task_id))["retry_count"] == 0
+
+
+async def test_the_last_snapshot_of_a_stopped_worker_says_so(table: Table, start: Callable[..., Worker]) -> None:
+    worker = start()
+    await table.done(await table.send("nothing"))
+    assert await asyncio.to_thread(worker.stop, signal.SIGTERM) == 0
+    last = await table.connection.fetchrow("SELECT * FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1")
+    assert last is not None
+    assert (last["draining"], last["tasks_running"], last["tasks_claimed"]) == (True, 0, 0)

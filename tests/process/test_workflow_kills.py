@@ -48,8 +48,8 @@ POINTS = {
 class Shop(Flows):
     """A scene with one order, of which a parcel and a list of letters are workflows themselves."""
 
-    async def worker(self, **environ: str) -> Worker:
-        worker = await asyncio.to_thread(self._start, app="kill_shop:app", **environ)
+    async def worker(self, app: str = "kill_shop:app", **environ: str) -> Worker:
+        worker = await asyncio.to_thread(self._start, app=app, **environ)
         self.workers.append(worker)
         return worker
 
@@ -132,3 +132,24 @@ async def test_an_order_ends_the_same_whatever_its_worker_was_writing_when_it_di
         await blocked.release()
     await shop.worker()
     await shop.check(order)
+
+
+async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_does(shop: Shop) -> None:
+    """As while a new version is rolled out."""
+    without = await shop.worker("fault_app:app")
+    flow = await shop.plant(shop.node(0, sub_definition_key="kills.parcel"))
+    await asyncio.to_thread(without.wait_for, "child workflow left to others")
+    await shop.worker()
+    assert await shop.values(flow) == {"n0": 1}
+    await shop.once_each("n0-pick", "n0-pack")
+
+
+async def test_a_build_that_hangs_keeps_no_other_child_from_its_start(shop: Shop) -> None:
+    await shop.worker()
+    late = await shop.plant(shop.node(0, sub_definition_key="kills.late", more={"go": str(shop.go)}))
+    other = await shop.plant(shop.map_node(1, ["a", "b"]))
+    assert await shop.values(other) == {"n1": [1, 1]}
+    assert await shop.nodes(late) == ["READY"]
+    await shop.let_go()
+    assert await shop.values(late) == {"n0": 1}
+    await shop.once_each("a", "b", "n0-only")

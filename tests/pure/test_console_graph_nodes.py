@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from story_scene import stored
 
 from horsies.cli.payload import Masks
+from horsies.domain.plan import MAP_ITEMS
 from horsies.views import NodeView
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.text import cut_middle
@@ -222,6 +223,12 @@ def test_a_node_tells_what_it_waits_for_takes_and_holds_up() -> None:
     assert told(4)["joined by"] == "1 that succeed, also after failures"
     assert told(2)["failed"] == "TIMEOUT after 3 tries"
     assert told(2)["task"] == "shop.import_us  t-2  its row is gone"
+
+
+def test_a_node_that_runs_once_for_each_item_takes_its_items() -> None:
+    node = a_node(9, "close", "PENDING", (0,), is_subworkflow=True, args_from={MAP_ITEMS: 0})
+    section = node_document(NodeTelling(node, labels(*NODES, node), UTC), 80)[0].sections[0]
+    assert "takes      its items from open_books" in [line.text for line in section.lines]
 
 
 def test_a_node_leads_to_its_task_or_to_its_child() -> None:

@@ -62,6 +62,14 @@ def test_a_traceback_is_folded_and_shows_its_last_line() -> None:
     assert texts(payload.outcome.tree)[-38:][0].strip() == "Traceback (most recent call last):"
 
 
+def test_what_the_engine_hands_on_beside_the_arguments_is_not_shown_as_sent() -> None:
+    beside = {"__horsies_workflow_meta__": {"task_index": 0}, "__horsies_map__": {"param": "till"}}
+    payload = read_payload(story(kwargs=stored({"month": "2026-10", **beside})), NO_MASKS)
+    assert payload.arguments is not None
+    assert texts(payload.arguments.tree)[:2] == ["▾ kwargs ", '    month "2026-10"']
+    assert not [line for line in texts(payload.arguments.tree) if "horsies" in line]
+
+
 def test_a_result_is_shown_without_its_wrapping() -> None:
     done = {"__task_result__": True, "ok": {"rows": 3}, "err": None}
     payload = read_payload(story(result=stored(done)), NO_MASKS)

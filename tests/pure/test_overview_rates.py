@@ -27,7 +27,7 @@ def test_each_course_has_its_reason() -> None:
         Course.PAUSED: outlook(a_queue(due=5, paused_at=ago(1)), QueueRate(5, 5)),
         Course.GROWS: outlook(a_queue(due=100), QueueRate(5, 4)),
         Course.STANDS: outlook(a_queue(due=5), QueueRate(0, 0)),
-        Course.HOLDS: outlook(a_queue(due=5), QueueRate(5, 5)),
+        Course.HOLDS: outlook(a_queue(due=5), QueueRate(5, 5.2)),
         Course.DRAINS: outlook(a_queue(due=5), QueueRate(4, 5)),
     }
     assert [found.course for found in courses.values()] == list(courses)

@@ -92,12 +92,20 @@ def test_a_damaged_policy_is_no_success(policy: str) -> None:
     assert "damaged" in str(load_task_error(str(done.error)).message)
 
 
+def _of_child(status: str, cause: str) -> str:
+    summary = f'{{"status":"{status}","error_summary":{cause}}}'
+    return f'{{"error_code":"SUBWORKFLOW_FAILED","message":"the child","sub_workflow_summary":{summary}}}'
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
         ('{"error_code":"X","message":"no"}', "X: no"),
         ('{"error_code":{"__builtin_task_code__":"TASK_EXPIRED"},"message":null}', "TASK_EXPIRED"),
         ("{}", None),
+        (_of_child("FAILED", '"GATE: it is shut"'), "GATE: it is shut"),
+        (_of_child("CANCELLED", '"it was cancelled"'), "SUBWORKFLOW_FAILED: the child"),
+        (_of_child("FAILED", "null"), "SUBWORKFLOW_FAILED: the child"),
         ("no json", "no json"),
         (None, None),
     ],

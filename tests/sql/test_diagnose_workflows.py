@@ -173,6 +173,11 @@ async def test_a_workflow_that_a_person_has_paused_is_nobodys_trouble(connection
             "UPDATE horsies_workflow_tasks SET join_type = 'quorum' WHERE task_index = 2",
             "its node n2 has a quorum without min_success",
         ),
+        (
+            "UPDATE horsies_workflow_tasks SET dependencies = '{2}', status = 'PENDING', task_id = NULL"
+            " WHERE task_index = 0",
+            "its nodes wait for each other",
+        ),
     ],
 )
 async def test_a_damaged_workflow_is_a_line_that_needs_you(

@@ -104,6 +104,17 @@ async def test_one_that_claims_nothing_more_is_draining_by_order_or_by_its_own_w
     assert found["dead"].liveness is Liveness.GONE
 
 
+async def test_one_that_has_said_that_it_stops_is_not_late_unless_it_holds_something(conn: asyncpg.Connection) -> None:
+    for name in ("stopped", "stuck"):
+        await snapshot(conn, name, 20, draining="true")
+    await insert(
+        conn, "r", status="'RUNNING'", claimed_by_worker_id="'stuck'", claimed_at="now() - interval '200 s'",
+        started_at="now() - interval '200 s'",
+    )  # fmt: skip
+    found = await workers(conn)
+    assert (found["stopped"].liveness, found["stuck"].liveness) == (Liveness.DRAINING, Liveness.LATE)
+
+
 async def test_a_queue_tells_what_is_due_what_is_later_and_since_when(conn: asyncpg.Connection) -> None:
     for number, (ago_s, priority) in enumerate([(5, 1), (90, 50), (30, 50), (-60, 1), (-60, 100)]):
         await insert(

@@ -261,8 +261,10 @@ async def test_a_started_task_makes_its_node_run(connection: asyncpg.Connection)
         "task_kwargs = '{'",
         "args_from = '[3]'",
         'args_from = \'{"a": "b"}\'',
+        "args_from = '{\"a\": 99999999999}'",
         "task_options = '{'",
         'task_options = \'{"good_until":"soon"}\'',
+        'task_options = \'{"good_until":"0001-01-01T00:00:00+14:00"}\'',
     ],
 )
 async def test_a_node_whose_row_is_damaged_fails_and_holds_up_nobody(

@@ -126,6 +126,29 @@ async def test_arguments_that_cannot_be_read(connection: asyncpg.Connection, kwa
     assert await build(connection, flow) is None
 
 
+@pytest.mark.parametrize(
+    ("was", "damaged"),
+    [('"priority":100', '"priority":99999999999'), ('"queue":"default"', f'"queue":"{"q" * 300}"')],
+)
+async def test_a_child_that_no_column_holds_fails_its_node(
+    connection: asyncpg.Connection, was: str, damaged: str
+) -> None:
+    kwargs = map_of(',"items":[1]').replace(was, damaged)
+    flow = await grow(connection, node(0, kwargs_json=kwargs, sub_definition_key=MAP_DEFINITION))
+    assert "cannot be stored" in str(await build(connection, flow))
+    assert await code_of(connection, flow) == "WORKFLOW_ENQUEUE_FAILED"
+    assert await states(connection, flow) == "FAILED: failed"
+
+
+async def test_a_definition_that_contains_itself_without_end_comes_to_one(connection: asyncpg.Connection) -> None:
+    mapping = node(0, kwargs_json=map_of(',"items":[1]'), sub_definition_key=MAP_DEFINITION)
+    flow = await grow(connection, mapping)
+    await connection.execute("UPDATE horsies_workflows SET depth = 100 WHERE id = $1", flow)
+    assert "101 levels deep" in str(await build(connection, flow))
+    assert await code_of(connection, flow) == "WORKFLOW_ENQUEUE_FAILED"
+    assert await connection.fetchval("SELECT count(*) FROM horsies_workflows") == 1
+
+
 async def test_a_large_list_reaches_the_map_that_goes_over_it(connection: asyncpg.Connection) -> None:
     mapping = node(1, 0, kwargs_json=map_of("", 1_000), args_from={"__items__": 0}, sub_definition_key=MAP_DEFINITION)
     flow = await grow(connection, node(0), mapping)

@@ -25,9 +25,11 @@ from control_steps import (
 from lifecycle_steps import claim_some, waits_for_a_lock
 from workflow_plans import node, plan
 
+from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.controlling import cancel, complete_node, pause, resume, retry_from_failed, skip_node
 from horsies.lifecycle.reopening import CannotReopenError
+from horsies.lifecycle.replanting import replant
 
 DONE = '{"__task_result__":true,"ok":7,"err":null}'
 WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0))
@@ -267,6 +269,45 @@ async def test_retry_resumes_a_workflow_that_an_error_has_paused(connection: asy
     await retry_from_failed(connection, "w1")
     await ends(connection, "w1", 0, 1)
     assert await states(connection) == "COMPLETED: COMPLETED COMPLETED"
+
+
+async def test_a_retry_drops_the_deadlines_that_have_passed_and_keeps_the_others(
+    connection: asyncpg.Connection,
+) -> None:
+    """With its old deadline a node that expired would expire again at once."""
+    past, future = (f'{{"retry_policy":null,"good_until":"{year}-01-01T00:00:00+00:00"}}' for year in (2001, 2999))
+    await planted(connection, plan(node(0, task_options=past), node(1, 0, task_options=past), node(2, 0)))
+    await connection.execute("UPDATE horsies_workflow_tasks SET task_options = $1 WHERE task_index = 2", future)
+    await ends(connection, "w1", 0, status="EXPIRED")
+    assert await states(connection) == "FAILED: FAILED SKIPPED SKIPPED"
+    await retry_from_failed(connection, "w1")
+    assert (await task_row(connection, "w1", 0))["good_until"] is None
+    await ends(connection, "w1", 0)
+    deadlines = [(await task_row(connection, "w1", index))["good_until"] for index in (1, 2)]
+    assert [moment and moment.year for moment in deadlines] == [None, 2999]
+
+
+async def test_a_map_that_is_built_anew_has_no_deadline_that_has_passed(connection: asyncpg.Connection) -> None:
+    options = '{"retry_policy":null,"good_until":"2001-01-01T00:00:00+00:00"}'
+    kwargs = json.dumps({MAP_DEFINITION: {"task": "demo.add", "task_options": options, "items": [1]}, "b": 2})
+    await planted(connection, plan(node(0, kwargs_json=kwargs, sub_definition_key=MAP_DEFINITION)))
+    await planted_below(connection, CHAIN, "w1", 0)
+    await cancel(connection, "child")
+    async with connection.transaction():
+        copy = await replant(connection, "w1")
+    await retry_from_failed(connection, "w1")
+    for workflow_id in (copy, "w1"):
+        stored = json.loads((await node_row(connection, workflow_id, 0))["task_kwargs"])
+        assert json.loads(stored[MAP_DEFINITION]["task_options"]) == {"retry_policy": None, "good_until": None}
+        assert (stored["b"], stored[MAP_DEFINITION]["items"]) == (2, [1])
+
+
+async def test_a_retry_that_finds_nothing_names_the_child_that_is_paused(connection: asyncpg.Connection) -> None:
+    await planted(connection, WITH_CHILD)
+    await planted_below(connection, plan(node(0), on_error="pause"), "w1", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    with pytest.raises(CannotReopenError, match="its child demo child is PAUSED: retry or resume that one"):
+        await retry_from_failed(connection, "w1")
 
 
 async def test_nothing_is_opened_where_nothing_failed_or_a_person_has_cancelled(

@@ -205,7 +205,7 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
     await ends(connection, "w1", 2, status="FAILED")
     looked = await look(connection, V.RETRY_FROM_FAILED, "w1")
     assert looked.consequences == (
-        "demo: run again, with a fresh task and all retries: n2",
+        "demo: run again, with a fresh task, all retries and no deadline that has passed: n2",
         "demo: skipped before, wait for them now: n3",
     )
     outcome = await apply(connection, looked, OPS, None)
@@ -338,6 +338,17 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
         "err": None,
     }
     assert (await audit(connection))[0]["after_state"]["value"] == '{"n":1}'
+
+
+async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(connection: asyncpg.Connection) -> None:
+    await planted(connection, plan(node(0), node(1, 0), node(2, 1), on_error="pause"))
+    await ends(connection, "w1", 0, status="FAILED")
+    for verb, index, value, detail in ((V.COMPLETE, 0, "1", "COMPLETED"), (V.SKIP, 1, None, "SKIPPED")):
+        looked = await look_at_node(connection, verb, index, value=value)
+        assert looked.consequences[-1] == "demo stays PAUSED: nothing goes on before it is resumed"
+        outcome = await apply(connection, looked, OPS, None)
+        assert outcome.rows[0].detail == f"{detail}; its workflow stays PAUSED until it is resumed"
+    assert await states(connection) == "PAUSED: COMPLETED SKIPPED PENDING"
 
 
 @pytest.mark.parametrize("value", ["", "{", "NaN", '"\\ud800"', '{"__datetime__":true,"value":"today"}'])

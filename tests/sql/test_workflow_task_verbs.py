@@ -26,7 +26,7 @@ from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.resilience import WorkerResilienceConfig
-from horsies.lifecycle.controlling import cancel, pause, resume
+from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations import undo, workers
 from horsies.operations.selection import Selection
@@ -111,6 +111,21 @@ async def test_a_requeued_task_opens_its_node_and_what_was_skipped_after_it(conn
     assert await task_of(connection, "w1", 2) == task_id
     await ends(connection, "w1", 2, 3)
     assert await states(connection) == "COMPLETED: COMPLETED COMPLETED COMPLETED COMPLETED"
+
+
+async def test_a_former_task_of_a_node_is_requeued_with_a_warning_and_changes_nothing(
+    connection: asyncpg.Connection,
+) -> None:
+    """After a retry its node has another one."""
+    await planted(connection, plan(node(0), node(1, 0)))
+    await ends(connection, "w1", 0, status="FAILED")
+    former = await task_of(connection, "w1", 0)
+    await retry_from_failed(connection, "w1")
+    looked = await preview(connection, TaskVerb.REQUEUE, Selection.of_ids([former]))
+    assert "1 of workflows that have gone on without: no node waits for what comes of it" in looked.consequences
+    before = await states(connection)
+    assert (await apply(connection, looked, OPS, None)).applied
+    assert await states(connection) == before
 
 
 async def test_a_requeued_task_of_a_child_opens_every_parent(connection: asyncpg.Connection) -> None:

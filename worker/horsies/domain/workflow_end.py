@@ -97,6 +97,10 @@ def error_summary(error: str | None) -> str | None:
     tree = _tree(error)
     if not isinstance(tree, dict):
         return error
+    below = tree.get("sub_workflow_summary")
+    # The cause alone: with what every level says around it, a sentence would grow by as much at each.
+    if isinstance(below, dict) and below.get("status") == "FAILED" and isinstance(below.get("error_summary"), str):
+        return str(below["error_summary"])
     code, message = tree.get("error_code"), tree.get("message")
     if isinstance(code, dict):
         code = code.get(tags.BUILTIN_CODE)

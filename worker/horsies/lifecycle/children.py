@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.node_tasks import ReadyNode
 
+# A definition that contains itself without end grows by a hundred levels a second, until the disk is full.
+MOST_LEVELS = 100
+
+
+class TooDeepError(Exception):
+    """A child below so many others is taken for a definition that contains itself without end."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadyChild:
@@ -60,7 +67,8 @@ async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> 
 async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
     """In a transaction of its own: the child of this node with its root tasks; its id, None if somebody was faster.
 
-    Whoever builds it after us finds the node no longer READY; who dies before the commit leaves it READY.
+    Whoever builds it after us finds the node no longer READY; who dies before the commit leaves it READY. TooDeepError
+    below MOST_LEVELS.
     """
     child_id = new_task_id()
     async with conn.transaction(isolation="read_committed"):
@@ -68,6 +76,8 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
         parent = await conn.fetchrow(statement("child_parent"), workflow_id, index)
         if parent is None:
             return None
+        if parent["depth"] >= MOST_LEVELS:
+            raise TooDeepError(f"it would be {MOST_LEVELS + 1} levels deep: does its definition contain itself?")
         node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
         await plant(conn, plan, workflow_id=child_id, parent=node)
         await conn.execute(statement("child_link"), workflow_id, index, child_id)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import settle
+from horsies.lifecycle.deadlines import drop_past_deadlines
 from horsies.lifecycle.families import family_of, read_flows, read_nodes
 from horsies.store.statements import statement
 
@@ -47,7 +48,7 @@ class Reopening:
         """Each failed node runs again; a failed child workflow goes on from its own failed nodes."""
         failed = [node for node in self.nodes[workflow_id] if node.status == WorkflowTaskStatus.FAILED]
         if not failed:
-            raise CannotReopenError("none of its nodes has failed")
+            raise CannotReopenError(f"none of its nodes has failed{self._paused_below(workflow_id)}")
         for node in failed:
             if self._child_can_go_on(node):
                 self.reopen(node, _RUNNING, keep=True)
@@ -60,6 +61,12 @@ class Reopening:
         self._put(node, status, keep=keep)
         self._put_skipped_after(node)
         self._open(node.workflow_id)
+
+    def _paused_below(self, workflow_id: str) -> str:
+        for flow in self.flows.values():
+            if flow.parent_workflow_id == workflow_id and flow.status == WorkflowStatus.PAUSED:
+                return f"; its child {flow.name} {flow.id} is PAUSED: retry or resume that one"
+        return ""
 
     def _child_can_go_on(self, node: Node) -> bool:
         """A child that was cancelled, or failed without a failed node, is built anew."""
@@ -111,7 +118,7 @@ async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
 
 
 async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
-    """Under the family's lock. What is PAUSED stays so."""
+    """Under the family's lock. What is PAUSED stays so; a deadline that has passed is dropped where a task is made."""
     ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
     await conn.execute(
         statement("reopen_nodes"),
@@ -120,6 +127,7 @@ async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
         [one.status for one in ordered],
         [one.keep for one in ordered],
     )
+    await drop_past_deadlines(conn, [(one.node.workflow_id, one.node.index) for one in ordered if not one.keep])
     await conn.execute(statement("reopen_workflows"), list(reopening.workflows))
 
 

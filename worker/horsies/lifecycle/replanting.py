@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from horsies.domain.codec import CodecError, parse_json, to_json
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.advancing import enqueue_ready
+from horsies.lifecycle.deadlines import map_without_past_deadline, without_past_deadline
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -28,23 +27,8 @@ async def replant(conn: asyncpg.Connection, workflow_id: str) -> str:
         copy,
         [row["task_index"] for row in nodes],
         [new_task_id() for _ in nodes],
-        [_without_past_deadline(row["task_options"], row["now"]) for row in nodes],
+        [without_past_deadline(row["task_options"], row["now"]) for row in nodes],
+        [map_without_past_deadline(row["map_kwargs"], row["now"]) for row in nodes],
     )
     await enqueue_ready(conn, [copy])
     return copy
-
-
-def _without_past_deadline(task_options: str | None, now: datetime) -> str | None:
-    options = _tree(task_options)
-    try:
-        passed = isinstance(options, dict) and datetime.fromisoformat(options["good_until"]) <= now
-    except (KeyError, TypeError, ValueError):  # none, or one that no worker could read either
-        return task_options
-    return to_json(options | {"good_until": None}) if passed else task_options
-
-
-def _tree(text: str | None) -> Any:
-    try:
-        return None if text is None else parse_json(text)
-    except CodecError:
-        return None

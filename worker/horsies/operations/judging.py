@@ -173,6 +173,9 @@ _SEEN_BY_WORKFLOW: Mapping[TaskVerb, str] = {
 
 def _about_workflows(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Iterator[str]:
     inside = [facts.nodes[seen.task_id] for seen in eligible if seen.task_id in facts.nodes]
+    left = sum(seen.is_workflow_task and seen.task_id not in facts.nodes for seen in eligible)
+    if left and verb is TaskVerb.REQUEUE:
+        yield f"{left} of workflows that have gone on without: no node waits for what comes of it"
     if not inside or verb not in _SEEN_BY_WORKFLOW:
         return
     names = Counter(node.workflow_name for node in {node.workflow_id: node for node in inside}.values())

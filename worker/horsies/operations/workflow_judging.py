@@ -132,7 +132,7 @@ def _pause(seen: Standing) -> Iterator[str]:
 
 def _resume(seen: Standing) -> Iterator[str]:
     waiting = sum(not node.has_ended for node in seen.nodes_below())
-    yield f"{seen.flow.name}: {counted(waiting, 'node')} go on"
+    yield f"{seen.flow.name}: {counted(waiting, 'node')} {'goes' if waiting == 1 else 'go'} on"
     if seen.flow.has_error:
         yield f"{seen.flow.name}: a node of it has failed, so that it will end FAILED; retry runs that node again"
     yield from _family(seen, "resumed")
@@ -141,9 +141,10 @@ def _resume(seen: Standing) -> Iterator[str]:
 def _cancel(seen: Standing) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below())
     waiting = live["PENDING"] + live["READY"] + live["ENQUEUED"]
+    fail, skipped = "fails" if live["RUNNING"] == 1 else "fail", "is skipped" if waiting == 1 else "are skipped"
     yield (
-        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} fail with TASK_CANCELLED, their workers are told"
-        f" to stop, and what user code has done stays done; {counted(waiting, 'waiting node')} are skipped"
+        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} {fail} with TASK_CANCELLED, their workers are"
+        f" told to stop, and what user code has done stays done; {counted(waiting, 'waiting node')} {skipped}"
     )
     yield from _family(seen, "cancelled")
     parent = seen.flows.get(seen.flow.parent_workflow_id or "")
@@ -163,7 +164,8 @@ def _retry(seen: Standing) -> Iterator[str]:
     opened = list(seen.reopening.reopened.values())
     again = [one for one in opened if one.node.status == WorkflowTaskStatus.FAILED and not one.keep]
     skipped = [one for one in opened if one.node.status == WorkflowTaskStatus.SKIPPED]
-    yield f"{seen.flow.name}: run again, with a fresh task and all retries: {_names([one.node for one in again])}"
+    names = _names([one.node for one in again])
+    yield f"{seen.flow.name}: run again, with a fresh task, all retries and no deadline that has passed: {names}"
     if skipped:
         yield f"{seen.flow.name}: skipped before, wait for them now: {_names([one.node for one in skipped])}"
     parents = [

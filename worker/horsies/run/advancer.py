@@ -54,7 +54,8 @@ class Advancer:
         self._started: dict[str, float] = {}
         """Since when, in their order; written as soon as the first has run for some time."""
         self._alarm: asyncio.TimerHandle | None = None
-        self._ended: dict[str, None] = {}
+        self._ended: dict[str, object] = {}
+        """Each with a mark: who ends again while its advance is under way is advanced again."""
 
     @property
     def pending(self) -> int:
@@ -70,12 +71,12 @@ class Advancer:
     def ended(self, task_id: str) -> None:
         """The task of a node may have ended: finished, expired, or taken from us by somebody who ended it."""
         self._started.pop(task_id, None)
-        self._ended[task_id] = None
+        self._ended[task_id] = object()
         self.wake.set()
 
     async def step(self) -> None:
         if self._ended:
-            await self._advance(list(islice(self._ended, _LARGEST_BATCH)))
+            await self._advance(dict(islice(self._ended.items(), _LARGEST_BATCH)))
         if running := self._running():
             await self._run_nodes(running)
         if self._ended or self._running():
@@ -95,12 +96,13 @@ class Advancer:
         since = time.monotonic() - _SHORT_TASK_S
         return [task_id for task_id, at in islice(self._started.items(), _LARGEST_BATCH) if at <= since]
 
-    async def _advance(self, task_ids: list[str]) -> None:
+    async def _advance(self, marks: dict[str, object]) -> None:
         async with self.lane.turn() as connection:
-            for done in await self._piecemeal(task_ids, lambda ids: advance(connection, ids)):
+            for done in await self._piecemeal(list(marks), lambda ids: advance(connection, ids)):
                 self._tell(done)
-        for task_id in task_ids:
-            del self._ended[task_id]
+        for task_id, mark in marks.items():
+            if self._ended[task_id] is mark:
+                del self._ended[task_id]
         self._on_done()
 
     async def _run_nodes(self, task_ids: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
@@ -12,7 +13,7 @@ import asyncpg
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
+from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
 from horsies.store.piecemeal import DAMAGE, is_about_a_row
@@ -36,6 +37,9 @@ _LONGEST_BUILD_S = 30.0
 # Who takes longer than this is built beside the next ones: one that hangs would keep all others from their start.
 _PATIENCE_S = 0.25
 _MOST_SLOW = 32
+# While a new version is rolled out, some workers do not know its definitions yet, and others do: these look at least as
+# often as that.
+_FOR_OTHERS_S = 5.0
 # Every worker hears of a child at the same moment, and one is enough to build it: most find it built when they look.
 _SPREAD_S = 0.05
 
@@ -47,7 +51,7 @@ class ChildrenOfWorkflows:
     """
 
     name = "children"
-    interval_s = 5.0
+    interval_s = _FOR_OTHERS_S
     step_timeout_s = 60.0
 
     def __init__(self, app: Horsies, lane: Lane, events: Events, *, on_enqueued: Callable[[], None]) -> None:
@@ -57,6 +61,8 @@ class ChildrenOfWorkflows:
         self._events = events
         self._on_enqueued = on_enqueued
         self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._left_until: dict[tuple[str, int], float] = {}
+        """Nodes whose definition is not known here, left to others for a while."""
 
     def notice(self) -> None:
         """Somebody has announced one."""
@@ -67,7 +73,9 @@ class ChildrenOfWorkflows:
         self._collect()
         async with self.lane.turn() as connection:
             waiting = await ready_children(connection, None, _BATCH)
-        new = [key for key in waiting if key not in self._building]
+        self._left_until = {key: due for key in waiting if (due := self._left_until.get(key)) is not None}
+        now = time.monotonic()
+        new = [key for key in waiting if key not in self._building and self._left_until.get(key, 0.0) <= now]
         for key in new:
             if len(self._building) == _MOST_SLOW:
                 break
@@ -91,19 +99,31 @@ class ChildrenOfWorkflows:
             raise errors[0]
 
     async def _build(self, workflow_id: str, index: int) -> None:
+        leave = (workflow_id, index) not in self._left_until
+        refused: Exception | None
         try:
-            refused: Exception | None = await build_child(self._app, self.lane.turn, workflow_id, index)
+            refused = await build_child(self._app, self.lane.turn, workflow_id, index, leave_unknown=leave)
         except (asyncpg.PostgresError, *DAMAGE) as error:
             if is_transient(error) or not is_about_a_row(error):
                 raise
             refused = error  # the node stays READY, and we come back to it
+        if leave and isinstance(refused, UnknownDefinition):
+            self._left_until[workflow_id, index] = time.monotonic() + _FOR_OTHERS_S
+            asyncio.get_running_loop().call_later(_FOR_OTHERS_S + _SPREAD_S, self.wake.set)
+            self._events.warn("child workflow left to others", workflow=workflow_id, node=index, error=str(refused))
+            return
         if refused is not None:
             self._events.warn("child workflow not built", workflow=workflow_id, node=index, error=str(refused))
         self._on_enqueued()
 
 
-async def build_child(app: Horsies, turn: Turn, workflow_id: str, index: int) -> ChildPlanError | None:
-    """Start the child of this node, or fail the node and say why; no connection is held while the user's code runs."""
+async def build_child(
+    app: Horsies, turn: Turn, workflow_id: str, index: int, *, leave_unknown: bool = False
+) -> ChildPlanError | None:
+    """Start the child of this node, or fail the node and say why; no connection is held while the user's code runs.
+
+    With `leave_unknown`, a node whose definition is not known here stays as it is, for those who know it.
+    """
     async with turn() as connection:
         child = await read_child(connection, workflow_id, index)
     if child is None:
@@ -112,6 +132,8 @@ async def build_child(app: Horsies, turn: Turn, workflow_id: str, index: int) ->
         plan = await _build_in_time(app, child, _LONGEST_BUILD_S)
         await _start(turn, child, plan)
     except ChildPlanError as error:
+        if leave_unknown and isinstance(error, UnknownDefinition):
+            return error
         async with turn() as connection:
             await fail_child(connection, workflow_id, index, _refusal_of(child, error))
         return error
@@ -122,7 +144,7 @@ async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
     try:
         async with turn() as connection:
             await start_child(connection, child.workflow_id, child.index, plan)
-    except asyncpg.DataError as error:  # a name that is too long, a number that no column holds
+    except (TooDeepError, asyncpg.DataError) as error:  # of data: a name too long, a number that no column holds
         raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
 
 

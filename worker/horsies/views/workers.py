@@ -139,7 +139,7 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None) -> WorkerRow:
     since, by, reason = order or (None, None, None)
     return WorkerRow(
         worker_id,
-        _liveness(silent_s, draining=draining),
+        _liveness(silent_s, draining=draining, holds=running + claimed),
         seen_at,
         seen_by,
         silent_s,
@@ -152,10 +152,11 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None) -> WorkerRow:
     )
 
 
-def _liveness(silent_s: float, *, draining: bool) -> Liveness:
+def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
+    """One that is stopped says in its last snapshot that it drains, and holds nothing: nobody waits for it."""
     if silent_s > GONE_AFTER_S:
         return Liveness.GONE
-    if silent_s > LATE_AFTER_S:
+    if silent_s > LATE_AFTER_S and (holds or not draining):
         return Liveness.LATE
     return Liveness.DRAINING if draining else Liveness.ALIVE
 

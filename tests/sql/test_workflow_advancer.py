@@ -1,0 +1,50 @@
+"""The loop that brings ends of tasks into their workflows loses none of what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from advance_steps import end_task, grow, states
+from lifecycle_steps import waits_for_a_lock
+from workflow_plans import node
+
+from horsies import PostgresConfig
+from horsies.config.contexts import DatabaseChoice
+from horsies.run.advancer import Advancer
+from horsies.run.events import Events
+from horsies.store.connect import open_database
+from horsies.store.lane import Lane
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+
+@pytest.fixture
+async def advancer(database: str) -> AsyncIterator[Advancer]:
+    choice = DatabaseChoice(PostgresConfig(database_url=database).url, "given by the test")
+    async with open_database(choice) as opened:
+        lane = Lane(opened, "worker advance", behind_pooler=False)
+        yield Advancer(lane, Events(), on_enqueued=lambda: None, on_ready_children=lambda: None, on_done=lambda: None)
+        await lane.close()
+
+
+async def test_a_task_that_ends_again_while_its_end_is_under_way_is_advanced_again(
+    advancer: Advancer, connection: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0), node(1, 0))
+    task_id = await end_task(connection, flow, 0)
+    advancer.ended(task_id)
+    async with connection.transaction():
+        await connection.execute("SELECT FROM horsies_workflows WHERE id = $1 FOR NO KEY UPDATE", flow)
+        step = await waits_for_a_lock(connection, await advancer.lane.ready(), advancer.step())
+        advancer.ended(task_id)
+        assert not step.done()
+    await asyncio.wait_for(step, 10)
+    assert await states(connection, flow) == "RUNNING: completed enqueued"
+    assert advancer.pending == 1
+    await advancer.step()
+    assert advancer.pending == 0
