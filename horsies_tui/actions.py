@@ -18,10 +18,17 @@ class Scope(StrEnum):
 
     APP = "app"
     TABLE = "table"
+    OVERVIEW = "overview"
+    CHART = "chart"
     TASKS = "tasks"
     DETAIL = "detail"
     STORY = "story"
+    WORKERS = "workers"
     RECOVERY = "recovery"
+    WORKFLOWS = "workflows"
+    WORKFLOW = "workflow"
+    GRAPH = "graph"
+    FLOWS = "flows"
     VERBS = "verbs"
     SHEET = "sheet"
     PREVIEW = "preview"
@@ -70,9 +77,15 @@ FIXED: Final = frozenset({"app.quit_now"})
 """Nobody can lock himself in: these keys are not remapped, and no widget takes them."""
 
 TOGETHER: Final = (
+    (Scope.APP, Scope.TABLE, Scope.OVERVIEW),
+    (Scope.APP, Scope.CHART, Scope.OVERVIEW),
     (Scope.APP, Scope.TABLE, Scope.TASKS, Scope.VERBS),
     (Scope.APP, Scope.DETAIL, Scope.STORY, Scope.VERBS),
+    (Scope.APP, Scope.TABLE, Scope.WORKERS, Scope.VERBS),
     (Scope.APP, Scope.TABLE, Scope.RECOVERY, Scope.VERBS),
+    (Scope.APP, Scope.TABLE, Scope.WORKFLOWS, Scope.FLOWS),
+    (Scope.APP, Scope.WORKFLOW, Scope.GRAPH, Scope.FLOWS),
+    (Scope.APP, Scope.WORKFLOW, Scope.STORY, Scope.FLOWS),
     (Scope.SHEET, Scope.PREVIEW),
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
@@ -83,9 +96,11 @@ TOGETHER: Final = (
 """The scopes that are live at the same time on some screen."""
 
 
-def _verb(name: str, key: str, help_text: str, *, label: str = "", footer: bool = False) -> Action:
+def _verb(
+    name: str, key: str, help_text: str, *, label: str = "", footer: bool = False, scope: Scope = Scope.VERBS
+) -> Action:
     return Action(
-        f"verbs.{name}",
+        f"{scope}.{name}",
         (key,),
         label or name.replace("_", " "),
         help_text,
@@ -108,6 +123,15 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("table.page_down", ("pagedown", "ctrl+d"), "page down", "One page down.", palette=False),
     Action("table.first", ("home", "g"), "first", "To the first row.", palette=False),
     Action("table.last", ("end", "G"), "last", "To the last row.", palette=False),
+    Action("chart.open", ("enter",), "open", "The tasks behind the chart's numbers.", footer=True, palette=False),
+    Action("chart.up", ("up", "k"), "up", "To the chart above.", palette=False),
+    Action("chart.down", ("down", "j"), "down", "To the chart below.", palette=False),
+    Action("overview.left", ("left", "h"), "left", "The number, or the chart, to the left.", palette=False),
+    Action("overview.right", ("right", "l"), "right", "The number, or the chart, to the right.", palette=False),
+    Action("overview.next_part", ("tab",), "next part", "Queues, alerts, charts: to the next of them.", footer=True),
+    Action("overview.previous_part", ("shift+tab",), "part before", "To the part before.", palette=False),
+    Action("overview.shorter", ("left_square_bracket",), "shorter", "Charts of a shorter time.", footer=True),
+    Action("overview.longer", ("right_square_bracket",), "longer", "Charts of a longer time.", footer=True),
     _verb("requeue", "R", "Run it again: one more run each.", footer=True),
     _verb("fail", "F", "Give it up as failed.", footer=True),
     _verb("cancel", "C", "Take it out of its queue.", footer=True),
@@ -122,10 +146,80 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "recover worker",
         "Put right all that a dead worker held.",
         True,
+        footer=True,
         run="verb('recover')",
     ),
-    Action("recovery.expire", ("X",), "expire", "Expire what is past its good_until.", True, run="verb('expire')"),
-    Action("recovery.resume", ("P",), "resume", "Let a paused queue go on.", True, run="verb('resume')"),
+    Action(
+        "recovery.reconcile",
+        ("X",),
+        "reconcile",
+        "Put workflows right that are out of step.",
+        True,
+        footer=True,
+        run="verb('reconcile')",
+    ),
+    Action("recovery.resume", ("U",), "resume", "Let a paused queue, or workflow, go on.", True, run="verb('resume')"),
+    Action("recovery.expire", ("K",), "expire", "Expire what is past its good_until.", True, run="verb('expire')"),
+    _verb("retry", "R", "Run what failed again, and what was skipped for it.", footer=True, scope=Scope.FLOWS),
+    _verb("pause", "P", "Let what runs end, and begin nothing more.", footer=True, scope=Scope.FLOWS),
+    _verb("resume", "U", "Let what was paused go on.", scope=Scope.FLOWS),
+    _verb("cancel", "C", "End the workflow and all below it.", footer=True, scope=Scope.FLOWS),
+    _verb("reconcile", "X", "Put right what is out of step; shows each repair.", footer=True, scope=Scope.FLOWS),
+    _verb("rerun", "E", "Send a copy of the whole workflow.", scope=Scope.FLOWS),
+    _verb("skip", "S", "Do without this node; what waits for it goes on.", scope=Scope.FLOWS),
+    _verb("complete", "O", "Give this node its result by hand.", scope=Scope.FLOWS),
+    Action("workflows.filter", ("slash",), "filter", "Which workflows to show.", footer=True),
+    Action("workflows.states", ("t",), "states", "Switch states on and off."),
+    Action("workflows.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
+    Action("workflows.copy", ("y",), "copy", "Copy the row's id."),
+    Action("graph.open", ("enter",), "open", "Its task; of a sub-workflow, its graph.", palette=False, footer=True),
+    Action("graph.up", ("up", "k"), "up", "To the node above.", palette=False),
+    Action("graph.down", ("down", "j"), "down", "To the node below.", palette=False),
+    Action("graph.left", ("left", "h"), "left", "To what it waits for.", palette=False),
+    Action("graph.right", ("right", "l"), "right", "To what waits for it.", palette=False),
+    Action("graph.page_up", ("pageup", "ctrl+u"), "page up", "Some nodes up.", palette=False),
+    Action("graph.page_down", ("pagedown", "ctrl+d"), "page down", "Some nodes down.", palette=False),
+    Action("graph.first", ("home", "g"), "first", "To the first node.", palette=False),
+    Action("graph.last", ("end", "G"), "last", "To the last node.", palette=False),
+    Action("graph.next_trouble", ("n",), "next trouble", "To the next node that failed, runs or waits to."),
+    Action("graph.last_trouble", ("N",), "trouble before", "To the one before."),
+    Action("graph.larger", ("plus", "equals_sign"), "larger", "Draw nodes larger.", footer=True),
+    Action("graph.smaller", ("minus",), "smaller", "Draw nodes smaller; the smallest is a map."),
+    Action("graph.fit", ("0",), "fit", "All of it at once, and back to what can be read."),
+    Action("graph.story", ("tab",), "its story", "To the node's story; esc comes back.", footer=True),
+    Action("workflow.copy", ("y",), "copy", "Copy the id of the node's task, or of the workflow."),
+    Action("workflow.previous_row", ("left_square_bracket",), "prev", "The workflow above in the list."),
+    Action("workflow.next_row", ("right_square_bracket",), "next", "The workflow below in the list."),
+    Action(
+        "workers.drain",
+        ("D",),
+        "drain",
+        "Let it end what it runs, and claim nothing more.",
+        True,
+        footer=True,
+        run="verb('drain')",
+    ),
+    Action("workers.resume", ("U",), "resume", "Let it claim again.", True, run="verb('resume')"),
+    Action(
+        "workers.recover",
+        ("W",),
+        "recover",
+        "Put right all that it held, if it is gone.",
+        True,
+        footer=True,
+        run="verb('recover')",
+    ),
+    Action("workers.filter", ("slash",), "filter", "Which workers to show.", footer=True),
+    Action("workers.sort", ("s",), "sort", "Change the order.", footer=True),
+    Action("workers.group", ("e",), "hosts", "Group by host, or show each worker again.", footer=True),
+    Action("workers.other_part", ("tab",), "its tasks", "To the tasks that it holds, and back."),
+    Action("workers.shorter", ("left_square_bracket",), "shorter", "Plot less of the past."),
+    Action("workers.longer", ("right_square_bracket",), "longer", "Plot more of the past."),
+    Action("workers.tasks", ("l",), "all its tasks", "The task list, with all that it holds or has had."),
+    Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
+    Action("workers.columns", ("c",), "columns", "Choose the columns."),
+    Action("workers.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
+    Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
     Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
     Action("tasks.sort", ("s",), "sort", "Change the order.", footer=True),
@@ -174,7 +268,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("picker.up", ("k",), "up", "The database before.", palette=False),
     Action("picker.retry", ("ctrl+r", "r"), "retry", "Try to connect now.", footer=True, run="app.refresh"),
     Action("picker.quit", ("q",), "quit", "Close; where no database is open, leave the console.", palette=False),
+    Action("app.overview", ("1",), "overview", "How the cluster is, in one look.", run="show('overview')"),
     Action("app.tasks", ("2",), "tasks", "The task list, live.", run="show('tasks')"),
+    Action("app.workers", ("3",), "workers", "Who lives, and what each does.", run="show('workers')"),
+    Action("app.workflows", ("4",), "workflows", "Workflows, and how far they are.", run="show('workflows')"),
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
@@ -195,6 +292,11 @@ _BY_ID: Final = {action.id: action for action in ACTIONS}
 def bindings(*scopes: Scope) -> list[BindingType]:
     """The BINDINGS of a widget that answers for these scopes."""
     return [action.binding for action in ACTIONS if action.scope in scopes]
+
+
+def bindings_of(*ids: str) -> list[BindingType]:
+    """Some actions of a scope, for a widget to which the others mean nothing."""
+    return [_BY_ID[action_id].binding for action_id in ids]
 
 
 def action_of(binding_id: str | None) -> Action | None:

@@ -6,7 +6,8 @@ For whoever writes a screen (the whole surface is `view.Console`; the base class
 - Each snapshot that the feed publishes arrives in `draw(snapshot)`, on the loop, newest only.
 - Keys: declare them in actions.py, put `BINDINGS = bindings(Scope.TASKS, …)` on the view, write `action_<name>`.
 - `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
-  `console.push_sheet(sheet, done)`, `console.why_no_writes()`, `console.act(verb, view)`.
+  `console.show_workflow(id, node)`, `console.push_sheet(sheet, done)`, `console.why_no_writes()`,
+  `console.act(verb, view)`.
 - VIEWS below names the classes: `screens.tasks.TasksView`, `screens.detail.DetailView` (it has `open(task_id)`),
   `screens.recovery.RecoveryView`; `verbs.Verbs(console).begin(verb, view)` is what `act` calls.
 """
@@ -31,9 +32,13 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.named_filters import NamedFilters
 from horsies_tui.palette import ActionCommands
 from horsies_tui.screens.detail import DetailView
+from horsies_tui.screens.overview import OverviewView
 from horsies_tui.screens.picker import Picker
 from horsies_tui.screens.recovery import RecoveryView
 from horsies_tui.screens.tasks import TasksView
+from horsies_tui.screens.workers import WorkersView
+from horsies_tui.screens.workflow import WorkflowView
+from horsies_tui.screens.workflows import WorkflowsView
 from horsies_tui.verbs import Verbs
 from horsies_tui.widgets.errors import ErrorLine, ErrorSheet
 from horsies_tui.widgets.exact_screen import ExactScreen
@@ -57,15 +62,27 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-TABS: Final = (Tab("2", "tasks", "Tasks"), Tab("5", "recovery", "Recovery"))
+TABS: Final = (
+    Tab("1", "overview", "Overview"),
+    Tab("2", "tasks", "Tasks"),
+    Tab("3", "workers", "Workers"),
+    Tab("4", "workflows", "Workflows"),
+    Tab("5", "recovery", "Recovery"),
+)
 VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
+    "overview": OverviewView,
     "tasks": TasksView,
     "detail": DetailView,
+    "workers": WorkersView,
+    "workflows": WorkflowsView,
+    "workflow": WorkflowView,
     "recovery": RecoveryView,
 }
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class of every screen from so many columns on; style sheets and views ask for it."""
 MOST_ERRORS: Final = 50
+_OF_THE_DESK: Final = ("recovery", "overview")
+"""The views that draw the recovery report, which is read for the header in any case."""
 _SECOND: Final = 1.0
 
 
@@ -150,6 +167,15 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     def show_tasks(self, filter_text: str) -> None:
         self.call_later(self._show_tasks, filter_text)
 
+    def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
+        self.call_later(self._show_workflow, workflow_id, index)
+
+    def show_workers(self, filter_text: str) -> None:
+        self.call_later(self._show_workers, filter_text)
+
+    def show_recovery(self) -> None:
+        self.call_later(self.stage.follow, "recovery")
+
     def neighbour(self, step: int) -> str | None:
         below = self.stage.below
         return None if below is None else below.neighbour(step)
@@ -179,7 +205,13 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         cast("DetailView", await self.stage.lay("detail")).open(task_id)
 
     async def _show_tasks(self, filter_text: str) -> None:
-        cast("TasksView", await self.stage.go("tasks")).filter_by(filter_text)
+        cast("TasksView", await self.stage.follow("tasks")).filter_by(filter_text)
+
+    async def _show_workflow(self, workflow_id: str, index: int | None) -> None:
+        cast("WorkflowView", await self.stage.lay("workflow")).open(workflow_id, index)
+
+    async def _show_workers(self, filter_text: str) -> None:
+        cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
 
     # The database.
 
@@ -223,7 +255,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         if message.wire.left:
             return
         self._draw_frame()
-        if self.stage.name_shown == "recovery" and self.stage.top is not None and self.stage.below is None:
+        if self.stage.name_shown in _OF_THE_DESK and self.stage.top is not None and self.stage.below is None:
             self.stage.top.publish(message.snapshot)
 
     @on(Wire.Broken)
@@ -256,7 +288,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self.note("")
         self.footer.message_over()
         self.desk.watch(message.name == "recovery")
-        if message.name == "recovery":
+        if message.name in _OF_THE_DESK:
             self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
 
@@ -303,8 +335,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     async def action_back(self) -> None:
         view = self.stage.top
-        if view is None or not view.leave():
-            await self.stage.back()
+        if (view is None or not view.leave()) and not await self.stage.back():
+            await self.stage.return_()
 
     async def action_leave(self) -> None:
         if not await self.stage.back():

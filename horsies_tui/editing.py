@@ -43,12 +43,7 @@ class Draft:
 
     def read(self, text: str) -> Arguments:
         """What was edited; None for the part that was not, so that it is sent as it is stored."""
-        try:
-            tree = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise EditError(f"line {error.lineno}, column {error.colno}: {error.msg}", error.lineno) from error
-        except (ValueError, RecursionError) as error:  # a number of more than 4 300 digits, a thousand brackets
-            raise EditError(f"it cannot be read: {error}") from error
+        tree = _read_json(text)
         if not isinstance(tree, dict) or not tree.keys() <= {"args", "kwargs"}:
             raise EditError('it must be {"args": […], "kwargs": {…}} and nothing besides')
         args, kwargs = tree.get("args", []), tree.get("kwargs", {})
@@ -93,6 +88,20 @@ class Draft:
         if key not in before:
             raise EditError(f"{path} is {HIDDEN}, but no stored value stands at this place; write the value")
         return before[key]
+
+
+def read_value(text: str) -> str:
+    """What was written, as JSON is stored."""
+    return json.dumps(_read_json(text), ensure_ascii=False, separators=(",", ":"))
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise EditError(f"line {error.lineno}, column {error.colno}: {error.msg}", error.lineno) from error
+    except (ValueError, RecursionError) as error:  # a number of more than 4 300 digits, a thousand brackets
+        raise EditError(f"it cannot be read: {error}") from error
 
 
 def _tree(text: str) -> Any:

@@ -20,7 +20,7 @@ class ConsoleOptions:
     choice: DatabaseChoice
     config: ConfigFile
     read_only: bool = False
-    screen: str = "tasks"
+    screen: str = "overview"
     filter: str = ""
     task_id: str | None = None
     ascii: bool = False

@@ -11,6 +11,7 @@ from horsies_tui.widgets.arguments_sheet import UNEDITED, ArgumentsSheet
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.outcome import Next, RowsSheet, rows_of_done
 from horsies_tui.widgets.preview_sheet import PreviewSheet, Where
+from horsies_tui.widgets.value_sheet import ValueSheet
 from horsies_tui.wishes import UNDO, Done, Operation, Wish
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class Verbs:
 
     def _open(self, wish: Wish, view: ConsoleView[Any]) -> None:
         ids = wish.selection.ids
-        if wish.verb == "rerun" and wish.selection.filter is None and len(ids) == 1:
+        if wish.flows is not None and wish.flows.node is not None and wish.verb == "complete":
+            self._ask_for_value(wish, view)
+        elif wish.verb == "rerun" and wish.flows is None and wish.selection.filter is None and len(ids) == 1:
             self._edit(wish, ids[0], view)
         else:
             self._preview(wish, view)
@@ -76,6 +79,13 @@ class Verbs:
 
         hidden = self._console.options.config.mask_arguments
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
+
+    def _ask_for_value(self, wish: Wish, view: ConsoleView[Any]) -> None:
+        def written(value: str | None) -> None:
+            if value is not None:
+                self._preview(replace(wish, value=value), view)
+
+        self._console.push_sheet(ValueSheet("The result of this node", "null", self._glyphs), written)
 
     def _preview(self, wish: Wish, view: ConsoleView[Any]) -> None:
         link = self._console.link
@@ -113,6 +123,8 @@ class Verbs:
                 return
             if chosen.task_id is not None:
                 self._console.open_task(chosen.task_id)
+            if chosen.workflow_id is not None:
+                self._console.show_workflow(chosen.workflow_id)
             if chosen.undo:
                 self.begin(UNDO, view)
 

@@ -10,7 +10,8 @@ A screen is one subclass of ConsoleView:
         def draw(self, snapshot): self.query_one(RowTable).show(snapshot.rows, now=snapshot.now, ...)
         def selection(self): return Selection.of_ids(...)   # what the verbs act on
 
-The recovery desk makes no feed: the application has one DeskFeed, for the header too, and publishes it to that view.
+The recovery desk makes no feed: the application has one DeskFeed, for the header too, and publishes it to that view,
+and to the overview besides its own feed's snapshots.
 The feed is made for each link, started when the view is shown, stopped when it is hidden. `publish` may be called any
 number of times between two frames: only the newest snapshot is drawn. `self.console` is what the application offers.
 """
@@ -74,6 +75,15 @@ class Console(Protocol):
 
     def show_tasks(self, filter_text: str) -> None:
         """The task list, with this filter."""
+
+    def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
+        """The workflow's graph, above the view that is shown, with the cursor on this node. `esc` comes back to it."""
+
+    def show_workers(self, filter_text: str) -> None:
+        """The workers, with this filter."""
+
+    def show_recovery(self) -> None:
+        """The recovery desk."""
 
     def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
         """Open a sheet above everything; the view below is busy until `done` has its result (None: closed)."""

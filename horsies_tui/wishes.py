@@ -6,13 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations import queues, tasks, workers
+from horsies.operations import queues, tasks, workers, workflows
 from horsies.operations.audit import require_writable
 from horsies.operations.queues import QueueVerb
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 from horsies.operations.undo import preview as preview_undo, undo
 from horsies.operations.workers import WorkerVerb
+from horsies.operations.workflows import WorkflowVerb
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import number
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
     from horsies.operations.preview import Outcome, Preview, Target, TargetKind
     from horsies.operations.reruns import Arguments
+    from horsies.operations.workflows import WorkflowSelection
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
 
@@ -52,9 +54,18 @@ WORDS: Final[Mapping[str, Words]] = {
     "rerun": Words("Rerun", "will be sent again", "sent again as new tasks"),
     "expire": Words("Expire", "will be expired", "expired"),
     "recover": Words("Recover", "will be recovered", "recovered"),
+    "drain": Words("Drain", "will be told to drain", "told to drain"),
     "resume": Words("Resume", "will go on", "resumed"),
+    "reconcile": Words("Reconcile", "will be put right", "put right"),
+    "pause": Words("Pause", "will be paused", "paused"),
+    "retry": Words("Retry from what failed", "will go on", "sent on again"),
+    "skip": Words("Skip", "will be left out", "left out"),
+    "complete": Words("Complete by hand", "will be completed", "completed by hand"),
     UNDO: Words("Undo", "will be taken back", "taken back"),
 }
+
+
+_RERUN_FLOWS: Final = Words("Rerun", "will be started again", "started again as new workflows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +77,14 @@ class Wish:
     selection: Selection = field(default_factory=Selection)
     arguments: Arguments | None = None
     undoes: UUID | None = None
+    flows: WorkflowSelection | None = None
+    """Workflows, or a node, instead of tasks."""
+    value: str | None = None
+    """The result of a node that is completed by hand, as JSON."""
 
     @property
     def words(self) -> Words:
-        return WORDS[self.verb]
+        return _RERUN_FLOWS if self.verb == "rerun" and self.flows is not None else WORDS[self.verb]
 
     @property
     def has_budget(self) -> bool:
@@ -144,6 +159,8 @@ class Operation:
 async def _preview(conn: Connection, wish: Wish, *, fresh_budget: bool) -> Preview:
     if wish.undoes is not None:
         return await preview_undo(conn, wish.undoes)
+    if wish.flows is not None:
+        return await workflows.preview(conn, WorkflowVerb(wish.verb), wish.flows, value=wish.value)
     match wish.kind:
         case "worker":
             return await workers.preview(conn, WorkerVerb(wish.verb), wish.selection.ids)
@@ -164,6 +181,8 @@ async def _apply(
 ) -> Outcome:
     if wish.undoes is not None:
         return await undo(conn, wish.undoes, actor, reason, on_progress=on_progress)
+    if wish.flows is not None:
+        return await workflows.apply(conn, preview, actor, reason, on_progress=on_progress)
     match wish.kind:
         case "worker":
             return await workers.apply(conn, preview, actor, reason, on_progress=on_progress)

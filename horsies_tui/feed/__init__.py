@@ -6,10 +6,13 @@ from horsies_tui.feed.clock import Clock, DatabaseClock, FrozenClock
 from horsies_tui.feed.desk import DeskFeed
 from horsies_tui.feed.detail import DetailFeed
 from horsies_tui.feed.link import Link
+from horsies_tui.feed.overview import OverviewFeed, OverviewSnapshot
 from horsies_tui.feed.pace import Patience, Rhythm
 from horsies_tui.feed.snapshots import DeskSnapshot, DetailSnapshot, Edge, TaskNeed, TaskSnapshot
 from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
 from horsies_tui.feed.tasks import TaskFeed
+from horsies_tui.feed.workflow import NodeTold, WorkflowFeed, WorkflowSnapshot
+from horsies_tui.feed.workflows import WorkflowsFeed, WorkflowsSnapshot
 
 __all__ = [
     "Clock",
@@ -25,6 +28,9 @@ __all__ = [
     "LinkError",
     "LinkState",
     "LinkStatus",
+    "NodeTold",
+    "OverviewFeed",
+    "OverviewSnapshot",
     "Patience",
     "Refused",
     "Rhythm",
@@ -32,4 +38,8 @@ __all__ = [
     "TaskFeed",
     "TaskNeed",
     "TaskSnapshot",
+    "WorkflowFeed",
+    "WorkflowSnapshot",
+    "WorkflowsFeed",
+    "WorkflowsSnapshot",
 ]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_worker_state")
+CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_worker_state", "horsies_workflow_status")
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 30.0

@@ -125,7 +125,7 @@ class TaskFeed(Feed):
     def _on_dirty(self, channel: str, _payload: str) -> None:
         if not channel:
             self._renew()
-        elif channel != "horsies_worker_state":
+        elif channel not in ("horsies_worker_state", "horsies_workflow_status"):
             if not self._rows.dirty:
                 self._wake.set()
             for pace in self._paces:

@@ -23,6 +23,14 @@ STATE_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Of every status, and of the two states that a status hides. First the usual sign, then its ASCII twin."""
 
+FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
+    "READY": ("○", "o"),
+    "ENQUEUED": STATE_GLYPHS["CLAIMED"],
+    "SKIPPED": STATE_GLYPHS["CANCELLED"],
+    "PAUSED": STATE_GLYPHS["INTERRUPTED"],
+}
+"""What nodes and workflows are besides; no list shows them together with the states of tasks that look alike."""
+
 _UNKNOWN_STATE: Final = ("?", "?")
 
 
@@ -63,7 +71,7 @@ class Glyphs:
 
     def state(self, state: str) -> str:
         """The sign of a status or state."""
-        return STATE_GLYPHS.get(state, _UNKNOWN_STATE)[self.ascii]
+        return (STATE_GLYPHS.get(state) or FLOW_GLYPHS.get(state, _UNKNOWN_STATE))[self.ascii]
 
     def state_text(self, state: str, more: str = "") -> str:
         """`▶ running`, `↻ retry 41s`."""
@@ -139,7 +147,9 @@ def glyphs(*, ascii_only: bool) -> Glyphs:
 
 def _twins() -> dict[int, str]:
     """Every sign and its twin; box corners and superscripts too, which texts hold though no field names them."""
-    signs = dict(STATE_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
+    signs = (
+        dict(STATE_GLYPHS.values()) | dict(FLOW_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
+    )
     signs |= dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789", strict=True)) | {"→": ">", "←": "<", "≈": "~", "‖": "|", "◌": "o"}
     for field in fields(Glyphs):
         if field.name != "ascii":

@@ -37,6 +37,16 @@ def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:
     return padding + text if right else text + padding
 
 
+def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
+    """At most so wide, with its beginning and its end: names of steps often differ in their last characters alone."""
+    if cell_len(text) <= width:
+        return text
+    end = ""
+    while end != text and cell_len(text[-len(end) - 1 :]) <= (width - 1) // 2:
+        end = text[-len(end) - 1 :]
+    return set_cell_size(text, width - 1 - cell_len(end)) + glyphs.ellipsis + end if width > 0 else ""
+
+
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
     """At most so wide. Where something is left out an ellipsis says so, in the last place."""
     if cell_len(text) <= width:

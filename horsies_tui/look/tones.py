@@ -37,18 +37,24 @@ def state_tone(state: str) -> Tone | None:
 
 
 _BY_STATE: Final = {
-    name: Tone[name]
-    for name in (
-        "PENDING",
-        "CLAIMED",
-        "RUNNING",
-        "COMPLETED",
-        "FAILED",
-        "CANCELLED",
-        "EXPIRED",
-        "RETRY",
-        "INTERRUPTED",
-    )
+    **{
+        name: Tone[name]
+        for name in (
+            "PENDING",
+            "CLAIMED",
+            "RUNNING",
+            "COMPLETED",
+            "FAILED",
+            "CANCELLED",
+            "EXPIRED",
+            "RETRY",
+            "INTERRUPTED",
+        )
+    },
+    "READY": Tone.PENDING,
+    "ENQUEUED": Tone.CLAIMED,
+    "SKIPPED": Tone.CANCELLED,
+    "PAUSED": Tone.INTERRUPTED,
 }
 
 _COLOURS: Final = {

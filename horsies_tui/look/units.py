@@ -71,6 +71,15 @@ def count(count: int, *, at_least: bool = False) -> str:
     return _scaled(count) + ("+" if at_least else "")
 
 
+def per_second(rate: float) -> str:
+    """0, <.01, 0.07, 12.1, 140."""
+    if rate <= 0:
+        return "0"
+    if rate < 0.01:
+        return "<.01"
+    return f"{rate:.2f}" if rate < 1 else f"{rate:.1f}" if rate < 100 else count(int(rate))
+
+
 def size(count: int | None) -> str:
     """Bytes: 512 B, 1.5 kB, 412 MB; None is empty."""
     if count is None:

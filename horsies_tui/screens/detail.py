@@ -20,7 +20,7 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.screens.detail_search import DetailSearch
 from horsies_tui.story.document import choices, document, nothing
 from horsies_tui.story.facts import head
-from horsies_tui.story.lines import Fold, OpenTask, ShowTasks
+from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, read_payload, source_of
 from horsies_tui.story.telling import Telling
@@ -173,8 +173,12 @@ class DetailView(ConsoleView[DetailSnapshot]):
                 if self._snapshot.detail is not None:
                     self._came_from.append(self._snapshot.detail.row.id)
                 self._ask(task_id)
+            case OpenWorkflow(workflow_id, index):
+                self.console.show_workflow(workflow_id, index)
             case ShowTasks(filter_text):
                 self.console.show_tasks(filter_text)
+            case ShowWorkers(filter_text):
+                self.console.show_workers(filter_text)
             case Fold(section, part) as fold:
                 tree = self._tree(section)
                 if tree is not None:

@@ -8,6 +8,7 @@ from textual import on
 from textual.containers import VerticalScroll
 
 from horsies.operations.selection import Selection
+from horsies.operations.workflows import WorkflowSelection
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.view import ConsoleView
@@ -36,6 +37,8 @@ _KEY_OF_VERB: Final = {
     "rerun": "verbs.rerun",
     "recover": "recovery.recover",
     "expire": "recovery.expire",
+    "reconcile": "recovery.reconcile",
+    "retry": "verbs.requeue",
     "resume": "recovery.resume",
 }
 
@@ -49,7 +52,8 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     RecoveryView {
         #summary { width: 1fr; padding: 0 1; text-style: bold; }
         #why-title { width: 1fr; padding: 0 1; color: $text-muted; }
-        #why-scroll { height: auto; max-height: 9; padding: 0 1; }
+        #why-scroll { height: 9; padding: 0 1; }
+        #why { min-height: 9; }
         #summary.-error { color: $text-error; }
         &.-old RowTable { text-style: dim; }
     }
@@ -97,13 +101,18 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     def wish(self, verb: str) -> Wish | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
         chosen = self._chosen()
+        if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
+            verb = "retry"  # what it is called for a workflow, under the same key as on its own screen
         remedies = [remedy for finding in chosen for remedy in finding.may if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
         if len(kinds) != 1 or not all(any(may.verb == verb for may in finding.may) for finding in chosen):
             self._say_what_may_be(verb, chosen)
             return None
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
-        return Wish(verb, kind=kinds.pop(), selection=Selection.of_ids(ids))
+        kind = kinds.pop()
+        if kind == "workflow":
+            return Wish(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
+        return Wish(verb, kind=kind, selection=Selection.of_ids(ids))
 
     def _chosen(self) -> list[Finding]:
         """The marked ones, else the one under the cursor."""
@@ -131,6 +140,8 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
             return
         if row.finding.target_kind == "task" and len(row.finding.ids) == 1:
             self.console.open_task(row.finding.ids[0])
+        elif row.finding.target_kind == "workflow":
+            self.console.show_workflow(row.finding.ids[0])
         else:
             self.console.show_tasks(filter_of(row.finding))
 
@@ -165,7 +176,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         row = self.table.cursor_row
         title = f"why: {row.finding.what}" if row is not None else ""
         self.query_one("#why-title", LineCell).put(self._glyphs.text(title))
-        self.query_one("#why", Facts).show([] if row is None else why_of(row.finding))
+        self.query_one("#why", Facts).show([] if row is None else why_of(row))
 
     def _key(self, verb: str) -> str:
         return key_for(_KEY_OF_VERB[verb], self.screen, self._glyphs)

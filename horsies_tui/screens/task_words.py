@@ -86,7 +86,7 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
     """In place of rows: what was looked for, how far, and the next step."""
     if snapshot.now is None or snapshot.loading:
         if not status.is_up:
-            return _not_connected(status, now)
+            return not_connected(status, now)
         if snapshot.error is not None:
             lacks = [lack for lack in status.lacks if lack not in snapshot.error]
             return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
@@ -98,7 +98,7 @@ def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> st
     return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
 
 
-def _not_connected(status: LinkStatus, now: datetime) -> str:
+def not_connected(status: LinkStatus, now: datetime) -> str:
     """Which database, and why. The status cell counts the seconds."""
     if status.detail:
         return f"Not connected to {status.database_label}.\n{status.detail}"

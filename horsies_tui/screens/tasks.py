@@ -188,7 +188,7 @@ class TasksView(TaskList):
     @on(FilterBar.Closed)
     def _filter_closed(self, message: FilterBar.Closed) -> None:
         self.take_focus()
-        if message.filter is not None:
+        if isinstance(message.filter, TaskFilter):
             self._use(message.filter)
 
     @on(CountsLine.StateChosen)

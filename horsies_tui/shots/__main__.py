@@ -15,7 +15,7 @@ _DIRECTORY = Path("screenshots")
 async def develop(beginnings: tuple[str, ...]) -> dict[str, str]:
     """The pictures by the names of their files."""
     chosen = [shot for shot in SHOTS if shot.file_name.startswith(beginnings or "")]
-    return {shot.file_name: picture.svg async for shot, picture in gallery(chosen)}
+    return {shot.file_name: picture async for shot, picture in gallery(chosen)}
 
 
 def write(beginnings: tuple[str, ...]) -> None:

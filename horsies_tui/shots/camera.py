@@ -7,7 +7,7 @@ import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from textual import events
 
@@ -57,6 +57,9 @@ class Stand:
             raise TimeoutError(f"{what} did not come in {_PATIENCE_S:g} s:\n{shown}") from None
 
 
+Step: TypeAlias = "Callable[[Stand], Awaitable[None]]"
+
+
 @dataclass(frozen=True, slots=True)
 class Shot:
     """`name` becomes the file's, with the size behind it."""
@@ -64,7 +67,7 @@ class Shot:
     name: str
     columns: int = 120
     rows: int = 40
-    steps: tuple[Callable[[Stand], Awaitable[None]], ...] = ()
+    steps: tuple[Step, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     context: str = "shop-eu"
     no_colour: bool = False
@@ -76,14 +79,8 @@ class Shot:
         return f"{self.name}-{self.columns}x{self.rows}.svg"
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    svg: str
-    shows: frozenset[str]
-    """Names of the classes of what is in it: the view, and the sheets above it."""
-
-
-async def take(shot: Shot, url: str) -> Picture:
+async def take(shot: Shot, url: str) -> str:
+    """The picture as SVG; its last line names the classes of what is in it, the view and the sheets above it."""
     clock = FrozenClock(MOMENT)
     with _colours(no_colour=shot.no_colour):
         app = ConsoleApp(_options(shot, url), keys=keymap({}, _CONFIG_PATH), clock=clock, actor=_ACTOR)
@@ -96,10 +93,10 @@ async def take(shot: Shot, url: str) -> Picture:
         await _at_rest(stand)
         top = app.stage.top
         shows = {type(screen).__name__ for screen in app.screen_stack} | {type(top).__name__}
-        return Picture(app.export_screenshot(title="horsies tui"), frozenset(shows))
+        return f"{app.export_screenshot(title='horsies tui')}\n<!-- shows {' '.join(sorted(shows))} -->\n"
 
 
-def press(*keys: str) -> Callable[[Stand], Awaitable[None]]:
+def press(*keys: str) -> Step:
     """A step: these keys, one after the other."""
 
     async def step(stand: Stand) -> None:
@@ -108,7 +105,7 @@ def press(*keys: str) -> Callable[[Stand], Awaitable[None]]:
     return step
 
 
-def types(text: str) -> Callable[[Stand], Awaitable[None]]:
+def types(text: str) -> Step:
     """A step: this text into the field that has the focus, at once."""
 
     async def step(stand: Stand) -> None:
@@ -118,7 +115,7 @@ def types(text: str) -> Callable[[Stand], Awaitable[None]]:
     return step
 
 
-def sees(*words: str) -> Callable[[Stand], Awaitable[None]]:
+def sees(*words: str) -> Step:
     """A step: wait until these stand on the screen."""
 
     async def step(stand: Stand) -> None:
@@ -139,7 +136,7 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
     chosen = by_name[shot.context]
     config = ConfigFile(_CONFIG_PATH, by_name, "shop-eu", filters=_FILTERS, mask_arguments=("iban",))
     choice = DatabaseChoice(chosen.url, f"context {chosen.name!r}, given by --context", chosen)
-    return ConsoleOptions(choice, config, **{"theme": "horsies-dark", **shot.options})
+    return ConsoleOptions(choice, config, **{"theme": "horsies-dark", "screen": "tasks", **shot.options})
 
 
 def _has_all(app: ConsoleApp) -> bool:

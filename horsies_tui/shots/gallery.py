@@ -12,10 +12,10 @@ from horsies_tui.shots.scene import set_scene
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from horsies_tui.shots.camera import Picture, Shot
+    from horsies_tui.shots.camera import Shot
 
 
-async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, Picture]]:
+async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, str]]:
     """One after the other. Those that leave their database as it was share one."""
     with ExitStack() as stack:
         shared: str | None = None

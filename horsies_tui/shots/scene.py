@@ -13,6 +13,7 @@ from horsies.store.connect import Database
 
 MOMENT: Final = datetime(2026, 11, 18, 12, 4, 31, 400_000, tzinfo=UTC)
 
+_PARTS: Final = ("shop.sql", "flows.sql", "cluster.sql", "settle.sql")
 _REASON: Final = "made for the pictures"
 
 _ARRIVALS: Final = """
@@ -28,7 +29,8 @@ async def set_scene(url: str) -> None:
     async with database.connected("shots") as connection:
         await connection.execute(_text("stop_time.sql").replace("{moment}", MOMENT.isoformat()))
     async with database.connected("shots") as connection:  # only a new connection lives in the time that stands still
-        await connection.execute(_text("shop.sql"))
+        for part in _PARTS:
+            await connection.execute(_text(part))
 
 
 def address_of(url: str) -> DatabaseUrl:

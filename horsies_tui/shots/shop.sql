@@ -38,7 +38,9 @@ SELECT age, (ARRAY['send_confirmation', 'charge_card', 'sync_inventory', 'render
        (ARRAY['mail', 'pay', 'default', 'default', 'mail', 'mail', 'pay'])[1 + n % 7],
        (ARRAY[10, 1, 50, 50, 10, 10, 1])[1 + n % 7], 'COMPLETED', 0.1 * (n % 5), age - 0.1 * (n % 5),
        0.3 + 0.1 * (n % 9), 1, (ARRAY[4, 4, 5, 3, 4, 1, 4])[1 + n % 7], 'web-' || 1 + n % 2, 4119 + n % 5
-  FROM generate_series(1, 2400) n CROSS JOIN LATERAL (SELECT 5.7 + n * 4.1 + n * n * 0.004 AS age) made;
+  FROM generate_series(1, 2400) n
+ CROSS JOIN LATERAL (
+       SELECT 5.7 + n * 4.1 + n * n * 0.002 + 150 * sin(n / 75.0) * LEAST(n / 40.0, 1) AS age) made;
 INSERT INTO told (age, name, queue, priority, status, wait, started, run, tries, allowed, worker, pid, error)
 SELECT age, 'charge_card', 'pay', 1, 'FAILED', 0.1, age - 30, 2.1, 4, 4, 'web-1', 4119 + n % 3,
        (ARRAY['RATE_LIMITED', 'RATE_LIMITED', 'GATEWAY_DOWN', 'CARD_DECLINED'])[1 + n % 4]
@@ -108,12 +110,18 @@ INSERT INTO horsies_worker_states (
     worker_id, snapshot_at, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues, tasks_running,
     tasks_claimed, memory_usage_mb, children_memory_mb, cpu_percent, worker_started_at, task_names, horsies_version,
     recovery_config)
-SELECT worker, now() - silent * interval '1 s', host, pid, 4, 8, 8, '{pay,mail,default,bulk,news}', 3, 4, 84, 328, 31,
+SELECT worker, now() - silent * interval '1 s', host, pid, 8, 8, 8, queues::varchar[], running, 0, 84, 328, cpu,
        now() - interval '5 h',
        '{charge_card,send_confirmation,send_newsletter,ask_for_review,render_invoice,sync_inventory,resize_photo,'
-       'build_report,import_catalog,nightly_import,close_books}', '1.0.0', '{"check_interval_ms": 30000}'
-  FROM (VALUES ('web-1-4118-9c1e', 1.2, 'web-1', 4118), ('web-2-976-07d2', 3.4, 'web-2', 976),
-               ('web-3-87-e41b', 304, 'web-3', 87), ('web-4-309-5a60', 124, 'web-4', 309)) AS known (worker, silent, host, pid);
+       'build_report,import_catalog,nightly_import,close_books,import_ledger,import_supplier,reserve_stock}',
+       '1.0.0', '{"check_interval_ms": 30000}'
+  FROM (VALUES ('web-1-4118-9c1e', 1.2, 'web-1', 4118, '{pay,mail,default,bulk,news}', 4, 31),
+               ('web-2-976-07d2', 3.4, 'web-2', 976, '{pay,mail,default,bulk,news}', 4, 28),
+               ('web-3-87-e41b', 304, 'web-3', 87, '{pay,mail,default,bulk,news}', 1, 44),
+               ('web-4-309-5a60', 124, 'web-4', 309, '{pay,mail,default,bulk,news}', 5, 39),
+               ('mail-1-2207-c3f8', 2.1, 'mail-1', 2207, '{mail,news}', 0, 4),
+               ('mail-2-1893-11ab', 0.4, 'mail-2', 1893, '{mail,news}', 0, 3))
+       AS known (worker, silent, host, pid, queues, running, cpu);
 
 -- One task with a long story: a lost worker, a retry, and an operator who gave it up. It is a part of a workflow.
 INSERT INTO horsies_tasks (
@@ -155,15 +163,3 @@ INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind,
 SELECT failed_at, '00000000-0000-4000-8000-000000000001', 'fail', 'task', id, 'applied', 'ops', 'bastion', 'horsies',
        'stuck on a lock'
   FROM horsies_tasks WHERE task_name = 'import_ledger';
-INSERT INTO horsies_workflows (id, name, status, on_error, sent_at, created_at, started_at, updated_at)
-SELECT '01a1ef00-0000-7000-8000-00000000b00c', 'month_end', 'FAILED', 'fail', sent_at, sent_at, sent_at, failed_at
-  FROM horsies_tasks WHERE task_name = 'import_ledger';
-INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, task_id, queue_name)
-SELECT '01a1ef00-0000-7000-8000-00000000b00d', '01a1ef00-0000-7000-8000-00000000b00c', 1, 'import', task_name, 'FAILED',
-       id, queue_name
-  FROM horsies_tasks WHERE task_name = 'import_ledger';
-
--- The number of rows that the planner knows is shown, and shall not change by itself.
-ALTER TABLE horsies_tasks SET (autovacuum_enabled = false);
-SET session_replication_role = DEFAULT;
-ANALYZE horsies_tasks;

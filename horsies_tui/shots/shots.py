@@ -11,10 +11,14 @@ from horsies_tui.shots.scene import arrive, shut
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from horsies_tui.shots.camera import Step
+
 _SIZES: Final = ((80, 24), (120, 40), (200, 60))
 _LIGHT: Final = {"theme": "horsies-light"}
 _STORY: Final = {"task_id": "c0ffee00"}
+_OVERVIEW: Final = {"screen": "overview"}
 _DESK: Final = {"screen": "recovery"}
+_FLOWS: Final = {"screen": "workflows"}
 _LIMITED: Final = {"filter": "status:failed error:RATE_LIMITED"}
 _MARK_TWO: Final = press("j", "space", "j", "space")
 
@@ -36,16 +40,47 @@ async def _fourth_attempt(stand: Stand) -> None:
     await stand.until(lambda: 1.5 <= (link.status.next_try_in_s(clock.now()) or 0) <= 2.5, "the fourth attempt")
 
 
-def _everywhere(name: str, options: Mapping[str, Any]) -> tuple[Shot, ...]:
+async def _one_row(stand: Stand) -> None:
+    await stand.until(lambda: any(" 1 match" in line or " 1 of " in line for line in stand.lines), "the only row")
+
+
+def _everywhere(name: str, options: Mapping[str, Any], *steps: Step) -> tuple[Shot, ...]:
     """In three sizes, and how it looks where there is less: on paper white, in ASCII."""
     return (
-        *(Shot(name, *size, options=options) for size in _SIZES),
-        Shot(f"{name}-light", options={**options, **_LIGHT}),
-        Shot(f"{name}-ascii", 80, 24, options={**options, "ascii": True}),
+        *(Shot(name, *size, steps, options) for size in _SIZES),
+        Shot(f"{name}-light", steps=steps, options={**options, **_LIGHT}),
+        Shot(f"{name}-ascii", 80, 24, steps, {**options, "ascii": True}),
     )
 
 
+def _opened(name: str) -> tuple[Step, ...]:
+    """The graph of the newest workflow of this name."""
+    return (press("slash"), types(f" name:{name}"), press("enter"), _one_row, press("enter"), sees("on error"))
+
+
 SHOTS: Final = (
+    *_everywhere("overview", _OVERVIEW),
+    Shot("overview-no-colour", options={**_OVERVIEW, "theme": "ansi"}, no_colour=True),
+    *(Shot("workers", *size, options={"screen": "workers"}) for size in _SIZES),
+    *(Shot("workflows", *size, options=_FLOWS) for size in _SIZES),
+    *_everywhere("workflow", _FLOWS, *_opened("month_end"), sees("c0ffee00")),
+    Shot("workflow-map", 80, 24, steps=(*_opened("price_update"), press("l"), sees("23 of 40")), options=_FLOWS),
+    Shot(
+        "workflow-part",
+        80,
+        24,
+        steps=(
+            *_opened("month_end"),
+            sees("c0ffee00"),
+            press("g", "j", "enter"),
+            sees("photograph"),
+            press("l"),
+            sees("count_shelves"),
+        ),
+        options=_FLOWS,
+    ),
+    Shot("preview-reconcile", options=_FLOWS, steps=(press("X"), sees("y yes"))),
+    Shot("value", options=_FLOWS, steps=(*_opened("month_end"), sees("c0ffee00"), press("O"), sees("JSON"))),
     *_everywhere("tasks", {}),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),
@@ -67,9 +102,9 @@ SHOTS: Final = (
     *_everywhere("recovery", _DESK),
     Shot("recovery-16-colours", options={**_DESK, "theme": "ansi"}),
     Shot("preview", options=_LIMITED, steps=(_MARK_TWO, press("R"), sees("Requeue 2", "y yes"))),
-    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 51"))),
+    Shot("preview-many", 80, 24, options={"filter": "status:failed"}, steps=(press("asterisk", "R"), sees("type 52"))),
     Shot("preview-production", options=_LIMITED, context="prod", steps=(_MARK_TWO, press("R"), sees("type prod"))),
-    Shot("preview-recover", options=_DESK, steps=(press("j", "j", "j", "j", "j", "W"), sees("y yes"))),
+    Shot("preview-recover", options=_DESK, steps=(press("j", "j", "j", "j", "j", "j", "W"), sees("y yes"))),
     Shot("arguments", options=_STORY, steps=(press("E"), sees("would be sent"))),
     Shot(
         "outcome",
@@ -86,7 +121,7 @@ SHOTS: Final = (
         spoils=True,
     ),
     *(Shot("help", *size, steps=(press("question_mark"),)) for size in ((80, 24), (120, 60))),
-    Shot("palette", steps=(press("colon"), types("re"), sees("release"))),
+    Shot("palette", steps=(press("colon"), types("co"), sees("columns", "outcome"))),
     Shot("errors", options={"read_only": True}, steps=(press("R", "exclamation_mark"), sees("12:04:31Z  "))),
     Shot("connection-none", context="old-shop", steps=(sees("nothing answers"), _fourth_attempt, sees("retry in 2s"))),
     Shot("connection-lost", steps=(_lose_connection, _fourth_attempt, sees("STALE 38s, retry in 2s")), spoils=True),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed import DetailSnapshot
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Document
-    from horsies_tui.story.payload import Told
+    from horsies_tui.story.payload import Payload, Told
     from horsies_tui.story.telling import Telling
 
 SIDE_BY_SIDE: Final = 110
@@ -37,22 +37,30 @@ def widths(width: int) -> tuple[int, ...]:
 def document(tell: Telling, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
-    left, right = columns[0], columns[-1]
-    wide = [timeline(tell, width), heartbeats(tell, width), why(tell, width)]
-    bands = [Band((section,)) for section in wide if section is not None]
-    payload = tell.payload
-    if payload is None:
-        bands.append(Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),)))
-    else:
-        arguments = _told(payload.arguments, ARGUMENTS, "arguments", left, tell)
-        outcome = _told(payload.outcome, OUTCOME, "result", right, tell)
-        # Where they stand below each other, what went wrong comes first.
-        pair = (arguments, outcome) if len(columns) > 1 else (outcome, arguments)
-        bands += _side_by_side(pair, columns)
-    bands += _side_by_side((by_hand(tell, left), links(tell, right)), columns)
-    if payload is not None and payload.options is not None:
-        bands.append(Band((_told(payload.options, OPTIONS, "options", width, tell),)))
+    bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
+    bands += _side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
+    if tell.payload is not None and tell.payload.options is not None:
+        bands.append(Band((_told(tell.payload.options, OPTIONS, "options", width, tell.glyphs),)))
     return tuple(bands)
+
+
+def course(tell: Telling, width: int) -> Iterator[Band]:
+    """What became of it so far."""
+    for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
+        if section is not None:
+            yield Band((section,))
+
+
+def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]:
+    """What it was given, and what it gave."""
+    columns = widths(width)
+    if payload is None:
+        yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
+        return
+    arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
+    outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
+    # Where they stand below each other, what went wrong comes first.
+    yield from _side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
 def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
@@ -62,12 +70,12 @@ def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> It
         yield from (Band((section,)) for section in sections)
 
 
-def _told(told: Told | None, key: str, title: str, width: int, tell: Telling) -> Section:
+def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
     if told is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
-    lines = told.tree.lines(width, tell.glyphs)
+    lines = told.tree.lines(width, glyphs)
     if told.note:
-        note = cut_spans((words(f"{tell.glyphs.ellipsis} {told.note}", Tone.WARNING, tell.glyphs),), width, tell.glyphs)
+        note = cut_spans((words(f"{glyphs.ellipsis} {told.note}", Tone.WARNING, glyphs),), width, glyphs)
         lines = (*lines, Line("note", note))
     return Section(key, told.title, lines)
 

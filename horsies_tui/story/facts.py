@@ -9,7 +9,19 @@ from horsies.operations.why import ReasonKind
 from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import ticking
-from horsies_tui.story.lines import Line, OpenTask, Section, ShowTasks, Span, cut_spans, flow, words, wrapped
+from horsies_tui.story.lines import (
+    Line,
+    OpenTask,
+    OpenWorkflow,
+    Section,
+    ShowTasks,
+    ShowWorkers,
+    Span,
+    cut_spans,
+    flow,
+    words,
+    wrapped,
+)
 from horsies_tui.story.timeline import actor_of, place_of
 
 if TYPE_CHECKING:
@@ -138,11 +150,11 @@ def _links(tell: Telling) -> Iterator[tuple[str, Spans, Target]]:
     if node is not None:
         name = f"{node.workflow_name} {tell.glyphs.crumb} node {node.node_id or node.task_index}"
         status = f"  {node.workflow_status.lower()}, node {node.node_status.lower()}"
-        yield "workflow", (*shown(name), *shown(status, None)), ShowTasks(f"workflow:{quoted(node.workflow_id)}")
+        yield "workflow", (*shown(name), *shown(status, None)), OpenWorkflow(node.workflow_id, node.task_index)
     if row.worker_id is not None:
         place = place_of(row.worker_hostname, row.worker_pid, None)
         beside = shown(f"  {place}", Tone.MUTED) if place else ()
-        yield "worker", (*shown(row.worker_id), *beside), ShowTasks(f"worker:{quoted(row.worker_id)}")
+        yield "worker", (*shown(row.worker_id), *beside), ShowWorkers(f"id:{quoted(row.worker_id)}")
     if row.rerun_of is not None:
         yield "rerun of", shown(row.rerun_of), OpenTask(row.rerun_of)
     for copy in tell.detail.reruns:

@@ -42,13 +42,28 @@ class OpenTask:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenWorkflow:
+    """`enter` opens the graph of this workflow, on this node of it or on its first."""
+
+    workflow_id: str
+    index: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ShowTasks:
     """`enter` goes to the list with this filter."""
 
     filter: str
 
 
-Target: TypeAlias = Fold | OpenTask | ShowTasks
+@dataclass(frozen=True, slots=True)
+class ShowWorkers:
+    """The workers that this filter finds."""
+
+    filter: str
+
+
+Target: TypeAlias = Fold | OpenTask | OpenWorkflow | ShowTasks | ShowWorkers
 
 
 @dataclass(frozen=True, slots=True)

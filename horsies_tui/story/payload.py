@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.cli.payload import HIDDEN, POSITIONAL, Masks
 from horsies.domain.codec import CodecError, load_for_display
 from horsies.domain.codec.display import Labelled
+from horsies.domain.plan import MAP_DEFINITION
+from horsies.domain.tags import WORKFLOW_CTX, WORKFLOW_META
+from horsies.views import Stored
 from horsies_tui.look.units import size
 from horsies_tui.story.repair import closed
 from horsies_tui.story.tree import Tree
 
 if TYPE_CHECKING:
-    from horsies.views import Stored, TaskDetail
+    from horsies.views import TaskDetail
 
 ARGUMENTS: Final = "arguments"
 OUTCOME: Final = "outcome"
 OPTIONS: Final = "options"
+_OF_THE_ENGINE: Final = (WORKFLOW_CTX, WORKFLOW_META, MAP_DEFINITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Told:
 class Payload:
     """`source` is what it was made of: the same texts need not be read again."""
 
-    source: tuple[object, ...]
+    source: Texts
     arguments: Told | None
     outcome: Told | None
     options: Told | None
@@ -45,47 +49,73 @@ class Payload:
         return next((told.tree for told in self.told() if told.tree.section == section), None)
 
 
-def source_of(detail: TaskDetail) -> tuple[object, ...]:
-    return (detail.row.id, detail.args, detail.kwargs, detail.result, detail.failed_reason, detail.options)
+class Texts(NamedTuple):
+    """What is stored of a task, or of a node that has none; `of` tells it from others."""
+
+    of: str
+    args: Stored | None
+    kwargs: Stored | None
+    result: Stored | None
+    failed_reason: Stored | None
+    options: Stored | None
+
+    @property
+    def length(self) -> int:
+        """Characters to be decoded."""
+        return sum(len(stored.text) for stored in self if isinstance(stored, Stored))
+
+
+def source_of(detail: TaskDetail) -> Texts:
+    return Texts(detail.row.id, detail.args, detail.kwargs, detail.result, detail.failed_reason, detail.options)
 
 
 def read_payload(detail: TaskDetail, masks: Masks, before: Payload | None = None) -> Payload:
+    return payload_of(source_of(detail), masks, before)
+
+
+def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Payload:
     """May run in another thread. What has not changed since `before` stays as it is, with what is unfolded in it."""
-    source = source_of(detail)
     known = before if before is not None and before.source[0] == source[0] else None
     return Payload(
         source,
-        known.arguments if known and known.source[1:3] == source[1:3] else _arguments(detail, masks),
-        known.outcome if known and known.source[3:5] == source[3:5] else _outcome(detail, masks),
-        known.options if known and known.source[5] == source[5] else _options(detail, masks),
+        known.arguments if known and known.source[1:3] == source[1:3] else _arguments(source, masks),
+        known.outcome if known and known.source[3:5] == source[3:5] else _outcome(source, masks),
+        known.options if known and known.source[5] == source[5] else _options(source, masks),
     )
 
 
-def _arguments(detail: TaskDetail, masks: Masks) -> Told | None:
+def _arguments(texts: Texts, masks: Masks) -> Told | None:
     value: dict[str, Any] = {}
-    if detail.kwargs is not None:
-        value["kwargs"] = _value(detail.kwargs, masks)
-    if detail.args is not None:
-        value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(detail.args, masks)
-    return Told("arguments", Tree(ARGUMENTS, value), _note(detail.kwargs, detail.args)) if value else None
+    if texts.kwargs is not None:
+        value["kwargs"] = _own(_value(texts.kwargs, masks))
+    if texts.args is not None:
+        value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(texts.args, masks)
+    return Told("arguments", Tree(ARGUMENTS, value), _note(texts.kwargs, texts.args)) if value else None
 
 
-def _outcome(detail: TaskDetail, masks: Masks) -> Told | None:
-    reason = {"failed_reason": detail.failed_reason.text} if detail.failed_reason is not None else {}
-    if detail.result is None:
+def _own(kwargs: Any) -> Any:
+    """Without what the engine hands on beside them, which nobody sent."""
+    if not isinstance(kwargs, dict):
+        return kwargs
+    return {name: value for name, value in kwargs.items() if not str(name).startswith(_OF_THE_ENGINE)}
+
+
+def _outcome(texts: Texts, masks: Masks) -> Told | None:
+    reason = {"failed_reason": texts.failed_reason.text} if texts.failed_reason is not None else {}
+    if texts.result is None:
         return Told("error", Tree(OUTCOME, reason)) if reason else None
-    value, title = _value(detail.result, masks), "result"
+    value, title = _value(texts.result, masks), "result"
     if isinstance(value, Labelled) and value.label == "TaskResult" and len(value.data) == 1:
         (side, value), *_ = value.data.items()
         if side == "err":
             title, value = "error", _error(value) | reason
-    return Told(title, Tree(OUTCOME, value), _note(detail.result))
+    return Told(title, Tree(OUTCOME, value), _note(texts.result))
 
 
-def _options(detail: TaskDetail, masks: Masks) -> Told | None:
-    if detail.options is None:
+def _options(texts: Texts, masks: Masks) -> Told | None:
+    if texts.options is None:
         return None
-    return Told("options", Tree(OPTIONS, _value(detail.options, masks), folded=True), _note(detail.options))
+    return Told("options", Tree(OPTIONS, _value(texts.options, masks), folded=True), _note(texts.options))
 
 
 def _error(value: Any) -> dict[str, Any]:

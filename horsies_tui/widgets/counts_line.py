@@ -1,4 +1,4 @@
-"""How many tasks match, by state, of how many there are; and whether the list follows, or is held."""
+"""How many rows match, by state, of how many there are; and whether the list follows, or is held."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
 from horsies_tui.look.units import count
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.style import Style
     from textual import events
 
-    from horsies.views import Count, TaskCounts
+    from horsies.views import Count, TaskCounts, WorkflowCounts
     from horsies_tui.look.glyphs import Glyphs
 
 ORDER: Final = (
@@ -53,7 +55,7 @@ _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap
 class Tally:
     """What the line shows. `words` stand at the right end: an order, how far was searched, FOLLOW."""
 
-    counts: TaskCounts | None = None
+    counts: TaskCounts | WorkflowCounts | None = None
     counting: bool = True
     """Whether counts that are missing are on their way."""
     filtered: bool = False
@@ -78,9 +80,19 @@ class CountsLine(Widget):
 
         state: str
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        order: Sequence[str] = ORDER,
+        things: str = "tasks",
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
+        """`order` is that of the states."""
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._order = order
+        self._things = things
         self._tally = Tally()
         self._slots: dict[str, int] = {}
         self._line = Text()
@@ -112,15 +124,15 @@ class CountsLine(Widget):
         """With words where all have room, else signs and numbers, as many as there is room for."""
         counts = self._tally.counts
         found = counts.states if counts is not None else {}
-        for state in ORDER:
+        for state in self._order:
             if state in found or state in self._slots:
                 self._slots[state] = max(self._slots.get(state, 1), cell_len(counted(found.get(state))))
         line, self._ends = Text(), []
         for way in _WAYS:
-            chips = [self._chip(state, found.get(state), way) for state in ORDER if state in self._slots]
+            chips = [self._chip(state, found.get(state), way) for state in self._order if state in self._slots]
             if sum(chip.cell_len for chip in chips) <= room:
                 break
-        for state, chip in zip((state for state in ORDER if state in self._slots), chips, strict=True):
+        for state, chip in zip((state for state in self._order if state in self._slots), chips, strict=True):
             if line.cell_len + chip.cell_len > room:
                 break
             line.append_text(chip)
@@ -152,8 +164,8 @@ class CountsLine(Widget):
         if not self._tally.filtered:
             # The server's estimate is as old as its last analyze: only where not all were counted is it the better one.
             if in_table is None or not counts.total.at_least:
-                return f"{counted(counts.total)} tasks"
-            return f"~{in_table} tasks" if brief else f"about {in_table} in table"
+                return f"{counted(counts.total)} {self._things}"
+            return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
         match = counted(counts.total)
         if brief:
             return f"{match} of {in_table}" if in_table else f"{match} match"

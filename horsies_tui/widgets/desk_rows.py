@@ -107,16 +107,19 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
 def nothing_wrong(report: Report) -> str:
     """What stands in the list where the report is empty."""
     workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
-    return f"Everything is where it should be: nothing is stuck, nothing waits for a decision. {workers}."
+    return f"Everything is where it should be: nothing is stuck, nothing waits for you.\n{workers}."
 
 
-def why_of(finding: Finding) -> list[Fact]:
-    """The evidence in full, the sentences behind it, and which rows are meant."""
+def why_of(row: DeskRow) -> list[Fact]:
+    """The evidence in full, the sentences behind it, what may be done by which key, and which rows are meant."""
+    finding = row.finding
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
     facts.append(Fact("will", finding.system_will))
-    if finding.target_kind == "task":
-        facts.append(Fact("tasks", _ids(finding), Tone.MUTED))
+    if row.may:
+        facts.append(Fact("you may", _ways(row), Tone.ACCENT))
+    if finding.target_kind in ("task", "workflow"):
+        facts.append(Fact(f"{finding.target_kind}s", _ids(finding), Tone.MUTED))
     return facts
 
 
@@ -134,15 +137,16 @@ def filter_of(finding: Finding) -> str:
     """The rows of a finding, as far as the filter language can say it."""
     words = [_STATUS_OF[finding.kind]]
     if finding.target_kind == "task":
-        words.append(f"name:{_quoted(finding.name)}")
+        words.append(f"name:{quoted(finding.name)}")
     if finding.queue_name is not None:
-        words.append(f"queue:{_quoted(finding.queue_name)}")
+        words.append(f"queue:{quoted(finding.queue_name)}")
     if finding.worker_id is not None:
-        words.append(f"worker:{_quoted(finding.worker_id)}")
+        words.append(f"worker:{quoted(finding.worker_id)}")
     return " ".join(words)
 
 
-def _quoted(value: str) -> str:
+def quoted(value: str) -> str:
+    """As a value of the filter language, whatever is in it."""
     if _PLAIN_WORD.fullmatch(value):
         return value
     escaped = re.sub(r'(["\\])', r"\\\1", value)
@@ -153,6 +157,10 @@ def _what(row: DeskRow, look: Look) -> Cell:
     state = _STATES.get(row.finding.kind)
     sign = look.glyphs.warning if state is None else look.glyphs.state(state)
     return Cell(f"{sign} {row.finding.kind.value}", _TONES[row.finding.severity])
+
+
+def _ways(row: DeskRow) -> str:
+    return "  ".join(f"{key} {verb}" for key, verb in row.may)
 
 
 def _rows(row: DeskRow, look: Look) -> Cell:
@@ -174,8 +182,7 @@ def _will(row: DeskRow, look: Look) -> Cell:
 
 
 def _may(row: DeskRow, _look: Look) -> Cell:
-    ways = "  ".join(f"{key} {verb}" for key, verb in row.may)
-    return Cell(ways, Tone.ACCENT, " ".join(key for key, _verb in row.may))
+    return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.may))
 
 
 COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(

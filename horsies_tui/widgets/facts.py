@@ -38,14 +38,25 @@ class Facts(Static):
         super().__init__(id=id)
         self._glyphs = glyphs
         self._label_width = label_width
+        self._shown: tuple[Sequence[Fact], str] | None = None
+        """With the theme: the colours are in the text."""
 
     def show(self, facts: Sequence[Fact]) -> None:
+        if (facts, self.app.theme) == self._shown:
+            return
+        self._shown = (facts, self.app.theme)
         grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
         grid.add_column(width=self._label_width)
         grid.add_column(ratio=1)
         for fact in facts:
             grid.add_row(self._text(fact.label, fact.tone or Tone.MUTED), self._text(fact.text, fact.tone))
-        self.update(grid)
+        # A layout sends the whole screen again: 11 kB for each step down the recovery desk.
+        self.update(grid, layout=self._height_of(grid) != self.size.height)
+
+    def _height_of(self, grid: Table) -> int:
+        least = self.styles.min_height
+        lines = self.app.console.render_lines(grid, self.app.console.options.update_width(max(self.size.width, 1)))
+        return max(len(lines), 0 if least is None else int(least.value))
 
     def _text(self, words: str, tone: Tone | None) -> Text:
         style = self.get_component_rich_style(tone, partial=True) if tone else ""

@@ -11,18 +11,20 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
-from horsies.query import Completion, FilterError, Problem, TaskFilter, completions, parse
+from horsies.query import Completion, FilterError, Problem, completions, parse
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.filter_input import FilterInput
 from horsies_tui.widgets.suggestions import Suggestions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from textual import events
     from textual.app import ComposeResult
     from textual.binding import BindingType
+
+    from horsies.query.tree import Filter
 
 PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1h"
 MOST_REMEMBERED: Final = 50
@@ -57,14 +59,23 @@ class FilterBar(Widget):
         """Editing is over. `filter` is the new one, None where it stays as it was."""
 
         bar: FilterBar
-        filter: TaskFilter | None
+        filter: Filter | None
 
         @property
         def control(self) -> FilterBar:
             return self.bar
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+    def __init__(
+        self,
+        *,
+        read: Callable[[str], Filter] = parse,
+        placeholder: str = PLACEHOLDER,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
+        """`read` understands a filter for whatever the list shows."""
         super().__init__(id=id)
+        self._read, self._language = read, read("").language
+        self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
         """What exists, by key; the newest counts from the next keystroke on."""
         self.named: Mapping[str, str] = {}
@@ -75,7 +86,7 @@ class FilterBar(Widget):
         self._open = False
 
     def compose(self) -> ComposeResult:
-        self._field = FilterInput(placeholder=PLACEHOLDER)
+        self._field = FilterInput(placeholder=self._placeholder)
         self._suggestions = Suggestions()
         prompt = LineCell()
         prompt.put("/")
@@ -100,6 +111,8 @@ class FilterBar(Widget):
     def edit(self, text: str | None = None) -> None:
         """Begin to type, on this text or on the filter in force."""
         self._begin()
+        if text is None and self.text.strip():
+            text = f"{self.text.rstrip()} "  # what is typed next is a word of its own
         if text is not None:
             self._write(text)
         self._field.focus()
@@ -137,7 +150,7 @@ class FilterBar(Widget):
             self._take(chosen)
             return
         try:
-            understood = parse(self.text)
+            understood = self._read(self.text)
         except FilterError as error:
             self._show_wrong(error.problems)
             return
@@ -169,7 +182,7 @@ class FilterBar(Widget):
             self.post_message(self.Opened(self))
             self._suggest()
 
-    def _close(self, understood: TaskFilter | None) -> None:
+    def _close(self, understood: Filter | None) -> None:
         self._open = False
         self._suggestions.show("", ())
         self._field.mark(())
@@ -186,10 +199,17 @@ class FilterBar(Widget):
         """Where the word at the cursor can still become right, it is not called wrong yet."""
         text, cursor = self.text, self._field.cursor_position
         offers = self._named() if not text.strip() else []
-        offers += [each for each in completions(text, cursor, self.values) if _says_more(each, text)]
-        problems = [each for each in _problems(text) if not (offers and each.start <= cursor <= each.end)]
+        offers += [each for each in completions(text, cursor, self.values, self._language) if _says_more(each, text)]
+        problems = [each for each in self._problems(text) if not (offers and each.start <= cursor <= each.end)]
         self._field.mark(problems)
         self._suggestions.show(str(problems[0]) if problems else "", offers or _repairs(problems))
+
+    def _problems(self, text: str) -> list[Problem]:
+        try:
+            self._read(text)
+        except FilterError as error:
+            return error.problems
+        return []
 
     def _show_wrong(self, problems: Sequence[Problem]) -> None:
         """Enter on a filter that cannot be read: every place, and the cursor at the first."""
@@ -215,14 +235,6 @@ class FilterBar(Widget):
         if back != self._back:
             self._back = back
             self._write(self._remembered[back - 1] if back else self._applied)
-
-
-def _problems(text: str) -> list[Problem]:
-    try:
-        parse(text)
-    except FilterError as error:
-        return error.problems
-    return []
 
 
 def _repairs(problems: Sequence[Problem]) -> list[Completion]:

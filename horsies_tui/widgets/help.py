@@ -26,10 +26,17 @@ if TYPE_CHECKING:
 TITLES: Final = {
     Scope.TABLE: "Rows",
     Scope.VERBS: "Acting: each opens a preview first",
+    Scope.OVERVIEW: "The overview",
+    Scope.CHART: "The charts",
     Scope.TASKS: "Tasks",
     Scope.DETAIL: "Task",
     Scope.STORY: "Its story",
+    Scope.WORKERS: "Workers",
     Scope.RECOVERY: "Recovery",
+    Scope.WORKFLOWS: "Workflows",
+    Scope.WORKFLOW: "Workflow",
+    Scope.FLOWS: "Acting on workflows: each opens a preview first",
+    Scope.GRAPH: "Its nodes",
     Scope.PICKER: "Databases",
     Scope.FILTER: "Filter line",
     Scope.MENU: "Menu",
@@ -83,7 +90,7 @@ class KeyList(Static):
             if action.scope is not scope:
                 scope = action.scope
                 self._title(text, TITLES[scope])
-                if scope is Scope.VERBS and self._no_writes:
+                if scope in (Scope.VERBS, Scope.FLOWS) and self._no_writes:
                     text.append(f"  {self._no_writes}\n", self._style("keys--off"))
             text.append_text(self._line(action, keys, width))
         self._title(text, "States")

@@ -45,9 +45,10 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the operator wants after he has seen the rows: a task opened, or all of it undone."""
+    """What the operator wants after he has seen the rows: a task or workflow opened, or all of it undone."""
 
     task_id: str | None = None
+    workflow_id: str | None = None
     undo: bool = False
 
 
@@ -150,6 +151,8 @@ class RowsSheet(Sheet[Next]):
         row = next(row for row in self._rows if row.id == message.row_id)
         if row.kind == "task":
             self.dismiss(Next(task_id=row.id))
+        elif row.kind in ("workflow", "node"):
+            self.dismiss(Next(workflow_id=row.id.partition(":")[0]))
 
     def _show_keys(self) -> None:
         keys = ("table.open", *(("outcome.undo",) if self._undo else ()), "sheet.close")

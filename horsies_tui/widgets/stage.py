@@ -32,6 +32,8 @@ class Stage(Container):
         self._link = link
         self._views: dict[str, ConsoleView[Any]] = {}
         self._stack: list[str] = []
+        self._came_from = ""
+        """The tab from which a number, an alert or a link led to this one."""
 
     @property
     def name_shown(self) -> str:
@@ -50,13 +52,26 @@ class Stage(Container):
 
     async def go(self, name: str) -> ConsoleView[Any]:
         """This tab, and nothing above it."""
-        self._stack = [name]
+        self._stack, self._came_from = [name], ""
         return await self._show_top()
 
+    async def follow(self, name: str) -> ConsoleView[Any]:
+        """The same, with a way back to the tab that was shown."""
+        before = self.name_shown
+        view = await self.go(name)
+        self._came_from = "" if before == name else before
+        return view
+
+    async def return_(self) -> bool:
+        """To where one came from; False where that is nowhere."""
+        if not self._came_from:
+            return False
+        await self.go(self._came_from)
+        return True
+
     async def lay(self, name: str) -> ConsoleView[Any]:
-        """This view above the tab."""
-        if self._stack[-1] != name:
-            self._stack.append(name)
+        """This view above all others; once only: a task's node leads to its task again."""
+        self._stack = [*(below for below in self._stack if below != name), name]
         return await self._show_top()
 
     async def back(self) -> bool:

@@ -77,7 +77,7 @@ async def opened(
 ) -> AsyncIterator[Detail]:
     config = ConfigFile(Path("config.toml"), {}, None, mask_arguments=MASKED)
     choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
-    app = ConsoleApp(ConsoleOptions(choice, config, task_id=task_id, **options))
+    app = ConsoleApp(ConsoleOptions(choice, config, task_id=task_id, **{"screen": "tasks", **options}))
     async with app.run_test(size=size) as pilot:
         yield Detail(pilot)
 

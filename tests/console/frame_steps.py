@@ -28,6 +28,7 @@ def options(url: str, **settings: Any) -> ConsoleOptions:
     }
     context = replace(contexts[settings.pop("start", "shop")], **settings.pop("context", {}))
     choice = DatabaseChoice(context.url, f"context {context.name!r}, given by --context", context)
+    settings.setdefault("screen", "tasks")
     return ConsoleOptions(choice, ConfigFile(Path("/nowhere/config.toml"), contexts, None), **settings)
 
 

@@ -70,6 +70,6 @@ class Screen:
 async def console(url: str, size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Screen]:
     config = ConfigFile(Path("config.toml"), {}, None, filters=NAMED)
     choice = DatabaseChoice(DatabaseUrl.parse(url), "for the test")
-    app = ConsoleApp(ConsoleOptions(choice, config, **options))
+    app = ConsoleApp(ConsoleOptions(choice, config, **{"screen": "tasks", **options}))
     async with app.run_test(size=size) as pilot:
         yield Screen(pilot)

@@ -146,7 +146,7 @@ async def test_links_are_followed_and_esc_comes_back(database: str, connection: 
         await detail.sees("rerun of")
         await detail.go_to("worker ")
         await detail.press("enter")
-        await detail.sees("worker:web-1", "2 match")
+        await detail.sees("id:web-1", "3 Workers")
 
 
 async def test_brackets_walk_through_the_list(database: str, connection: asyncpg.Connection) -> None:

@@ -94,6 +94,15 @@ async def test_escape_leaves_the_filter_as_it_was() -> None:
         assert app.bar.text == "queue:pay"
 
 
+async def test_what_is_typed_after_a_filter_in_force_is_a_word_of_its_own() -> None:
+    async with LineApp().run_test() as pilot:
+        app = await begin(pilot, "queue:pay", "status:failed", "enter")
+        assert app.closed == ["queue:pay status:failed"]
+        app.bar.edit()
+        await pilot.press("enter")
+        assert app.bar.text == "queue:pay status:failed"  # and nothing was typed: as it was
+
+
 async def test_opening_asks_once_for_the_values_that_there_are() -> None:
     async with LineApp().run_test() as pilot:
         app = await begin(pilot, "", "que")
@@ -153,7 +162,7 @@ async def test_a_wrong_word_is_marked_where_it_stands_with_the_nearest_right_one
 
 async def test_enter_on_a_wrong_filter_applies_nothing_and_goes_to_the_first_mistake() -> None:
     async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", " staus:failed tries:many", "enter")
+        app = await begin(pilot, "queue:pay", "staus:failed tries:many", "enter")
         assert app.closed == []
         assert app.bar.editing
         assert marked(app) == ["staus", "many"]
@@ -214,13 +223,13 @@ async def test_a_click_on_an_offer_takes_it_and_a_click_elsewhere_closes() -> No
 
 async def test_another_window_above_the_terminal_loses_nothing_that_was_typed() -> None:
     async with LineApp().run_test() as pilot:
-        app = await begin(pilot, "queue:pay", ",mail")
+        app = await begin(pilot, "queue:pay", "status:failed")
         app.post_message(events.AppBlur())
         await pilot.pause()
         app.post_message(events.AppFocus())
         await pilot.pause()
         await pilot.press("enter")
-        assert app.closed == ["queue:pay,mail"]
+        assert app.closed == ["queue:pay status:failed"]
 
 
 async def test_an_empty_line_asks_for_everything() -> None:

@@ -34,7 +34,7 @@ async def test_a_key_goes_to_a_screen_and_only_that_one_reads(database: str) -> 
 
 async def test_a_click_on_a_tab_goes_there(database: str) -> None:
     async with console(options(database)) as pilot:
-        await pilot.click("Tabs", offset=(14, 0))
+        await pilot.click("Tabs", offset=(lines(pilot)[1].index("Recovery"), 0))
         await until(pilot, lambda: pilot.app.stage.name_shown == "recovery")
 
 

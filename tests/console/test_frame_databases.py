@@ -20,7 +20,7 @@ async def test_the_header_says_where_one_is_how_fresh_and_who_acts(database: str
         assert header.split()[:3] == ["horsies", "shop", "▸"]
         assert str(pilot.app.link.actor) in header
         assert header.rstrip().endswith("Z")
-        assert tabs.split() == ["2", "Tasks", "5", "Recovery"]
+        assert tabs.split() == [*["1", "Overview", "2", "Tasks", "3", "Workers", "4", "Workflows", "5", "Recovery"]]
 
 
 async def test_production_says_so_without_a_colour(database: str) -> None:

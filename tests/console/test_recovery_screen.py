@@ -237,8 +237,8 @@ async def test_a_paused_queue_goes_on_by_one_key(database: str, connection: asyn
     )
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "paused queue", "P resume")
-        await pilot.press("P")
+        await ready(pilot, "paused queue", "U resume")
+        await pilot.press("U")
         await ready(pilot, "Resume 1 queue", "y yes")
         await pilot.press("y")
         await until(pilot, lambda: any("1 resumed" in said for said in app.said))
@@ -263,3 +263,25 @@ async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connec
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
         text = await ready(pilot, "interrupted", "R", "nothing: waits for you", "stopped past its grace on web-2")
         assert "1 need a decision" in text
+
+
+async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_were_shown(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status, updated_at) VALUES ('w-1', 'order', 'RUNNING', now());"
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, result, completed_at, is_workflow_task)"
+        " VALUES ('t-1', 'shop.pay', 'default', 'COMPLETED', '{}', now() - interval '1 min', true);"
+        "INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, task_id)"
+        " VALUES ('n-1', 'w-1', 0, 'pay', 'shop.pay', 'RUNNING', 't-1')"
+    )
+    app = SmallConsole(database, RecoveryView)
+    async with app.run_test(size=WIDE) as pilot:
+        text = await ready(pilot, "node out of step", "pay is RUNNING: its task is COMPLETED")
+        assert "X reconcile" in text
+        await pilot.press("X")
+        await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "y yes")
+        await pilot.press("y")
+        await until(pilot, lambda: any("1 put right" in said for said in app.said))
+    assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"
+    assert [row[:3] for row in await trail(connection)] == [("reconcile", "w-1", "applied")]

@@ -156,6 +156,9 @@ class SmallConsole(App[None]):
     def show_tasks(self, filter_text: str) -> None:
         self.opened.append(filter_text)
 
+    def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
+        self.opened.append(workflow_id)
+
     def push_sheet(self, sheet: ModalScreen[Any], done: Callable[[Any], None]) -> None:
         self.push_screen(sheet, done)
 

@@ -37,6 +37,7 @@ class PtyConsole:
         columns: int = 120,
         rows: int = 40,
         rate: int | None = None,
+        screen: str = "tasks",
     ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self.written = b""
@@ -51,7 +52,7 @@ class PtyConsole:
         self._slave = slave
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [*(command or (HORSIES, "tui")), *words],
+            [*(command or (HORSIES, "tui", "--screen", screen)), *words],
             env=environ,
             stdin=slave,
             stdout=slave,

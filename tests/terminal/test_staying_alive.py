@@ -50,6 +50,7 @@ async def test_a_terminal_that_is_closed_takes_the_console_with_it(quiet: dict[s
 async def test_a_signal_ends_it_though_nobody_reads_the_terminal(quiet: dict[str, str]) -> None:
     """A dead link: writes to it block for ever."""
     with PtyConsole(quiet, rate=1) as console:
+        await asyncio.to_thread(console.until_so, lambda: console.received > 0, "its first byte")
         await asyncio.to_thread(console.pass_time, 1.0)
         console.process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(console.process.wait, 5) == 128 + signal.SIGTERM
@@ -59,7 +60,7 @@ async def test_ctrl_z_and_fg(quiet: dict[str, str]) -> None:
     shell = {**quiet, "PS1": "here> ", "HISTFILE": ""}
     with PtyConsole(shell, command=("bash", "--norc", "--noprofile", "-i")) as console:
         await asyncio.to_thread(console.until, "here>")
-        console.type(f"{HORSIES} tui\n")
+        console.type(f"{HORSIES} tui --screen tasks\n")
         await asyncio.to_thread(console.until_ready)
         console.type("\x1a")
         await asyncio.to_thread(console.until, "Stopped")

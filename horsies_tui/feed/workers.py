@@ -1,0 +1,165 @@
+"""The feed of the Workers screen: all workers, and of the one that is looked at its tasks and how it fared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.query import TaskParameters, Texts
+from horsies.views import Sort, task_page, worker_rows
+from horsies.views.series import worker_series
+from horsies.views.tables import tables
+from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.pace import Pace, Rhythm
+from horsies_tui.health.windows import USUAL, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from horsies.store.connect import Connection
+    from horsies.views import TaskRow, WorkerRow
+    from horsies.views.series import WorkerPoint
+    from horsies_tui.feed.link import Link
+
+OFTEN: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
+"""500 workers tell 100 times a second; and whoever dies tells nothing, so it is looked every two."""
+_PAUSE_S: Final = 0.12
+"""A cursor that runs down the list reads nothing of the workers that it passes."""
+MOST_HELD: Final = 200
+_LATELY: Final = timedelta(hours=1)
+_OF_WORKERS: Final = "horsies_worker_state"
+_CHANNELS: Final = frozenset({_OF_WORKERS, "horsies_task_status"})
+_HELD: Final = ("CLAIMED", "RUNNING")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersNeed:
+    """What the screen wants to see. `everyone`: those too that have been gone for longer than an hour."""
+
+    everyone: bool = False
+    selected: str | None = None
+    window: Window = USUAL
+
+
+@dataclass(frozen=True, slots=True)
+class OneWorker:
+    """What is looked at closely."""
+
+    id: str
+    held: tuple[TaskRow, ...]
+    """What runs first, and of the same the longest held first."""
+    more: bool
+    """There are more than these."""
+    window: Window
+    points: tuple[WorkerPoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkersSnapshot:
+    """All workers; the one that is looked at may still be another than the one that is wanted."""
+
+    rows: tuple[WorkerRow, ...] = ()
+    now: datetime | None = None
+    """The database's time when the rows were read; None before the first time."""
+    everyone: bool = False
+    one: OneWorker | None = None
+    loading: bool = True
+    slow_s: float | None = None
+    error: str | None = None
+
+
+class WorkersFeed(Feed):
+    def __init__(self, link: Link, publish: Callable[[WorkersSnapshot], None], *, rhythm: Rhythm = OFTEN) -> None:
+        super().__init__(link)
+        self.snapshot = WorkersSnapshot()
+        self._publish_to = publish
+        self._need = WorkersNeed()
+        self._all, self._one = Pace(rhythm), Pace(rhythm)
+        self._not_before = 0.0
+
+    def ask(self, need: WorkersNeed) -> None:
+        """Want to see this."""
+        before, self._need = self._need, need
+        if need.everyone is not before.everyone:
+            self._all.renew()
+        if replace(need, everyone=before.everyone) != before:
+            if before.selected is not None and need.selected != before.selected:
+                self._not_before = self._now() + _PAUSE_S
+            self._one.renew()
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Read all of it now."""
+        self._all.renew()
+        self._one.renew()
+        self._wake.set()
+
+    def _on_dirty(self, channel: str, payload: str) -> None:
+        if not channel:
+            self.refresh()
+            return
+        if channel not in _CHANNELS:
+            return
+        if channel != _OF_WORKERS or payload == self._need.selected:
+            self._one.mark()
+        if not self._all.dirty:
+            self._all.mark()
+            self._wake.set()
+
+    def _due_at(self) -> float | None:
+        if self._link.held and not self.snapshot.loading:
+            return None
+        told = self._link.listens
+        due = self._all.due_at(told=told)
+        return due if self._need.selected is None else min(due, self._one_due_at(told=told))
+
+    def _one_due_at(self, *, told: bool) -> float:
+        return max(self._one.due_at(told=told), self._not_before)
+
+    async def _step(self) -> None:
+        now = self._now()
+        if self._all.due_at(told=self._link.listens) <= now:
+            await self._read_all()
+        else:
+            await self._read_one()
+
+    async def _read_all(self) -> None:
+        everyone = self._need.everyone
+
+        async def ask(conn: Connection) -> tuple[tuple[WorkerRow, ...], datetime]:
+            now = (await tables(conn)).now
+            return await worker_rows(conn, gone_within=None if everyone else _LATELY), now
+
+        self._all.begin(self._now())
+        answer = await self._read(ask)
+        self._all.end(self._now(), done=answer is not None)
+        if answer is None:
+            self._tell()
+        else:
+            rows, now = answer
+            self._tell(rows=rows, now=now, everyone=everyone, loading=False)
+
+    async def _read_one(self) -> None:
+        need = self._need
+        worker_id = need.selected or ""
+        wanted = TaskParameters(statuses=_HELD, worker=Texts(exact=(worker_id,)))
+
+        async def ask(conn: Connection) -> OneWorker:
+            page = await task_page(conn, wanted, sort=Sort.OLDEST, limit=MOST_HELD)
+            points = await worker_series(conn, worker_id, need.window.buckets(page.now))
+            held = tuple(sorted(page.rows, key=lambda row: (row.started_at is None, row.started_at or row.created_at)))
+            return OneWorker(worker_id, held, page.next is not None, need.window, points)
+
+        self._one.begin(self._now())
+        one = await self._read(ask)
+        if need.selected == self._need.selected:
+            self._one.end(self._now(), done=one is not None)
+        self._tell(**({} if one is None else {"one": one}))
+
+    def _tell(self, **changes: Any) -> None:
+        snapshot = replace(self.snapshot, error=self._error, slow_s=self._slow_s, **changes)
+        if snapshot != self.snapshot:
+            self.snapshot = snapshot
+            self._publish_to(snapshot)

@@ -1,0 +1,149 @@
+"""The feed of the workflow list: the newest that match, live, and as many more as the operator walks down to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.query import WorkflowFilter, workflow_parameters
+from horsies.views import workflow_counts, workflow_page
+from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from horsies.views import WorkflowCounts, WorkflowCursor, WorkflowRow
+    from horsies_tui.feed.link import Link
+
+PAGE: Final = 100
+MOST_ROWS: Final = 1_000
+"""Read anew at each change, which takes 30 ms; who looks for more than these has a filter."""
+_MOST_STRETCHES: Final = 50
+"""What matches rarely is searched for so many stretches far; then the filter must say more."""
+_SELDOM_TICKS: Final = 4
+_CHANNELS: Final = frozenset({"horsies_workflow_status", "task_done", "horsies_task_status"})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowsSnapshot:
+    """Newest first. A row that has not changed is the same object as in the snapshot before."""
+
+    rows: tuple[WorkflowRow, ...] = ()
+    at_end: bool = False
+    """There are no older ones that match."""
+    counts: WorkflowCounts | None = None
+    searched: datetime | None = None
+    """So far back was looked, where that is not everything."""
+    filter_text: str = ""
+    loading: bool = True
+    slow_s: float | None = None
+    error: str | None = None
+    now: datetime | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    rows: list[WorkflowRow] = field(default_factory=list)
+    next: WorkflowCursor | None = None
+    reached: WorkflowCursor | None = None
+
+
+class WorkflowsFeed(Feed):
+    """Publishes a snapshot whenever something has changed. All methods return at once."""
+
+    def __init__(self, link: Link, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+        super().__init__(link)
+        self.snapshot = WorkflowsSnapshot()
+        self._publish_to = publish
+        self._filter = WorkflowFilter()
+        self._wanted = PAGE
+        self._rows = Pace(rhythm)
+        self._counts = Pace(replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s))
+
+    def ask(self, wanted: WorkflowFilter) -> None:
+        """From now on those that match this."""
+        self._filter, self._wanted = wanted, PAGE
+        self._supersede()
+        self.refresh()
+        self._publish(filter_text=wanted.text, counts=None, loading=True)
+
+    def more(self) -> None:
+        """The operator comes near the last row."""
+        if not self.snapshot.at_end and len(self.snapshot.rows) >= self._wanted < MOST_ROWS:
+            self._wanted = min(self._wanted + PAGE, MOST_ROWS)
+            self.refresh()
+
+    def hold(self, on: bool) -> None:
+        """The operator holds the screen, or lets it go."""
+        self._link.hold(on)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read everything again at once."""
+        self._rows.renew()
+        self._counts.renew()
+        self._wake.set()
+
+    def _on_dirty(self, channel: str, _payload: str) -> None:
+        if not channel:
+            self.refresh()
+        elif channel in _CHANNELS:
+            if not self._rows.dirty:
+                self._wake.set()
+            self._rows.mark()
+            self._counts.mark()
+
+    def _due_at(self) -> float | None:
+        if self._link.held and not self.snapshot.loading:
+            return None
+        told = self._link.listens
+        return min(self._rows.due_at(told=told), self._counts.due_at(told=told))
+
+    async def _step(self) -> None:
+        told = self._link.listens
+        rows_first = self._rows.due_at(told=told) <= self._counts.due_at(told=told)
+        pace, read = (self._rows, self._read_rows) if rows_first else (self._counts, self._read_counts)
+        pace.begin(self._now())
+        pace.end(self._now(), done=await read())
+
+    async def _read_rows(self) -> bool:
+        wanted, most = self._filter, self._wanted
+        found, cursor = _Found(), None
+        for _ in range(_MOST_STRETCHES):
+            limit = most - len(found.rows)
+            page = await self._read(
+                lambda conn, limit=limit, cursor=cursor: workflow_page(  # type: ignore[misc]
+                    conn, workflow_parameters(wanted), limit=limit, after=cursor
+                )
+            )
+            if page is None or wanted is not self._filter:
+                self._publish()
+                return False
+            found.rows += page.rows
+            found.next, found.reached = page.next, page.reached
+            cursor = page.next
+            if cursor is None or len(found.rows) >= most:
+                break
+        known = {row.id: row for row in self.snapshot.rows}
+        self._publish(
+            rows=tuple(known[row.id] if known.get(row.id) == row else row for row in found.rows),
+            at_end=found.next is None,
+            searched=None if found.reached is None or found.next is None else found.reached.time,
+            loading=False,
+        )
+        return True
+
+    async def _read_counts(self) -> bool:
+        wanted = self._filter
+        counts = await self._read(lambda conn: workflow_counts(conn, workflow_parameters(wanted)))
+        if counts is not None and wanted is self._filter:
+            self._publish(counts=counts)
+        return counts is not None
+
+    def _publish(self, **changes: Any) -> None:
+        snapshot = replace(self.snapshot, error=self._error, slow_s=self._slow_s, **changes)
+        if snapshot != self.snapshot:
+            self.snapshot = replace(snapshot, now=self._link.clock.now())
+            self._publish_to(self.snapshot)

@@ -1,0 +1,214 @@
+"""What somebody should look at: each rule names its evidence, and where the rows are that it speaks of."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.findings import FindingKind
+from horsies.operations.words import counted, span
+from horsies.views import GONE_AFTER_S, LATE_AFTER_S, LATELY, RATES_OVER, Liveness
+from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.from_report import MOST_ALIKE, NOBODY, from_report
+from horsies_tui.health.rates import Course
+from horsies_tui.health.rows import (
+    MOST_NAMED,
+    NUMBERS,
+    any_of,
+    one_worker,
+    rows_of_error,
+    rows_of_number,
+    rows_that_failed,
+)
+from horsies_tui.look.units import number, per_second
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from horsies.views import QueueRow, WorkerRow
+    from horsies_tui.health.glance import Glance
+
+OLDEST_TARGET_S: Final = 300.0
+"""So long a due task may wait where the config file says nothing else."""
+SURGE: Final = 5.0
+"""So many times what is usual must fail before it is a surge."""
+LEAST_FAILURES: Final = 10
+AHEAD_S: Final = 2.0
+BEHIND_S: Final = 30.0
+"""A worker takes some seconds from its start to its first snapshot: a clock that is behind shows later."""
+_RATES_OVER: Final = span(RATES_OVER.total_seconds())
+_NO_TARGETS: Final[Mapping[str, float]] = {}
+_GONE_NOTED_S: Final = 600.0
+"""A worker that is gone and held nothing is history after so long."""
+
+
+def alerts(glance: Glance, targets: Mapping[str, float] = _NO_TARGETS) -> tuple[Alert, ...]:
+    """Worst first. `targets`: by queue, how many seconds a due task may wait."""
+    found = chain(
+        from_report(glance),
+        _late_workers(glance),
+        _gone_idle(glance),
+        _queues(glance, targets),
+        _failures(glance),
+        _settings(glance),
+        _clocks(glance),
+    )
+    by_id = {alert.id: alert for alert in (*_nobody(glance), *found)}
+    return tuple(sorted(by_id.values(), key=lambda alert: (-alert.level, _place(alert), alert.since or glance.now)))
+
+
+_FIRST: Final = (NOBODY, FindingKind.WORKER_GONE)
+"""Among what is as bad: most of the rest follows from these."""
+
+
+def _place(alert: Alert) -> int:
+    rule = alert.id.partition("\t")[0]
+    return next((place for place, kind in enumerate(_FIRST) if kind == rule), len(_FIRST))
+
+
+# Workers.
+
+
+def _nobody(glance: Glance) -> Iterator[Alert]:
+    """The report says the same in other words, a moment later: this is then replaced."""
+    due = sum(row.due.number for row in glance.queues if row.paused_at is None)
+    if due and not glance.alive:
+        evidence = f"no sign of life from any for {span(GONE_AFTER_S)}"
+        yield Alert(NOBODY, Level.HURT, f"no worker is alive, {number(due)} due", evidence, rows=NUMBERS["due"])
+
+
+def _late_workers(glance: Glance) -> Iterator[Alert]:
+    late = [row for row in glance.workers if row.liveness is Liveness.LATE]
+    if len(late) > MOST_ALIKE:
+        worst = max(late, key=lambda row: row.silent_s)
+        evidence = f"{worst.id} for {span(worst.silent_s)}, {_DUE}"
+        yield Alert("late", Level.LOOK, f"{len(late)} workers are late", evidence, workers="status:late")
+        return
+    for row in late:
+        evidence = f"last {row.seen_by} {span(row.silent_s)} ago, {_DUE}"
+        yield _about_worker(row, "late", Level.LOOK, f"{row.id} is late", evidence)
+
+
+_DUE: Final = f"due within {LATE_AFTER_S:.0f}s"
+
+
+def _gone_idle(glance: Glance) -> Iterator[Alert]:
+    """It may have been stopped as it should be: a note, not an alarm."""
+    gone = [row for row in glance.workers if row.liveness is Liveness.GONE and row.silent_s < _GONE_NOTED_S]
+    idle = [row for row in gone if not row.running + row.claimed]
+    if len(idle) > MOST_ALIKE:
+        evidence = f"all within {span(_GONE_NOTED_S)}, and they held nothing"
+        yield Alert("gone", Level.NOTE, f"{len(idle)} workers left", evidence, workers="status:gone -has:tasks")
+        return
+    for row in idle:
+        yield _about_worker(row, "gone", Level.NOTE, f"{row.id} left {span(row.silent_s)} ago", "it held nothing")
+
+
+def _about_worker(row: WorkerRow, rule: str, level: Level, what: str, evidence: str) -> Alert:
+    return Alert(f"{rule}\t{row.id}", level, what, evidence, row.seen_at, workers=one_worker(row.id))
+
+
+def _settings(glance: Glance) -> Iterator[Alert]:
+    if glance.report is not None and glance.report.settings_differ:
+        what, evidence = "workers have different recovery settings", "whoever sweeps judges by its own thresholds"
+        yield Alert("settings", Level.LOOK, what, evidence, workers="-status:gone")
+
+
+def _clocks(glance: Glance) -> Iterator[Alert]:
+    off = [clock for clock in glance.clocks if clock.ahead_s > AHEAD_S or clock.ahead_s < -BEHIND_S]
+    if not off:
+        return
+    worst = max(off, key=lambda clock: abs(clock.ahead_s))
+    more = f", and {counted(len(off) - 1, 'other worker')}" if len(off) > 1 else ""
+    way = "ahead of" if worst.ahead_s > 0 else "behind"
+    evidence = f"{worst.worker_id} was {span(abs(worst.ahead_s))} {way} the database when it started{more}"
+    ids = (clock.worker_id for clock in off[:MOST_NAMED])
+    yield Alert("clocks", Level.LOOK, "clocks are apart", evidence, workers=f"id:{any_of(ids)}")
+
+
+# Queues.
+
+
+def _queues(glance: Glance, targets: Mapping[str, float]) -> Iterator[Alert]:
+    # The report tells of a queue that is paused, or that nobody serves.
+    waiting = [row for row in glance.queues if row.paused_at is None and row.workers and row.due.number]
+    growing = [alert for row in waiting for alert in _growth(row, glance)]
+    late = [alert for row in waiting for alert in _age(row, glance, targets.get(row.name, OLDEST_TARGET_S))]
+    yield from _together(growing, "grow")
+    yield from _together(late, "are over their targets")
+
+
+def _together(found: list[Alert], words: str) -> Iterator[Alert]:
+    """One for all where there are many alike."""
+    if len(found) <= MOST_ALIKE:
+        yield from found
+        return
+    first = found[0]
+    rule, names = first.id.partition("\t")[0], [alert.id.partition("\t")[2] for alert in found]
+    rows = f"{NUMBERS['due']} queue:{any_of(names[:MOST_NAMED])}"
+    evidence = f"{first.what}: {first.evidence}"
+    yield Alert(rule, Level.LOOK, f"{len(found)} queues {words}", evidence, first.since, rows=rows)
+
+
+def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
+    outlook, rate = glance.outlook(row), glance.rate(row.name)
+    if outlook.course is Course.GROWS:
+        yield Alert(
+            f"grows\t{row.name}",
+            Level.LOOK,
+            f"{row.name} grows, {number(row.due.number)} due",
+            f"{per_second(rate.in_per_s)}/s in, {per_second(rate.out_per_s)}/s out in the last {_RATES_OVER}",
+            rows=rows_of_number("due", row.name),
+        )
+
+
+def _age(row: QueueRow, glance: Glance, target_s: float) -> Iterator[Alert]:
+    if row.oldest_due_at is None:
+        return
+    waits_s = (glance.now - row.oldest_due_at).total_seconds()
+    if waits_s > target_s:
+        yield Alert(
+            f"oldest\t{row.name}",
+            Level.LOOK,
+            f"{row.name} is over its {_target(target_s)} target",
+            f"the oldest due task waits for {span(waits_s)}",
+            row.oldest_due_at,
+            rows=rows_of_number("due", row.name),
+        )
+
+
+def _target(seconds: float) -> str:
+    return span(seconds) if seconds % 60 else f"{seconds / 60:.0f}m"
+
+
+# Failures.
+
+
+def _failures(glance: Glance) -> Iterator[Alert]:
+    surging = [kind for kind in glance.failures if surges(kind.lately, kind.usual)]
+    for kind in surging:
+        yield Alert(
+            f"error\t{kind.error_code or ''}",
+            Level.LOOK,
+            f"{kind.error_code or 'failures without a code'} surges",
+            _compared(kind.lately, kind.usual),
+            rows=rows_of_error(kind.error_code),
+        )
+    lately = sum(kind.lately for kind in glance.failures)
+    usual = [kind.usual for kind in glance.failures]
+    expected = None if None in usual else sum(value for value in usual if value is not None)
+    # Where one code makes up most of it, that one has been named.
+    if not surging and surges(lately, expected):
+        yield Alert(
+            "failures", Level.LOOK, "more fails than usual", _compared(lately, expected), rows=rows_that_failed()
+        )
+
+
+def surges(lately: int, usual: float | None) -> bool:
+    """Whether so many within LATELY are far more than usual."""
+    return lately >= LEAST_FAILURES and (usual is None or lately >= SURGE * max(usual, 1.0))
+
+
+def _compared(lately: int, usual: float | None) -> str:
+    before = "too many to say what is usual" if usual is None else f"usually {usual:.0f}"
+    return f"{number(lately)} in {span(LATELY.total_seconds())}, {before}"

@@ -1,0 +1,154 @@
+"""Alerts from the recovery report: the same judgement as that of the desk, a line for each trouble or kind of it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.words import counted, span
+from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_finding, rows_of_worker
+from horsies_tui.look.units import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from horsies.operations.findings import Finding, Report
+    from horsies_tui.health.glance import Glance
+
+MOST_ALIKE: Final = 4
+"""Alerts of one kind with a line each; more become one."""
+NOBODY: Final = "nobody"
+"""The rule of the alert that no worker lives at all."""
+SWEEPS_MISSED: Final = 3
+
+_LEVELS: Final = {Severity.NEEDS_YOU: Level.HURT, Severity.HANDLED: Level.LOOK, Severity.NOTE: Level.NOTE}
+_OF_QUEUES: Final = (FindingKind.QUEUE_WITHOUT_WORKER, FindingKind.PAUSED_QUEUE)
+_TROUBLES: Final = {
+    FindingKind.UNKNOWN_NAME: "unknown to all workers",
+    FindingKind.STALE_RUN: "stale",
+    FindingKind.STALE_CLAIM: "claimed and stale",
+    FindingKind.FINALIZING: "never finalized",
+    FindingKind.LEASE_RAN_OUT: "with a lease that ran out",
+}
+_kind_of = attrgetter("kind")
+
+
+def from_report(glance: Glance) -> Iterator[Alert]:
+    """In the report's order. What a worker that is gone has left behind is told once, with the worker."""
+    report = glance.report
+    if report is None:
+        return
+    gone = {finding.worker_id for finding in report.findings if finding.kind is FindingKind.WORKER_GONE}
+    stale = [row for row in report.findings if row.worker_id in gone and row.kind is not FindingKind.WORKER_GONE]
+    told = [row for row in report.findings if row not in stale]
+    for kind, findings in groupby(sorted(told, key=_kind_of), _kind_of):
+        yield from _of_kind(kind, list(findings), stale, glance)
+    yield from _sweeps(report, glance.now)
+
+
+def _of_kind(kind: FindingKind, findings: list[Finding], stale: Sequence[Finding], glance: Glance) -> Iterator[Alert]:
+    nobody = kind is FindingKind.QUEUE_WITHOUT_WORKER and not glance.alive
+    if nobody or len(findings) > MOST_ALIKE:
+        yield _together(kind, findings, nobody=nobody)
+        return
+    for finding in findings:
+        if kind is FindingKind.WORKER_GONE:
+            left = sum(row.count for row in stale if row.worker_id == finding.worker_id)
+            yield _gone(finding, left, glance.now)
+        else:
+            yield _one(finding)
+
+
+def _one(finding: Finding) -> Alert:
+    will = f"; will {finding.system_will}" if finding.in_seconds is not None else ""
+    return Alert(
+        _id_of(finding),
+        _LEVELS[finding.severity],
+        _what(finding),
+        finding.evidence + will,
+        finding.since,
+        rows=rows_of_finding(finding) if finding.target_kind in ("task", "queue") else None,
+        workflow=finding.ids[0] if finding.target_kind == "workflow" and finding.count == 1 else None,
+    )
+
+
+def _gone(finding: Finding, stale: int, now: datetime) -> Alert:
+    ago = f" {span((now - finding.since).total_seconds())} ago" if finding.since else ""
+    held = counted(finding.count, "task")
+    more = f", {number(stale)} stale" if stale else ""
+    return Alert(
+        _id_of(finding),
+        # Whatever the sweep will do about it, a worker that goes without a word is what somebody wants to know.
+        Level.HURT,
+        f"{finding.name} vanished, holds {held}{more}",
+        finding.evidence,
+        finding.since,
+        f"{finding.name} vanished{ago} holding {held}{more}",
+        rows_of_worker(finding.name),
+    )
+
+
+def _together(kind: FindingKind, findings: Sequence[Finding], *, nobody: bool) -> Alert:
+    """One for many of a kind; the evidence is that of the oldest."""
+    oldest = min(findings, key=lambda row: (row.since is None, row.since))
+    tasks = sum(row.count for row in findings)
+    names = [row.name for row in findings]
+    rows, workers = None, None
+    match kind:
+        case FindingKind.WORKER_GONE:
+            what = f"{len(findings)} workers vanished holding {counted(tasks, 'task')}"
+            workers = "status:gone has:tasks"
+        case FindingKind.QUEUE_WITHOUT_WORKER if nobody:
+            what = f"no worker is alive, {number(tasks)}{_plus(findings)} due"
+        case _ if kind in _OF_QUEUES:
+            state = "are paused" if kind is FindingKind.PAUSED_QUEUE else "have no worker"
+            what = f"{len(findings)} queues {state}, {number(tasks)}{_plus(findings)} due"
+        case _:
+            what = f"{number(tasks)}{_plus(findings)} {kind.value}, of {counted(len(findings), 'kind')}"
+    if kind in _OF_QUEUES and len(names) <= MOST_NAMED:
+        rows = f"{NUMBERS['due']} queue:{any_of(names)}"
+    level = Level.HURT if kind is FindingKind.WORKER_GONE else max(_LEVELS[row.severity] for row in findings)
+    return Alert(
+        NOBODY if nobody else kind.value,
+        level,
+        what,
+        f"{oldest.name}: {oldest.evidence}",
+        oldest.since,
+        rows=rows,
+        workers=workers,
+    )
+
+
+def _plus(findings: Sequence[Finding]) -> str:
+    return "+" if any(row.at_least for row in findings) else ""
+
+
+def _id_of(finding: Finding) -> str:
+    return "\t".join(
+        (finding.kind, finding.name, finding.queue_name or "", finding.worker_id or "", finding.system_will)
+    )
+
+
+def _what(finding: Finding) -> str:
+    many = f"{number(finding.count)}{'+' if finding.at_least else ''}"
+    match finding.kind:
+        case FindingKind.PAUSED_QUEUE:
+            return f"queue {finding.name} is paused, {many} due"
+        case FindingKind.QUEUE_WITHOUT_WORKER:
+            return f"queue {finding.name} has no worker, {many} due"
+        case _:
+            where = f" on {finding.worker_id}" if finding.worker_id else ""
+            return f"{many} {finding.name} {_TROUBLES.get(finding.kind, finding.kind.value)}{where}"
+
+
+def _sweeps(report: Report, now: datetime) -> Iterator[Alert]:
+    if report.sweep is None or not report.workers_alive:
+        return
+    late_s, every_s = (now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
+    if late_s > SWEEPS_MISSED * every_s:
+        evidence = f"last recovery sweep {span(late_s)} ago, due every {span(every_s)}"
+        yield Alert("sweep", Level.HURT, "nobody sweeps: what is stuck stays stuck", evidence, report.sweep.ran_at)

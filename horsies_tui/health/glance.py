@@ -1,0 +1,50 @@
+"""What verdict and alerts are made of: one moment of the cluster, as the engine's own views and report have it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from horsies.views import Liveness, QueueRate
+from horsies_tui.health.rates import outlook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from horsies.operations.findings import Report
+    from horsies.views import Clock, Failures, QueueRow, WorkerRow
+    from horsies_tui.health.rates import Outlook
+
+_NOTHING = QueueRate()
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """`report` is the recovery desk's; None where it was not read yet."""
+
+    now: datetime
+    workers: tuple[WorkerRow, ...] = ()
+    queues: tuple[QueueRow, ...] = ()
+    rates: Mapping[str, QueueRate] = field(default_factory=dict)
+    failures: tuple[Failures, ...] = ()
+    clocks: tuple[Clock, ...] = ()
+    report: Report | None = None
+
+    @property
+    def alive(self) -> tuple[WorkerRow, ...]:
+        """Whoever gives signs of life, be they late."""
+        return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
+
+    @property
+    def busy(self) -> float | None:
+        """The share of living workers' processes that run a task; None where nobody tells."""
+        told = [row.snapshot for row in self.alive if row.snapshot is not None]
+        places = sum(snapshot.processes for snapshot in told)
+        return sum(row.running for row in self.alive) / places if places else None
+
+    def rate(self, queue: str) -> QueueRate:
+        return self.rates.get(queue, _NOTHING)
+
+    def outlook(self, row: QueueRow) -> Outlook:
+        return outlook(row, self.rate(row.name))

@@ -1,0 +1,84 @@
+"""What is known of the past: points by bucket, put in as they are read; what nobody knows stays a gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.views import Buckets, ClusterPoint, TaskPoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+_LEAST: Final = 2
+"""Buckets of each read: the newest is not over, and the one before it was not when it was read last."""
+_ENOUGH: Final = 0.5
+"""Of a bucket that is not over, so much must have passed before its rates say something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A window as it is drawn: each tuple as long as there are buckets, None where there is a gap."""
+
+    buckets: Buckets
+    ended: tuple[float | None, ...] = ()
+    failed: tuple[float | None, ...] = ()
+    waiting: tuple[float | None, ...] = ()
+    wait_p50: tuple[float | None, ...] = ()
+    wait_p95: tuple[float | None, ...] = ()
+    run_p50: tuple[float | None, ...] = ()
+    run_p95: tuple[float | None, ...] = ()
+    busy: tuple[float | None, ...] = ()
+    about: bool = False
+    """In some bucket more ended than is read: its rates are those of a part of it."""
+
+
+class History:
+    """Of one window. Points are immutable; whatever is read again replaces what was there."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[datetime, TaskPoint] = {}
+        self._cluster: dict[datetime, ClusterPoint] = {}
+        self._newest: datetime | None = None
+
+    def missing(self, buckets: Buckets) -> Buckets:
+        """What is to be read so that all of them are known: the first time all, later the last few."""
+        if self._newest is None or self._newest < buckets.first:
+            return buckets
+        return buckets.newest(max((buckets.end - self._newest) // buckets.step, _LEAST))
+
+    def put(self, buckets: Buckets, tasks: Iterable[TaskPoint], cluster: Iterable[ClusterPoint]) -> None:
+        """They were read; what lies before the window is forgotten."""
+        self._tasks |= {point.start: point for point in tasks}
+        self._cluster |= {point.start: point for point in cluster}
+        self._newest = buckets.end - buckets.step
+        self._tasks = {start: point for start, point in self._tasks.items() if start >= buckets.first}
+        self._cluster = {start: point for start, point in self._cluster.items() if start >= buckets.first}
+
+    def series(self, buckets: Buckets) -> Series:
+        """What is known of these; a bucket of which nothing was read is a gap."""
+        step_s = buckets.step.total_seconds()
+        tasks = [self._tasks.get(start, TaskPoint(start, 0.0)) for start in buckets.starts]
+        cluster = [self._cluster.get(start, ClusterPoint(start)) for start in buckets.starts]
+
+        def rates(of: Callable[[TaskPoint], float | None]) -> tuple[float | None, ...]:
+            return tuple(of(point) if point.seconds >= _ENOUGH * step_s else None for point in tasks)
+
+        return Series(
+            buckets,
+            ended=rates(lambda point: point.ended_per_s),
+            failed=rates(lambda point: point.failed_per_s),
+            waiting=tuple(point.waiting for point in tasks),
+            wait_p50=tuple(point.wait_p50 for point in tasks),
+            wait_p95=tuple(point.wait_p95 for point in tasks),
+            run_p50=tuple(point.run_p50 for point in tasks),
+            run_p95=tuple(point.run_p95 for point in tasks),
+            busy=tuple(point.busy for point in cluster),
+            about=any(point.partly for point in tasks),
+        )
+
+
+def last_known(values: tuple[float | None, ...]) -> float | None:
+    """The newest that is not a gap, among the last two: an older one is no answer to "now"."""
+    return next((value for value in reversed(values[-_LEAST:]) if value is not None), None)

@@ -1,0 +1,80 @@
+"""The cluster in one line of words: whether it is well, where it hurts most, and when its queues will be empty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.words import counted
+from horsies_tui.health.alert import Level
+from horsies_tui.health.rates import Course
+from horsies_tui.look.units import length, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from horsies_tui.health.alert import Alert
+    from horsies_tui.health.glance import Glance
+
+_MOST_SAID: Final = 2
+_SOON_S: Final = 60.0
+"""A queue that is empty within a minute needs no word."""
+
+_LEADS: Final = {Level.HURT: "Cluster is hurt: ", Level.LOOK: "Have a look: ", Level.NOTE: "All is well: "}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`lead` says in two words what the colour says. `alert` is the first one spoken of; None where all is well."""
+
+    level: Level
+    lead: str
+    words: str
+    alert: Alert | None = None
+
+
+def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) -> Verdict:
+    """`alerts` are all there are, worst first. With `room` for so many letters, fewer of them are spoken of."""
+    worst = [alert for alert in alerts if alert.level is not Level.NOTE]
+    drain = _drain(glance)
+    if not worst:
+        lead = _LEADS[Level.NOTE] if glance.alive else ""
+        return Verdict(Level.NOTE, lead, f"{_well(glance)}{drain}.")
+    lead = _LEADS[worst[0].level]
+    for many, end in ((_MOST_SAID, drain), (1, drain), (1, "")):
+        words = _spoken(worst, many, end)
+        if room is None or len(lead + words) <= room:
+            break
+    return Verdict(worst[0].level, lead, words, worst[0])
+
+
+def _spoken(worst: Sequence[Alert], many: int, drain: str) -> str:
+    said = "; ".join(alert.told or alert.what for alert in worst[:many])
+    more = len(worst) - many
+    rest = f"; {counted(more, 'more alert')} below" if more > 0 else ""
+    return f"{said}{rest}{drain}."
+
+
+def _well(glance: Glance) -> str:
+    due = sum(row.due.number for row in glance.queues if row.paused_at is None)
+    alive = len(glance.alive)
+    if not alive:
+        return "No worker is alive; nothing waits for one"
+    # Async tasks share a process: nobody would believe more than all.
+    busy = "" if glance.busy is None else f", {min(glance.busy, 1):.0%} busy"
+    waits = f"{number(due)} due" if due else "nothing waits"
+    return f"{counted(alive, 'worker')}{busy}, {waits}"
+
+
+def _drain(glance: Glance) -> str:
+    """The queue that takes longest."""
+    left: list[tuple[timedelta, str]] = []
+    for row in glance.queues:
+        outlook = glance.outlook(row)
+        if outlook.course is Course.DRAINS and outlook.left is not None and outlook.left.total_seconds() > _SOON_S:
+            left.append((outlook.left, row.name))
+    if not left:
+        return ""
+    longest, name = max(left)
+    return f"; {name} drains in {length(longest)}"

@@ -1,0 +1,145 @@
+"""A chart as lines that can be compared: its numbers in words, its curves, and what height and width mean."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+
+from horsies_tui.look.lines import Piece
+from horsies_tui.look.plot import Mark, plot
+from horsies_tui.look.sparks import spark
+from horsies_tui.look.text import cut
+from horsies_tui.look.tones import Tone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.look.lines import Line
+
+HEAD: Final = "chart--head"
+"""The component class of a chart's first line, where it has the cursor."""
+
+_SCALE: Final = 7
+"""Places left of the curves, for the highest value and for zero."""
+_STEPS: Final = (1.0, 2.0, 5.0, 10.0)
+_TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
+_SPARK: Final = 16
+
+
+def round_up(value: float) -> float:
+    """To 1, 2 or 5 and zeros; of nothing, 1."""
+    if value <= 0:
+        return 1.0
+    size = 10.0 ** math.floor(math.log10(value))
+    return next(step * size for step in _STEPS if step * size >= value * (1 - 1e-9))
+
+
+def round_up_time(seconds: float) -> float:
+    """To what a clock has: 1, 2, 5, 10, 20 or 30 seconds, minutes or hours."""
+    return next((step for step in _TIMES if step >= seconds > 1), 0.0) or round_up(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`now` is its newest value in words; `values` are None where there is a gap."""
+
+    name: str
+    values: tuple[float | None, ...]
+    tone: Tone
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What it shows. `write` says a value on the scale, which is `top` high, or as high as it needs to be.
+
+    `rows` is the filter of the tasks that its newest values are about.
+    """
+
+    title: str
+    curves: tuple[Curve, ...]
+    write: Callable[[float], str]
+    span: str
+    top: float | None = None
+    round_up: Callable[[float], float] = round_up
+    rows: str | None = None
+
+    @property
+    def height(self) -> float:
+        """What the top of the scale stands for: a number that can be read at a glance."""
+        highest = max((value for curve in self.curves for value in curve.values if value is not None), default=0.0)
+        return self.top if self.top is not None and highest <= self.top else self.round_up(highest)
+
+
+def chart_lines(chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False) -> list[Line]:
+    """A chart of this size."""
+    head, foot = _head(chart, width, glyphs, chosen=chosen), _foot(chart, width, glyphs)
+    return [head, *_canvas(chart, width, max(height - 2, 0), glyphs), foot][:height]
+
+
+def spark_line(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False) -> Line:
+    """The same where there is only one line for it: the words, then the last curve that says most, as bars."""
+    room = min(_SPARK, width // 3)
+    curve = chart.curves[0]
+    bars = spark(curve.values, room, top=chart.top, ascii_only=glyphs.ascii)
+    head = _head(chart, width - room - 1, glyphs, chosen=chosen)
+    return (*head, Piece(bars + " ", room + 1, (curve.tone,)))
+
+
+def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
+    """`finished/s 12.1  failed 0.2`: the words say which colour is which."""
+    over = (HEAD,) if chosen else ()
+    sign = glyphs.cursor if chosen else " "
+    words: list[tuple[str, Tone]] = [(sign, Tone.ACCENT), (f"{chart.title} ", Tone.MUTED)]
+    for curve in chart.curves:
+        words += [(f"{curve.name} ", Tone.MUTED)] if curve.name else []
+        words += [(curve.now, curve.tone), ("  ", Tone.MUTED)]
+    pieces: list[Piece] = []
+    room = width
+    for text, tone in words[:-1]:
+        shown = cut(glyphs.text(text), room, glyphs) if room > 0 else ""
+        if shown:
+            pieces.append(Piece(shown, cell_len(shown), (tone, *over)))
+            room -= cell_len(shown)
+    return (*pieces, Piece(" " * room, room, over)) if room > 0 else tuple(pieces)
+
+
+def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    inner = width - _SCALE
+    top = chart.height
+    if inner <= 0 or height <= 0 or all(value is None for curve in chart.curves for value in curve.values):
+        return _nothing(width, height, glyphs)
+    grid = plot([curve.values for curve in chart.curves], inner, height, top=top, ascii_only=glyphs.ascii)
+    lines = []
+    for number, marks in enumerate(grid):
+        label = chart.write(top) if number == 0 else "0" if number == height - 1 else ""
+        scale = Piece(cut(glyphs.text(label), _SCALE - 1, glyphs).rjust(_SCALE - 1) + " ", _SCALE, (Tone.MUTED,))
+        lines.append((scale, *_pieces(marks, chart)))
+    return lines
+
+
+def _pieces(marks: Sequence[Mark], chart: Chart) -> list[Piece]:
+    pieces = []
+    for curve, run in groupby(marks, lambda mark: mark.curve):
+        text = "".join(mark.char for mark in run)
+        pieces.append(Piece(text, len(text), () if curve is None else (chart.curves[curve].tone,)))
+    return pieces
+
+
+def _nothing(width: int, height: int, glyphs: Glyphs) -> list[Line]:
+    blank = (Piece(" " * width, width),)
+    words = cut(" " * _SCALE + "nothing is known of this time", width, glyphs).ljust(width)
+    return [(Piece(words, width, (Tone.MUTED,)),) if number == height // 2 else blank for number in range(height)]
+
+
+def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
+    """`1h ago ─────── now`."""
+    first, last = f"{' ' * _SCALE}{chart.span} ago ", " now"
+    rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
+    text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
+    return (Piece(text, width, (Tone.MUTED,)),)

@@ -1,0 +1,250 @@
+"""The Workers screen without its keys: what is wanted of the feed, and what came of it on the screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast
+
+from horsies.query import WorkerFilter, parse_workers
+from horsies.query.worker_keys import WORKERS
+from horsies.views.worker_filter import matching
+from horsies_tui.feed.workers import WorkersFeed, WorkersNeed, WorkersSnapshot
+from horsies_tui.look.clock import zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import number
+from horsies_tui.screens.task_words import not_connected
+from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.held_table import HeldTable
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.worker_columns import HOST_COLUMNS, WORKER_COLUMNS
+from horsies_tui.widgets.worker_line import WorkerLine
+from horsies_tui.widgets.worker_story import Shown, WorkerStory
+from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, as_before, by_host, in_order
+from horsies_tui.workers.words import capacity, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from textual import events
+    from textual.app import ComposeResult
+
+    from horsies.views import WorkerRow
+    from horsies_tui.feed import Link
+
+_TICK_S: Final = 1.0
+_REST_S: Final = 2.0
+"""So long nobody must have moved before rows may change their places."""
+_ORDER_EVERY_S: Final = 5.0
+"""What changes with each snapshot is put in order no more often than snapshots come."""
+_AHEAD: Final = timedelta(seconds=5)
+_LOW: Final = 30
+"""Lines of a screen that has room for few."""
+PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
+
+
+class WorkerList(ConsoleView[WorkersSnapshot]):
+    """The list, and under it the worker that the cursor is on; `-opened`: that one alone; `-grouped`: hosts instead."""
+
+    DEFAULT_CSS = """
+    WorkerList {
+        & > #hosts { display: none; }
+        &.-grouped > #hosts { display: block; }
+        &.-grouped > #rows { display: none; }
+        &.-grouped > #story, &.-grouped > #held { display: none; }
+        &.-empty > #story, &.-empty > #held { display: none; }
+        & > #story { height: 10; }
+        & > #held { height: 8; }
+        &.-low > #story { height: 6; }
+        &.-low > #held { height: 4; }
+        &.-opened > #line, &.-opened > #filter, &.-opened > #rows { display: none; }
+        &.-opened > #story { height: 45%; max-height: 18; }
+        &.-opened > #held { height: 1fr; }
+        &.-old > RowTable { text-style: dim; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._need = WorkersNeed()
+        self._snapshot = WorkersSnapshot()
+        self._filter = WorkerFilter()
+        self._sort = WorkerSort.TROUBLE
+        self._grouped = False
+        self._opened: WorkerRow | None = None
+        """As it was last; it may be gone from the list."""
+        self._shown: tuple[WorkerRow, ...] = ()
+        self._sorted_at: float | None = None
+        """None: it must be put in order."""
+        self._touched_at = 0.0
+        self._busy = False
+        self._error: str | None = None
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
+        self._line = WorkerLine(self._glyphs, id="line")
+        self._table: RowTable[WorkerRow] = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
+        self._story = WorkerStory(self._glyphs, id="story")
+        self._held = HeldTable(self._glyphs, id="held")
+        yield from (self._filter_bar, self._line, self._table, self._hosts, self._story, self._held)
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < _LOW, "-low")
+
+    def create_feed(self, link: Link, publish: Callable[[WorkersSnapshot], None]) -> WorkersFeed:
+        feed = WorkersFeed(link, publish)
+        feed.ask(self._need)
+        return feed
+
+    @property
+    def _workers_feed(self) -> WorkersFeed:
+        return cast("WorkersFeed", self.feed)
+
+    def draw(self, snapshot: WorkersSnapshot) -> None:
+        self._snapshot = snapshot
+        self._filter_bar.learn(_values(snapshot.rows))
+        self._show_all()
+        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
+            self.console.say_error(snapshot.error or "")
+        self._error = snapshot.error
+
+    def take_focus(self) -> None:
+        if not self._filter_bar.editing:
+            (self._held if self._opened is not None else self._hosts if self._grouped else self._table).focus()
+
+    def refresh_now(self) -> None:
+        self._sorted_at = None
+        self._workers_feed.refresh()
+
+    def times_changed(self) -> None:
+        self._show_one()
+
+    def busy(self, busy: bool) -> None:
+        self._busy = busy
+
+    # What is wanted.
+
+    def _ask(self, **changes: object) -> None:
+        need = replace(self._need, **changes)  # type: ignore[arg-type]
+        if need != self._need:
+            self._need = need
+            if self.feed is not None:
+                self._workers_feed.ask(need)
+
+    def _look_at(self, row: WorkerRow | None) -> None:
+        self._ask(selected=None if row is None else row.id)
+        self._show_one()
+
+    # What came.
+
+    def _show_all(self) -> None:
+        """The list, in the order and under the filter that are wanted."""
+        snapshot = self._snapshot
+        now = self._now
+        self._shown = self._arranged(matching(self._filter, snapshot.rows, now))
+        self._table.show(self._shown, now=now, empty=self._empty())
+        self._table.marks &= {row.id for row in self._shown}
+        if self._grouped:
+            self._hosts.show(by_host(self._shown), now=now, empty=self._empty())
+        self.set_class(not self._shown and self._opened is None, "-empty")
+        self.set_class(snapshot.error is not None, "-old")
+        self._summarise()
+        if self._opened is not None:
+            self._opened = next((row for row in snapshot.rows if row.id == self._opened.id), self._opened)
+        self._look_at(self._looked_at)
+
+    @property
+    def _now(self) -> datetime:
+        """Not far ahead of what was read: a worker that is told to be alive must not look silent on a held screen."""
+        now, read = self.console.link.clock.now(), self._snapshot.now
+        return now if read is None else min(now, read + _AHEAD)
+
+    @property
+    def _looked_at(self) -> WorkerRow | None:
+        return self._opened or self._table.cursor_row
+
+    def _arranged(self, rows: list[WorkerRow]) -> tuple[WorkerRow, ...]:
+        """Nothing moves under the operator's hands, and what is always another number not all the time."""
+        moment = self.console.link.clock.monotonic()
+        if self._sorted_at is not None:
+            at_rest = moment - self._touched_at >= _REST_S and not (self._busy or self._table.marks)
+            due = not self._sort.moves or moment - self._sorted_at >= _ORDER_EVERY_S
+            if not (at_rest and due):
+                return as_before(rows, self._sort, [row.id for row in self._shown])
+        if rows:
+            self._sorted_at = moment
+        return in_order(rows, self._sort)
+
+    def _summarise(self) -> None:
+        rows = self._shown
+        words = []
+        if self._filter.terms and self._snapshot.now is not None:
+            words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
+        words += [capacity(rows)] if capacity(rows) else []
+        if self.console.link.held:
+            words.insert(0, "HELD")
+        if self._sort is not WorkerSort.TROUBLE:
+            words.append(SORT_WORDS[self._sort])
+        if self._snapshot.everyone:
+            words.append("older ones too")
+        self._line.show(summary(rows, self._glyphs) if rows else (), words)
+
+    def _show_one(self) -> None:
+        row, one = self._looked_at, self._snapshot.one
+        if row is None:
+            self._story.show(None)
+            return
+        now = self._now
+        known = one if one is not None and one.id == row.id else None
+        points = known.points if known is not None and known.window == self._need.window else None
+        zone = zone_of(utc=self.console.utc)
+        recover = key_for("workers.recover", self.screen, self._glyphs)
+        self._story.show(Shown(row, points, self._need.window.name, now, zone, recover))
+        held = () if known is None else known.held
+        self._held.show(held, now=now, empty="It holds no task." if known is not None else "Reading what it holds…")
+        self._held.marks &= {task.id for task in held}
+
+    def _empty(self) -> str:
+        """In place of rows: why there are none, and the next step."""
+        snapshot, status = self._snapshot, self.console.link.status
+        if snapshot.now is None:
+            if not status.is_up:
+                return not_connected(status, self.console.link.clock.now())
+            return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
+        if self._filter.terms:
+            return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
+        if snapshot.everyone:
+            return "No worker has ever told of itself here.\nhorsies worker MODULE:APP starts one."
+        return (
+            "No worker was here in the last hour, so nothing that waits will run.\n"
+            "horsies worker MODULE:APP starts one; w shows those of before."
+        )
+
+    def _tick(self) -> None:
+        if self.shown and (self.console.link.status.is_up or self._snapshot.now is None):
+            now = self._now
+            if self._snapshot.now is None:
+                self._show_all()
+            self._table.tick(now)
+            self._hosts.tick(now)
+            self._held.tick(now)
+            self._show_one()
+
+
+def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:
+    """What may stand in a filter."""
+    told = [row.snapshot for row in rows if row.snapshot is not None]
+    return {
+        "host": sorted({one.hostname for one in told}),
+        "queue": sorted({queue for one in told for queue in one.queues}),
+        "version": sorted({one.version for one in told if one.version}),
+        "id": [row.id for row in rows],
+    }

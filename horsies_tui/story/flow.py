@@ -1,0 +1,88 @@
+"""The lines above a workflow's graph: how it stands, how far it is, and what it is part of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.tones import Tone, state_tone
+from horsies_tui.look.units import length, number, ticking
+from horsies_tui.story.lines import Line, Span, flow, words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime, tzinfo
+
+    from horsies.views import WorkflowRow, WorkflowStory
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.story.lines import Spans
+
+
+@dataclass(frozen=True, slots=True)
+class FlowTelling:
+    story: WorkflowStory
+    now: datetime
+    glyphs: Glyphs
+    zone: tzinfo | None
+    path: tuple[str, ...] = ()
+    """Names of the workflows from which nodes led here."""
+
+
+def flow_head(tell: FlowTelling, width: int) -> tuple[Line, ...]:
+    rows = flow((*_who(tell), *_how_far(tell), *_when(tell)), width, tell.glyphs)
+    return tuple(Line(at, spans) for at, spans in enumerate(rows))
+
+
+def _who(tell: FlowTelling) -> Iterator[Spans]:
+    row = tell.story.row
+    error = f"  {row.error_code}" if row.error_code and row.status in ("FAILED", "PAUSED", "RUNNING") else ""
+    run = (
+        length(row.run(tell.now)) if row.status in ("COMPLETED", "FAILED", "CANCELLED") else ticking(row.run(tell.now))
+    )
+    yield (words(f"{tell.glyphs.state(row.status)} {row.status} {run}{error}", state_tone(row.status), tell.glyphs),)
+    above = "".join(f"{name} {tell.glyphs.crumb} " for name in tell.path)
+    if not above and tell.story.parent is not None:
+        above = f"{tell.story.parent.name} {tell.glyphs.crumb} "
+    yield (words(above, Tone.MUTED, tell.glyphs), words(row.name, Tone.STRONG, tell.glyphs))
+    yield (words(row.id, Tone.MUTED, tell.glyphs),)
+
+
+def _how_far(tell: FlowTelling) -> Iterator[Spans]:
+    row = tell.story.row
+    parts = [Span(f"{number(row.completed)} of {number(row.total)} completed")]
+    for count, name, tone in (
+        (row.running, "running", Tone.RUNNING),
+        (row.failed, "failed", Tone.FAILED),
+        (row.skipped, "skipped", Tone.MUTED),
+        (row.waiting, "waiting", None),
+    ):
+        if count:
+            parts += [Span(f" {tell.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", tone)]
+    yield tuple(parts)
+    if len(tell.story.nodes) < row.total:
+        yield (Span(f"only the first {number(len(tell.story.nodes))} are shown", Tone.WARNING),)
+
+
+def _when(tell: FlowTelling) -> Iterator[Spans]:
+    row = tell.story.row
+    yield _fact("started", moment_text(row.started_at or row.sent_at, tell.now, tell.zone), tell)
+    if row.completed_at is not None:
+        yield _fact("ended", moment_text(row.completed_at, tell.now, tell.zone), tell)
+    yield _fact("on error", row.on_error, tell)
+    for action in tell.story.audit[:1]:
+        who = f"{action.verb} by {action.os_user or '?'}@{action.os_host or '?'}"
+        yield _fact("by hand", f"{who} {moment_text(action.acted_at, tell.now, tell.zone)}", tell)
+
+
+def _fact(name: str, value: str, tell: FlowTelling) -> Spans:
+    return (Span(f"{name} ", Tone.MUTED), words(value, None, tell.glyphs))
+
+
+def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> str:
+    """How much of it has ended, runs, and waits; whatever there is has a place, and nothing seems done early."""
+    if not row.total:
+        return glyphs.waiting * places
+    done = row.done * places // row.total or min(row.done, 1)
+    running = min(max(round(row.running * places / row.total), min(row.running, 1)), places - done)
+    return glyphs.running * done + glyphs.claimed * running + glyphs.waiting * (places - done - running)

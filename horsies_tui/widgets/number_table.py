@@ -1,0 +1,116 @@
+"""A table whose numbers can be opened: beside the row, one of its cells is chosen; without the focus nothing is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+
+from textual.message import Message
+
+from horsies_tui.actions import bindings_of
+from horsies_tui.look.cells import Cell, HasId, Look
+from horsies_tui.look.lines import Line, row_line
+from horsies_tui.widgets.row_table import RowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+    from textual.binding import BindingType
+
+    from horsies_tui.look.cells import ColumnSet, Placed
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.look.tones import Tone
+
+ItemT = TypeVar("ItemT", bound=HasId)
+
+CHOSEN: Final = "number-table--chosen"
+
+
+class NumberTable(RowTable[ItemT], inherit_bindings=False):
+    """`numbers` are the keys of the columns that can be chosen; none: only rows can."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings_of(*(f"table.{name}" for name in ("open", "up", "down", "page_up", "page_down", "first", "last")))
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {CHOSEN}
+    DEFAULT_CSS = f"""
+    NumberTable > .{CHOSEN} {{ text-style: bold reverse; }}
+    NumberTable:ansi > .{CHOSEN} {{ text-style: bold underline; }}
+    """
+
+    @dataclass
+    class NumberOpened(Message):
+        """Enter on a cell; `column` is empty where the table has none to choose."""
+
+        table: NumberTable[Any]
+        row_id: str
+        column: str
+
+        @property
+        def control(self) -> NumberTable[Any]:
+            return self.table
+
+    def __init__(
+        self,
+        columns: ColumnSet[ItemT],
+        numbers: Sequence[str] = (),
+        *,
+        glyphs: Glyphs,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
+        super().__init__(columns, glyphs=glyphs, id=id)
+        self._numbers = tuple(numbers)
+        self._chosen = numbers[0] if numbers else ""
+
+    @property
+    def chosen(self) -> str:
+        """The key of a column; where the chosen one has no room, the first that has."""
+        shown = self._shown()
+        return self._chosen if self._chosen in shown or not shown else shown[0]
+
+    def move(self, step: int) -> None:
+        """Choose the next number to the right, or to the left."""
+        shown = self._shown()
+        if shown:
+            at = shown.index(self.chosen)
+            self._chosen = shown[min(max(at + step, 0), len(shown) - 1)]
+            self._redraw()
+
+    def action_open(self) -> None:
+        if self.cursor_id is not None:
+            self.post_message(self.NumberOpened(self, self.cursor_id, self.chosen))
+
+    def on_focus(self, event: events.Focus) -> None:
+        super().on_focus(event)
+        self._redraw()
+
+    def on_blur(self, event: events.Blur) -> None:
+        super().on_blur(event)
+        self._redraw()
+
+    def on_click(self, event: events.Click) -> None:
+        for placed in self._columns.place(self.size.width):
+            if placed.column.key in self._numbers and placed.x <= event.x <= placed.x + placed.width:
+                self._chosen = placed.column.key
+        super().on_click(event)
+
+    def _shown(self) -> list[str]:
+        keys = [placed.column.key for placed in self._columns.place(self.size.width)]
+        return [key for key in keys if key in self._numbers]
+
+    def _row_line(self, row: ItemT, columns: Sequence[Placed[ItemT]], look: Look, width: int) -> Line:
+        here = row.id == self.cursor_id and self.has_focus
+        if here:
+            columns = [_marked(placed) if placed.column.key == self.chosen else placed for placed in columns]
+        return row_line(row, columns, look, width, cursor=here, marked=False, struck=False)
+
+
+def _marked(placed: Placed[ItemT]) -> Placed[ItemT]:
+    """The same column, each of its cells with the look of the chosen one."""
+
+    def cell(row: ItemT, look: Look) -> Cell:
+        # A component class like the tones; only their names are known there.
+        return replace(placed.column.cell(row, look), tone=cast("Tone", CHOSEN))
+
+    return replace(placed, column=replace(placed.column, cell=cell))

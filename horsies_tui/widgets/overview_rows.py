@@ -1,0 +1,253 @@
+"""The rows of the overview: a line for each queue and one for all, a line for each alert; and the charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.history import last_known
+from horsies_tui.health.rates import Course, all_queues, all_rates, outlook
+from horsies_tui.health.rows import NUMBERS, rows_that_ended, rows_that_failed
+from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.charts import Chart, Curve, round_up_time
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import count, length, per_second, ticking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.views import Count, QueueRate, QueueRow
+    from horsies_tui.health.glance import Glance
+    from horsies_tui.health.history import Series
+    from horsies_tui.health.rates import Outlook
+    from horsies_tui.health.windows import Window
+
+ALL: Final = "all queues"
+_AT_ONCE_S: Final = 5.0
+"""What is gone within so long needs no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLine:
+    """A queue as it is shown; `queue` of the sum of all has no name."""
+
+    queue: QueueRow
+    rate: QueueRate
+    outlook: Outlook
+
+    @property
+    def id(self) -> str:
+        return self.queue.name
+
+
+def queue_lines(glance: Glance) -> tuple[QueueLine, ...]:
+    """All together first, where there are several."""
+    lines = tuple(QueueLine(row, glance.rate(row.name), glance.outlook(row)) for row in glance.queues)
+    if len(lines) < 2:
+        return lines
+    total, rate = all_queues(glance.queues), all_rates(glance.rates)
+    return (QueueLine(total, rate, outlook(total, rate)), *lines)
+
+
+def _number(value: Count, tone: Tone | None = None) -> Cell:
+    return Cell(count(value.number, at_least=value.at_least), tone if value.number else Tone.MUTED)
+
+
+def _plain(value: int, tone: Tone | None = None) -> Cell:
+    return Cell(count(value), tone if value else Tone.MUTED)
+
+
+def _name(line: QueueLine, _look: Look) -> Cell:
+    if not line.queue.name:
+        return Cell(ALL, Tone.MUTED)
+    return Cell(line.queue.name, Tone.WARNING if line.queue.paused_at is not None else None)
+
+
+def _pending(line: QueueLine, _look: Look) -> Cell:
+    due, later = line.queue.due, line.queue.later
+    return Cell(count(due.number + later.number, at_least=due.at_least or later.at_least), Tone.MUTED)
+
+
+def _cap(line: QueueLine, look: Look) -> Cell:
+    cap = line.queue.cap
+    if cap is None:
+        return Cell(look.glyphs.dash, Tone.MUTED)
+    used = line.queue.running
+    return Cell(f"{used}/{cap}", Tone.WARNING if used >= cap and line.queue.due.number else None)
+
+
+def _oldest(line: QueueLine, look: Look) -> Cell:
+    oldest = line.queue.oldest_due_at
+    return Cell("" if oldest is None else ticking(look.now - oldest))
+
+
+def _rate(value: float) -> Cell:
+    return Cell(per_second(value), None if value else Tone.MUTED)
+
+
+def _drains(line: QueueLine, look: Look) -> Cell:
+    match line.outlook.course:
+        case Course.EMPTY:
+            return Cell(look.glyphs.dash, Tone.MUTED)
+        case Course.PAUSED:
+            return Cell("paused", Tone.WARNING)
+        case Course.GROWS:
+            return Cell(f"grows {per_second(line.outlook.growth_per_s)}/s", Tone.BAD, "grows")
+        case Course.STANDS:
+            return Cell("stands", Tone.WARNING)
+        case Course.HOLDS:
+            soon = line.queue.due.number <= line.rate.out_per_s * _AT_ONCE_S and not _waits_long(line, look)
+            return Cell("at once" if soon else "holds", Tone.MUTED)
+        case Course.DRAINS:
+            left = line.outlook.left or timedelta()
+            if left.total_seconds() > _AT_ONCE_S:
+                return Cell(length(left))
+            return Cell("holds", Tone.MUTED) if _waits_long(line, look) else Cell("at once")
+
+
+def _waits_long(line: QueueLine, look: Look) -> bool:
+    """What nobody can run stays, however much goes out around it."""
+    oldest = line.queue.oldest_due_at
+    return oldest is not None and (look.now - oldest).total_seconds() > _AT_ONCE_S
+
+
+QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
+    columns=(
+        Column("queue", "QUEUE", _name),
+        Column("pending", "PENDING", _pending, right=True),
+        Column("due", "DUE", lambda line, _look: _number(line.queue.due, Tone.STRONG), right=True),
+        Column("later", "LATER", lambda line, _look: _number(line.queue.later), right=True),
+        Column("claimed", "CLAIMED", lambda line, _look: _plain(line.queue.claimed), right=True, brief="CLM"),
+        Column("running", "RUNNING", lambda line, _look: _plain(line.queue.running, Tone.RUNNING), True, "RUN"),
+        Column("cap", "CAP", _cap, right=True),
+        Column("oldest", "OLDEST", _oldest, right=True),
+        Column("in", "IN/S", lambda line, _look: _rate(line.rate.in_per_s), right=True),
+        Column("out", "OUT/S", lambda line, _look: _rate(line.rate.out_per_s), right=True),
+        Column("drains", "DRAINS IN", _drains, brief="DRAINS"),
+    ),
+    layouts={
+        0: {
+            "queue": 13, "due": 6, "later": 6, "claimed": 5, "running": 5, "cap": 6, "oldest": 6, "in": 5, "out": 5,
+            "drains": REST,
+        },
+        100: {
+            "queue": 16, "pending": 7, "due": 7, "later": 7, "claimed": 7, "running": 7, "cap": 8, "oldest": 6, "in": 6,
+            "out": 6, "drains": REST,
+        },
+        160: {
+            "queue": 30, "pending": 9, "due": 9, "later": 9, "claimed": 9, "running": 9, "cap": 10, "oldest": 9,
+            "in": 8, "out": 8, "drains": REST,
+        },
+    },
+)  # fmt: skip
+QUEUE_NUMBERS: Final = tuple(NUMBERS)
+
+_TONES: Final = {Level.HURT: Tone.BAD, Level.LOOK: Tone.WARNING, Level.NOTE: Tone.MUTED}
+
+
+def _sign(alert: Alert, look: Look) -> Cell:
+    sign = look.glyphs.dot if alert.level is Level.NOTE else look.glyphs.alarm
+    return Cell(sign, _TONES[alert.level])
+
+
+def _since(alert: Alert, look: Look) -> Cell:
+    return Cell("" if alert.since is None else ticking(look.now - alert.since), Tone.MUTED)
+
+
+ALERT_COLUMNS: Final[ColumnSet[Alert]] = ColumnSet(
+    columns=(
+        Column("sign", "", _sign),
+        Column("what", "ALERT", lambda alert, _look: Cell(alert.what, _TONES[alert.level])),
+        Column("since", "SINCE", _since, right=True),
+        Column("evidence", "EVIDENCE", lambda alert, _look: Cell(alert.evidence)),
+    ),
+    layouts={
+        0: {"sign": 1, "what": 38, "evidence": REST},
+        100: {"sign": 1, "what": 52, "since": 6, "evidence": REST},
+        160: {"sign": 1, "what": 70, "since": 6, "evidence": REST},
+    },
+)
+
+
+# Charts.
+
+
+def _seconds(value: float) -> str:
+    return length(timedelta(seconds=value)) if value else "0"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"
+
+
+def _whole(value: float) -> str:
+    return count(round(value))
+
+
+def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash: str) -> str:
+    value = last_known(values)
+    return dash if value is None else write(value)
+
+
+def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
+    """Six of them: what ends, what fails, what waits and how long, how long it runs, how busy all are."""
+    about = "~" if series.about else ""
+
+    def curve(name: str, values: tuple[float | None, ...], tone: Tone, write: Callable[[float], str]) -> Curve:
+        return Curve(name, values, tone, _said(values, write, dash))
+
+    return (
+        Chart(
+            f"{about}finished/s",
+            (curve("", series.ended, Tone.GOOD, per_second),),
+            per_second,
+            window.name,
+            rows=rows_that_ended(window.name),
+        ),
+        Chart(
+            f"{about}failed/s",
+            (curve("", series.failed, Tone.BAD, per_second),),
+            per_second,
+            window.name,
+            rows=rows_that_failed(window.name),
+        ),
+        Chart(
+            "waiting",
+            (curve("", series.waiting, Tone.CLAIMED, _whole),),
+            _whole,
+            window.name,
+            rows=NUMBERS["due"],
+        ),
+        Chart(
+            "wait",
+            (
+                curve("p95", series.wait_p95, Tone.WARNING, _seconds),
+                curve("p50", series.wait_p50, Tone.RUNNING, _seconds),
+            ),
+            _seconds,
+            window.name,
+            round_up=round_up_time,
+            rows=rows_that_ended(window.name),
+        ),
+        Chart(
+            "run",
+            (
+                curve("p95", series.run_p95, Tone.WARNING, _seconds),
+                curve("p50", series.run_p50, Tone.RUNNING, _seconds),
+            ),
+            _seconds,
+            window.name,
+            round_up=round_up_time,
+            rows=rows_that_ended(window.name),
+        ),
+        Chart(
+            "busy",
+            (curve("", series.busy, Tone.RUNNING, _percent),),
+            _percent,
+            window.name,
+            top=1.0,
+            rows=NUMBERS["running"],
+        ),
+    )

@@ -1,0 +1,181 @@
+"""One worker closely: how it lives and how that is known, what it takes, and how it fared, in plots."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from rich.cells import cell_len
+
+from horsies_tui.look.charts import Chart, chart_lines
+from horsies_tui.look.lines import Line, Piece, blank_line
+from horsies_tui.look.sparks import spark
+from horsies_tui.look.text import clean, fit
+from horsies_tui.look.tones import TONES, Tone, tone_css
+from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
+from horsies_tui.widgets.line_view import LineView
+from horsies_tui.workers.plots import charts
+from horsies_tui.workers.words import facts, name, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime, tzinfo
+
+    from textual import events
+
+    from horsies.views import WorkerRow
+    from horsies.views.series import WorkerPoint
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.wishes import Fact
+
+_BESIDE_FROM: Final = 100
+"""So many places, and the plots stand beside the words; else below them."""
+_LABEL: Final = 10
+_VALUE: Final = 7
+_FEW: Final = 3
+"""Lines of plots below the words."""
+_CHART_WIDTH: Final = 34
+"""The least that a chart beside others needs."""
+_WIDE: Final = 160
+_GAP: Final = 2
+_MARGIN: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """`points` None: they have not been read yet."""
+
+    row: WorkerRow
+    points: Sequence[WorkerPoint] | None
+    window: str
+    now: datetime
+    zone: tzinfo | None
+    recover_key: str
+
+
+class WorkerStory(LineView):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
+    DEFAULT_CSS = "WorkerStory { height: auto; }\n" + tone_css("WorkerStory")
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._glyphs = glyphs
+        self._shown: Shown | None = None
+        self._drawn: dict[int, tuple[object, list[Line]]] = {}
+
+    def show(self, shown: Shown | None) -> None:
+        self._shown = shown
+        self._redraw()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._redraw()
+
+    def _redraw(self) -> None:
+        width, height = self.size
+        if not width or not height:
+            return
+        lines = [] if self._shown is None else self._lines_of(self._shown, width, height)
+        self.draw_lines(lines[:height] + [blank_line(width)] * (height - len(lines)))
+
+    def _lines_of(self, shown: Shown, width: int, height: int) -> list[Line]:
+        title = self._title(shown, width)
+        told = facts(shown.row, shown.now, shown.zone, shown.recover_key)
+        inner, left = width - 2 * _MARGIN, height - 1
+        if width >= _BESIDE_FROM:
+            words = (inner * 2 // 5 if width >= _WIDE else inner // 2) - 1
+            beside = zip(
+                _padded(self._facts(told, words), left, words),
+                _padded(self._plots(shown, inner - words - 2, left), left, inner - words - 2),
+                strict=True,
+            )
+            return [title, *(_framed((*one, Piece("  ", 2), *other)) for one, other in beside)]
+        plotted = self._plots(shown, inner, min(max(left - 2, 0), _FEW))
+        return [title, *map(_framed, [*self._facts(told, inner)[: left - len(plotted)], *plotted])]
+
+    def _title(self, shown: Shown, width: int) -> Line:
+        glyphs, row = self._glyphs, shown.row
+        text = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {name(row)}"))
+        window = f" last {shown.window} {glyphs.rule}"
+        room = width - cell_len(window) - 4
+        text = fit(text, min(cell_len(text), max(room, 0)), glyphs)
+        rule = glyphs.rule * max(width - cell_len(text) - cell_len(window) - 4, 0)
+        muted = (Tone.MUTED,)
+        return (
+            Piece(glyphs.rule * 2 + " ", 3, muted),
+            Piece(f"{text} ", cell_len(text) + 1, (Tone.STRONG,)),
+            Piece(rule + window, len(rule) + cell_len(window), muted),
+        )
+
+    def _facts(self, told: Sequence[Fact], width: int) -> list[Line]:
+        lines: list[Line] = []
+        room = max(width - _LABEL, 1)
+        for fact in told:
+            label = fact.label
+            # What a worker tells of itself came from its host: nothing of it is obeyed.
+            for text in textwrap.wrap(clean(self._glyphs.text(fact.text)), room, break_on_hyphens=False):
+                classes = (fact.tone,) if fact.tone else ()
+                said = Piece(fit(self._glyphs.text(label), _LABEL, self._glyphs), _LABEL, (Tone.MUTED,))
+                lines.append((said, Piece(fit(text, room, self._glyphs), room, classes)))
+                label = ""
+        return lines
+
+    def _plots(self, shown: Shown, width: int, height: int) -> list[Line]:
+        """As much as there is room for: charts beside each other, or below, or one and lines, or lines alone."""
+        if shown.points is None or height < 1:
+            return []
+        if all(point.at is None for point in shown.points):
+            words = f"It told nothing of itself in the last {shown.window}; ] looks further back."
+            return [(Piece(fit(words, width, self._glyphs), width, (Tone.MUTED,)),)]
+        every = charts(shown.points, shown.window)
+        if width >= len(every) * _CHART_WIDTH and height >= LEAST_HEIGHT:
+            each = (width - _GAP * (len(every) - 1)) // len(every)
+            return _beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width)
+        if height >= len(every) * LEAST_HEIGHT:
+            each, more = divmod(height, len(every))
+            return [
+                line
+                for number, chart in enumerate(every)
+                for line in self._chart(number, chart, width, each + (number < more))
+            ]
+        lines = [self._spark(chart, width) for chart in every]
+        first = height - len(every) + 1
+        return self._chart(0, every[0], width, first) + lines[1:] if first >= LEAST_HEIGHT else lines[:height]
+
+    def _chart(self, number: int, chart: Chart, width: int, height: int) -> list[Line]:
+        """Drawn only when something of it is other than before: plotext takes a millisecond for each curve."""
+        key = (chart.title, chart.curves, chart.span, width, height)
+        before = self._drawn.get(number)
+        if before is None or before[0] != key:
+            before = self._drawn[number] = key, chart_lines(chart, width, height, self._glyphs)
+        return before[1]
+
+    def _spark(self, chart: Chart, width: int) -> Line:
+        curve = chart.curves[0]
+        room = max(width - _LABEL - _VALUE - 1, 1)
+        top = chart.height if chart.top is not None else None
+        bars = spark(curve.values, room, top=top, ascii_only=self._glyphs.ascii)
+        return (
+            Piece(fit(chart.title, _LABEL, self._glyphs), _LABEL, (Tone.MUTED,)),
+            Piece(bars + " ", room + 1, (curve.tone,)),
+            Piece(fit(curve.now, _VALUE, self._glyphs, right=True), _VALUE),
+        )
+
+
+def _beside(parts: list[list[Line]], width: int) -> list[Line]:
+    gap = Piece(" " * _GAP, _GAP)
+    lines: list[Line] = []
+    for row in zip(*parts, strict=True):
+        pieces = [piece for number, part in enumerate(row) for piece in ((gap, *part) if number else part)]
+        left = width - sum(piece.width for piece in pieces)
+        lines.append((*pieces, Piece(" " * left, left)) if left > 0 else tuple(pieces))
+    return lines
+
+
+def _padded(lines: list[Line], height: int, width: int) -> list[Line]:
+    return lines[:height] + [blank_line(width)] * (height - len(lines))
+
+
+def _framed(line: Line) -> Line:
+    edge = Piece(" " * _MARGIN, _MARGIN)
+    return (edge, *line, edge)

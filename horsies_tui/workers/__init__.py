@@ -1,0 +1,1 @@
+"""What the Workers screen says and in which order, without a widget."""

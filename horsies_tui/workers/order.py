@@ -1,0 +1,147 @@
+"""In which order workers stand, which holds while an operator works with them; and what those of one host come to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.views import Liveness
+from horsies_tui.workers.words import TROUBLE, host, name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from horsies.views import WorkerRow
+
+
+_PARTS: Final = re.compile("([0-9]+)")
+
+
+class WorkerSort(StrEnum):
+    TROUBLE = "trouble"
+    NAME = "name"
+    LOAD = "load"
+    TASKS = "tasks"
+    CPU = "cpu"
+    MEMORY = "memory"
+    YOUNGEST = "youngest"
+    SILENT = "silent"
+
+    @property
+    def moves(self) -> bool:
+        """Whether what it goes by is another with each snapshot."""
+        return self not in (WorkerSort.TROUBLE, WorkerSort.NAME, WorkerSort.YOUNGEST)
+
+
+SORT_WORDS: Final[Mapping[WorkerSort, str]] = {
+    WorkerSort.TROUBLE: "trouble first",
+    WorkerSort.NAME: "by name",
+    WorkerSort.LOAD: "busiest first",
+    WorkerSort.TASKS: "most tasks first",
+    WorkerSort.CPU: "most cpu first",
+    WorkerSort.MEMORY: "most memory first",
+    WorkerSort.YOUNGEST: "youngest first",
+    WorkerSort.SILENT: "longest silent first",
+}
+
+
+def _name(row: WorkerRow) -> tuple[Any, ...]:
+    return _as_people_count(name(row)), row.id
+
+
+@lru_cache(maxsize=4096)
+def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
+    """Numbers within a text count as numbers: web-2 stands before web-10."""
+    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _PARTS.split(text))
+
+
+def _trouble(row: WorkerRow) -> int:
+    """Whoever is gone and holds nothing needs nobody, and stands at the end."""
+    if row.liveness is Liveness.GONE and not row.held:
+        return len(TROUBLE)
+    return TROUBLE.index(row.liveness)
+
+
+def _told(row: WorkerRow, number: float | None) -> float:
+    """The most first; who has told nothing, or is gone, last."""
+    return float("inf") if number is None or row.liveness is Liveness.GONE else -number
+
+
+_KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
+    WorkerSort.TROUBLE: _trouble,
+    WorkerSort.NAME: lambda _row: 0,
+    WorkerSort.LOAD: lambda row: _told(row, row.load),
+    WorkerSort.TASKS: lambda row: -row.held,
+    WorkerSort.CPU: lambda row: _told(row, row.snapshot.cpu_percent if row.snapshot else None),
+    WorkerSort.MEMORY: lambda row: _told(row, row.snapshot.whole_memory_mb if row.snapshot else None),
+    WorkerSort.YOUNGEST: lambda row: _told(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
+    WorkerSort.SILENT: lambda row: row.seen_at,
+}
+
+
+def in_order(rows: Iterable[WorkerRow], sort: WorkerSort) -> tuple[WorkerRow, ...]:
+    key = _KEYS[sort]
+    return tuple(sorted(rows, key=lambda row: (key(row), _name(row))))
+
+
+def as_before(rows: Iterable[WorkerRow], sort: WorkerSort, before: Sequence[str]) -> tuple[WorkerRow, ...]:
+    """In the places that they had; who is new stands below, in order."""
+    places = {worker_id: place for place, worker_id in enumerate(before)}
+    known: list[WorkerRow] = []
+    new: list[WorkerRow] = []
+    for row in rows:
+        (known if row.id in places else new).append(row)
+    return (*sorted(known, key=lambda row: places[row.id]), *in_order(new, sort))
+
+
+@dataclass(frozen=True, slots=True)
+class HostRow:
+    """The workers of one host. `id` is its name; empty for those that have told nothing."""
+
+    id: str
+    workers: tuple[WorkerRow, ...]
+
+    def count(self, liveness: Liveness) -> int:
+        return sum(row.liveness is liveness for row in self.workers)
+
+    @property
+    def living(self) -> tuple[WorkerRow, ...]:
+        return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
+
+    @property
+    def running(self) -> int:
+        return sum(row.running for row in self.living)
+
+    @property
+    def claimed(self) -> int:
+        return sum(row.claimed for row in self.living)
+
+    @property
+    def left_behind(self) -> int:
+        """Tasks that those hold which are gone."""
+        return sum(row.held for row in self.workers if row.liveness is Liveness.GONE)
+
+    @property
+    def processes(self) -> int:
+        return sum(row.snapshot.processes for row in self.living if row.snapshot is not None)
+
+    @property
+    def cpu(self) -> float:
+        """Per cent of a core, all together."""
+        return sum(row.snapshot.cpu_percent or 0.0 for row in self.living if row.snapshot is not None)
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Of those that live, the newest last."""
+        return tuple(sorted({row.snapshot.version or "?" for row in self.living if row.snapshot is not None}))
+
+
+def by_host(rows: Iterable[WorkerRow]) -> tuple[HostRow, ...]:
+    """Each host where the first of its workers stands."""
+    found: dict[str, list[WorkerRow]] = {}
+    for row in rows:
+        found.setdefault(host(row), []).append(row)
+    return tuple(HostRow(one, tuple(workers)) for one, workers in found.items())

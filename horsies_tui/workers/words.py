@@ -1,0 +1,257 @@
+"""Workers in words: whether one lives and how that is known, what it is doing, and what all of them come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
+from horsies.views.workers import SNAPSHOT_EVERY_S
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import age, number, ticking
+from horsies_tui.wishes import Fact, things
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime, tzinfo
+
+    from horsies.views import Snapshot, WorkerRow
+    from horsies_tui.look.glyphs import Glyphs
+
+TROUBLE: Final = (Liveness.GONE, Liveness.LATE, Liveness.DRAINING, Liveness.ALIVE)
+"""Worst first."""
+
+_SIGNS: Final = {"snapshot": "its snapshot", "beat": "a heartbeat of a task that it holds", "claim": "a claim"}
+_KIBI: Final = 1024
+
+
+def sign(liveness: Liveness, glyphs: Glyphs) -> str:
+    match liveness:
+        case Liveness.ALIVE:
+            return glyphs.heart
+        case Liveness.DRAINING:
+            return glyphs.down
+        case Liveness.LATE:
+            return glyphs.warning
+        case Liveness.GONE:
+            return glyphs.state("FAILED")
+
+
+def tone(row: WorkerRow) -> Tone:
+    return _tone(row.liveness, holds=bool(row.held))
+
+
+def _tone(liveness: Liveness, *, holds: bool) -> Tone:
+    """One that is gone and holds nothing troubles nobody: after each deployment there are as many as workers."""
+    match liveness:
+        case Liveness.ALIVE:
+            return Tone.GOOD
+        case Liveness.DRAINING:
+            return Tone.ACCENT
+        case Liveness.LATE:
+            return Tone.WARNING
+        case Liveness.GONE:
+            return Tone.BAD if holds else Tone.MUTED
+
+
+def name(row: WorkerRow) -> str:
+    """`web-1:4121`, as tasks name it too; its id where it has told nothing."""
+    return f"{row.snapshot.hostname}:{row.snapshot.pid}" if row.snapshot is not None else row.id
+
+
+def host(row: WorkerRow) -> str:
+    return row.snapshot.hostname if row.snapshot is not None else ""
+
+
+def megabytes(amount: float | None) -> str:
+    """`412M`, `1.4G`: five places; None is empty."""
+    if amount is None:
+        return ""
+    if amount < 1000:
+        return f"{amount:.0f}M"
+    gibi = amount / _KIBI
+    return f"{gibi:.1f}G" if gibi < 10 else f"{gibi:.0f}G"
+
+
+def seen(row: WorkerRow, now: datetime) -> str:
+    """How long it is silent. Up to what is usual in one word: each second of each row would be sent."""
+    silent = row.silent(now)
+    return "now" if silent.total_seconds() <= LATE_AFTER_S else ticking(silent)
+
+
+def note(row: WorkerRow, now: datetime) -> str:
+    """What an operator should know of it, else the queues that it serves."""
+    held = things(row.held, "task")
+    match row.liveness:
+        case Liveness.GONE if row.held:
+            return f"held {held}"
+        case Liveness.GONE:
+            return "held nothing"
+        case Liveness.LATE if row.held:
+            return f"holds {held}"
+        case Liveness.DRAINING if row.held:
+            return f"{held} to end first"
+        case Liveness.DRAINING:
+            return f"empty since it drains{_by(row)}" if row.draining_since is not None else "empty, it stops"
+    if row.snapshot is None:
+        return "it has told nothing of itself yet"
+    if _snapshots_are_late(row, now) and row.silent(now).total_seconds() <= LATE_AFTER_S:
+        return "its snapshots are late, its tasks beat"
+    return " ".join(row.snapshot.queues)
+
+
+def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
+    """How its liveness is known, by the database's clock."""
+    silent, by = row.silent(now), _SIGNS[row.seen_by]
+    at = moment_text(row.seen_at, now, zone)
+    match row.liveness:
+        case Liveness.GONE:
+            return f"no sign of life for {ticking(silent)}, gone after {GONE_AFTER_S:.0f}s; the last was {by} at {at}"
+        case Liveness.LATE:
+            return (
+                f"no sign of life for {ticking(silent)}, late after {LATE_AFTER_S:.0f}s; the last was {by}, "
+                f"and after {GONE_AFTER_S:.0f}s it counts as gone"
+            )
+    if row.seen_by == "snapshot":
+        return f"its last snapshot is {ticking(silent)} old; one comes every {SNAPSHOT_EVERY_S:.0f}s"
+    told = row.snapshot
+    if told is None:
+        return f"{by} was seen {ticking(silent)} ago, though snapshots are missing: none came yet"
+    since = f"the last is {ticking(now - told.at)} old"
+    missing = f"though snapshots are missing: {since}" if _snapshots_are_late(row, now) else f"of its snapshots {since}"
+    return f"{by} was seen {ticking(silent)} ago, {missing}"
+
+
+def _snapshots_are_late(row: WorkerRow, now: datetime) -> bool:
+    """A busy worker claims after each of its snapshots: that its last sign was a claim says nothing of them."""
+    return row.snapshot is not None and (now - row.snapshot.at).total_seconds() > LATE_AFTER_S
+
+
+def order(row: WorkerRow, now: datetime) -> str:
+    """Why it claims nothing more; empty where it does."""
+    if row.draining_since is not None:
+        why = f': "{row.draining_reason}"' if row.draining_reason else ""
+        return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
+    if row.snapshot is not None and row.snapshot.draining:
+        return "it stops, and claims nothing more" if row.liveness is not Liveness.GONE else "it was about to stop"
+    return ""
+
+
+def _by(row: WorkerRow) -> str:
+    return f" by {row.draining_by}" if row.draining_by else ""
+
+
+def holdings(row: WorkerRow) -> str:
+    """`7 running, 3 claimed; it has 8 processes`."""
+    text = f"{number(row.running)} running, {number(row.claimed)} claimed"
+    if row.snapshot is None:
+        return text
+    processes = row.snapshot.processes
+    has = "had" if row.liveness is Liveness.GONE else "has"
+    return f"{text}; it {has} {number(processes)} {'process' if processes == 1 else 'processes'}"
+
+
+def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) -> list[Fact]:
+    """All that is known of one worker, the evidence first; and of a dead one what can be done."""
+    found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
+    if text := order(row, now):
+        found.append(Fact("drain", text, Tone.ACCENT))
+    found.append(Fact("tasks", holdings(row), Tone.BAD if row.liveness is Liveness.GONE and row.held else None))
+    if row.liveness is Liveness.GONE and row.held:
+        found.append(
+            Fact(
+                "you may",
+                f"put that right now: {recover_key}; else the sweep of a living worker does, once each is stale",
+            )
+        )
+    told = row.snapshot
+    if told is None:
+        return [*found, Fact("id", row.id, Tone.MUTED)]
+    was = "was " if row.liveness is Liveness.GONE else ""
+    children = "" if told.children_memory_mb is None else f", its children {megabytes(told.children_memory_mb)}"
+    percent = "" if told.memory_percent is None else f" ({told.memory_percent:.0f} % of the machine)"
+    cpu = "" if told.cpu_percent is None else f"cpu {told.cpu_percent:.0f} %, "
+    found.append(Fact("it takes", f"{was}{cpu}memory {megabytes(told.memory_mb)}{percent}{children}"))
+    found.append(Fact("queues", ", ".join(_queues(row)) or "none"))
+    found.append(
+        Fact(
+            "process",
+            f"{told.hostname} pid {told.pid}, horsies {told.version or 'unknown'}, "
+            f"since {moment_text(told.started_at, now, zone)} ({age(now - told.started_at)})",
+        )
+    )
+    claims = f"at most {number(told.max_claim_per_worker)} tasks, {number(told.max_claim_batch)} at once"
+    cap = "" if told.cluster_wide_cap is None else f", {number(told.cluster_wide_cap)} in the whole cluster"
+    found.append(Fact("claims", claims + cap))
+    if settings := _settings(told):
+        found.append(Fact("judges", settings))
+    return [*found, Fact("id", row.id, Tone.MUTED)]
+
+
+def _settings(told: Snapshot) -> str:
+    """By which thresholds it sweeps: where workers differ in them, an alert leads here."""
+    words = {
+        "runs are stale after {}": "running_stale_threshold_ms",
+        "claims after {}": "claimed_stale_threshold_ms",
+        "it looks every {}": "check_interval_ms",
+    }
+    known = ((text, told.recovery_config.get(key)) for text, key in words.items())
+    return ", ".join(
+        text.format(ticking(timedelta(milliseconds=value))) for text, value in known if isinstance(value, int | float)
+    )
+
+
+def _queues(row: WorkerRow) -> Iterator[str]:
+    """In the order in which it claims from them, each with what limits it."""
+    told = row.snapshot
+    if told is None:
+        return
+    for queue in sorted(told.queues, key=lambda queue: told.queue_priorities.get(queue, 0)):
+        cap = told.queue_max_concurrency.get(queue)
+        yield f"{queue} (at most {cap})" if cap is not None else queue
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A piece of the summary; `brief` where there is no room for all of them."""
+
+    text: str
+    brief: str
+    tone: Tone
+
+
+def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
+    """How many there are, and how many in which trouble, the worst first: `2 gone, held 13 tasks`, `10 alive`."""
+    many = things(len(rows), "worker")
+    chips = [Chip(f"{many} on {things(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
+    for liveness in TROUBLE:
+        these = [row for row in rows if row.liveness is liveness]
+        if not these:
+            continue
+        held = sum(row.held for row in these)
+        brief = f"{sign(liveness, glyphs)} {number(len(these))} {liveness}"
+        verb = {Liveness.GONE: "held", Liveness.LATE: "holding"}.get(liveness)
+        text = f"{brief}, {verb} {things(held, 'task')}" if verb and held else brief
+        chips.append(Chip(text, brief if liveness is not Liveness.GONE else text, _tone(liveness, holds=bool(held))))
+    return chips
+
+
+def hosts(rows: Iterable[WorkerRow]) -> frozenset[str]:
+    return frozenset(host(row) for row in rows)
+
+
+def capacity(rows: Iterable[WorkerRow]) -> str:
+    """`71 tasks on 96 processes`: of those that live, for the others do no work."""
+    living = [row for row in rows if row.liveness is not Liveness.GONE]
+    processes = sum(row.snapshot.processes for row in living if row.snapshot is not None)
+    running = sum(row.running for row in living)
+    places = f"{number(processes)} process{'' if processes == 1 else 'es'}"
+    return f"{things(running, 'task')} on {places}" if processes else ""
+
+
+def memory(rows: Iterable[WorkerRow]) -> float:
+    """Megabytes of all that live."""
+    told = (row.snapshot for row in rows if row.liveness is not Liveness.GONE)
+    return sum(one.whole_memory_mb or 0.0 for one in told if one is not None)

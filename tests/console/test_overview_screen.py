@@ -1,0 +1,286 @@
+"""The overview on a real database: what it says, what its numbers open, and how it looks where there is less room."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from feed_steps import send
+from task_steps import Screen, console
+from verb_steps import until
+
+from horsies.domain.ids import new_task_id
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.screens.overview import OverviewView
+from horsies_tui.widgets.chart_grid import ChartGrid
+from horsies_tui.widgets.task_table import TaskTable
+
+HORSIES = Path(sys.executable).with_name("horsies")
+APPS = Path(__file__).parent.parent / "process"
+OVERVIEW: Any = {"screen": "overview"}
+
+
+async def ended(
+    conn: asyncpg.Connection, count: int, *, within_s: float, status: str = "COMPLETED", **columns: str
+) -> None:
+    """So many tasks, evenly over the time that just passed; each waited 1 s and ran 2 s."""
+    given = {"task_name": "'shop.mail'", "queue_name": "'mail'", **columns}
+    await conn.execute(
+        f"INSERT INTO horsies_tasks (id, status, created_at, enqueued_at, started_at, completed_at, failed_at,"
+        f" {', '.join(given)})"
+        f" SELECT gen_random_uuid()::text, $1::text, at - interval '3 s', at - interval '3 s', at - interval '2 s',"
+        f"        CASE $1::text WHEN 'COMPLETED' THEN at END, CASE $1::text WHEN 'FAILED' THEN at END,"
+        f" {', '.join(given.values())}"
+        "   FROM generate_series(0, $2 - 1) n"
+        "  CROSS JOIN LATERAL (SELECT now() - n * $3::float8 / $2 * interval '1 s' AS at) AS made",
+        status,
+        count,
+        within_s,
+    )
+
+
+async def alive(conn: asyncpg.Connection, *workers: str, queues: str = "{mail}") -> None:
+    """They have just told of themselves: four of eight processes run something."""
+    await conn.execute(
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        " queues, tasks_running, worker_started_at, queue_max_concurrency)"
+        " SELECT id, 'web', 7, 8, 8, 8, $2::text::text[], 4, now(), '{\"mail\": 20}'"
+        "   FROM unnest($1::text[]) AS worker (id)",
+        list(workers),
+        queues,
+    )
+
+
+def shown_ids(screen: Screen) -> set[str]:
+    return {row.id for table in screen.app.query(TaskTable) for row in table.rows}
+
+
+async def test_it_opens_first_and_says_that_all_is_well(database: str, connection: asyncpg.Connection) -> None:
+    assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
+    await alive(connection, "web-1", "web-2")
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("All is well: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs you")
+        assert "1 Overview" in text.splitlines()[1]
+        await screen.sees("busy 50%", "window 1h [ ]")
+
+
+async def test_without_workers_and_tasks_it_does_not_pretend(database: str) -> None:
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees(
+            "No worker is alive; nothing waits for one.", "No queue has tasks", "nothing is known of this time"
+        )
+
+
+async def test_a_number_of_a_queue_opens_exactly_its_tasks(database: str, connection: asyncpg.Connection) -> None:
+    await alive(connection, "web-1")
+    await send(connection, "due-1", "due-2", "later-1", queue_name="'mail'", age_s=90)
+    await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h' WHERE id = 'later-1'")
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("QUEUE", " mail ", "0/20")
+        line = next(line for line in text.splitlines() if " mail " in line)
+        assert line.split()[1:8] == ["mail", "3", "2", "1", "0", "0", "0/20"]
+        await screen.press("l", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == {"due-1", "due-2"})
+        await screen.press("1", "l", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == {"later-1"})
+        await screen.sees("status:pending -has:due queue:mail")
+
+
+async def test_all_queues_together_stand_first_and_open_all(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "a", queue_name="'mail'", age_s=5)
+    await send(connection, "b", queue_name="'pay'", age_s=5)
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("all queues", "mail", "pay")
+        await screen.press("l", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == {"a", "b"})
+
+
+async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connection: asyncpg.Connection) -> None:
+    await alive(connection, "web-1")
+    await ended(connection, 12, within_s=300, status="FAILED", error_code="'RATE_LIMITED'")
+    await ended(connection, 3, within_s=300, status="FAILED", error_code="'TIMEOUT'")
+    await ended(connection, 5, within_s=1, status="FAILED", error_code="'RATE_LIMITED'", task_name="'shop.old'")
+    await connection.execute("UPDATE horsies_tasks SET failed_at = now() - interval '1 h' WHERE task_name = 'shop.old'")
+    surging = await connection.fetch(
+        "SELECT id FROM horsies_tasks WHERE error_code = 'RATE_LIMITED' AND task_name <> 'shop.old'"
+    )
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("Have a look: RATE_LIMITED surges.", "12 in 10m00s, usually 0")
+        await screen.press("tab", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == {row["id"] for row in surging})
+        await screen.sees("status:failed error:RATE_LIMITED ended:<10m")
+        await screen.press("escape", "escape")  # the filter, then back to where it came from
+        await screen.sees("Have a look: RATE_LIMITED surges.")
+        await screen.press("escape")
+        await screen.sees("Have a look: RATE_LIMITED surges.")
+
+
+async def test_a_paused_queue_is_told_by_the_recovery_report_and_in_its_line(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await alive(connection, "web-1")
+    await send(connection, "due-1", queue_name="'mail'", age_s=10)
+    await connection.execute(
+        "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ('mail', now(), 'ops@bastion')"
+    )
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("queue mail is paused, 1 due", "by ops@bastion", "paused")
+        await screen.press("tab", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == {"due-1"})
+
+
+async def test_charts_show_the_past_and_a_longer_one_when_asked(database: str, connection: asyncpg.Connection) -> None:
+    await alive(connection, "web-1")
+    await ended(connection, 1200, within_s=7200)
+    async with console(database, **OVERVIEW) as screen:
+        text = await screen.sees("finished/s 0.", "wait p95 1.0s  p50 1.0s", "run p95 2.0s  p50 2.0s", "1h ago")
+        assert "⠤" in text or "⠒" in text or "⠉" in text
+        await screen.press("right_square_bracket")
+        await screen.sees("window 6h", "6h ago", "finished/s 0.")
+        await screen.press("left_square_bracket", "left_square_bracket", "left_square_bracket")
+        text = await screen.sees("window 5m [ ]", "5m ago", "finished/s 0.")
+        assert "⠤" in text or "⠒" in text or "⠉" in text
+
+
+async def test_a_chart_opens_the_tasks_of_its_time(database: str, connection: asyncpg.Connection) -> None:
+    await ended(connection, 4, within_s=60, status="FAILED", error_code="'TIMEOUT'")
+    await ended(connection, 4, within_s=60)
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("finished/s")
+        await screen.press("shift+tab", "right", "enter")
+        await screen.sees("status:failed ended:<1h", "FOLLOW")
+        await until(screen.pilot, lambda: len(shown_ids(screen)) == 4)
+
+
+async def test_a_chart_whose_data_stay_is_not_drawn_again(database: str, connection: asyncpg.Connection) -> None:
+    await ended(connection, 60, within_s=3000)
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("finished/s", "window 1h")
+        grid = screen.app.query_one(ChartGrid)
+        await until(screen.pilot, lambda: grid.times_drawn >= 6)
+        view = screen.app.query_one(OverviewView)
+        assert view.feed is not None
+        view.feed.stop()
+        await screen.pilot.pause()
+        drawn = grid.times_drawn
+        for _ in range(3):
+            view.draw(view._snapshot)
+            view._tick()
+        grid.show(grid._charts)
+        assert grid.times_drawn == drawn
+        await screen.press("shift+tab")
+        await until(screen.pilot, lambda: grid.has_focus)
+        assert grid.times_drawn == drawn + 1
+
+
+async def test_what_happens_shows_when_it_is_read_again(database: str, connection: asyncpg.Connection) -> None:
+    await alive(connection, "web-1")
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("nothing waits")
+        await send(connection, *(f"t-{n}" for n in range(30)), queue_name="'pay'", age_s=1)
+        await screen.press("ctrl+r")
+        await screen.sees("queue pay has no worker, 30 due", "Cluster is hurt: queue pay has no worker, 30 due")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_at_80x24_there_are_verdict_counts_queues_and_sparks(
+    database: str, connection: asyncpg.Connection, plain: bool
+) -> None:
+    await alive(connection, "web-1")
+    await ended(connection, 600, within_s=3600)
+    await send(connection, "due-1", queue_name="'mail'", age_s=400)
+    async with console(database, (80, 24), ascii=plain, **OVERVIEW) as screen:
+        text = await screen.sees("mail is over its 5m target", "finished/s 0.", "waiting 1", "busy 50%", "DRAINS IN")
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert "ago" not in "".join(lines[3:6])
+        assert any(bar in lines[3] for bar in ("#" if plain else "█▇"))
+        assert not plain or text.isascii()
+
+
+async def test_it_is_there_again_when_one_comes_back_to_it(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "due-1", queue_name="'mail'", age_s=400)
+    async with console(database, **OVERVIEW) as screen:
+        await screen.sees("Cluster is hurt: no worker is alive, 1 due.", "mail")
+        await screen.press("2")
+        await screen.sees("FOLLOW")
+        await screen.press("1")
+        await screen.sees("no worker is alive, 1 due", "window 1h")
+
+
+# A real cluster.
+
+
+def start_worker(database: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        cwd=APPS,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def workers(database: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
+    database: str, connection: asyncpg.Connection, workers: list[subprocess.Popen[bytes]]
+) -> None:
+    workers.append(start_worker(database))
+    ids = [new_task_id() for _ in range(3)]
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, enqueue_sha)"
+        " SELECT id, 'pause', 'default', '[60]', '{}', 'by-hand' FROM unnest($1::text[]) AS task (id)",
+        ids,
+    )
+    async with console(database, **OVERVIEW) as screen:
+        held = "SELECT id, claimed_by_worker_id FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING')"
+        while not (rows := await connection.fetch(held)):
+            await screen.pilot.pause(0.05)
+        worker_id = rows[0]["claimed_by_worker_id"]
+        workers.append(start_worker(database))
+        await screen.sees("All is well: 2 workers")
+        os.kill(workers[0].pid, signal.SIGKILL)
+        workers[0].wait()
+        # Half a minute passes for what it left behind, and for nobody else.
+        held_ids = {row["id"] for row in await connection.fetch(held + " AND claimed_by_worker_id = $1", worker_id)}
+        past = "- interval '40 s'"
+        await connection.execute(
+            f"UPDATE horsies_worker_states SET snapshot_at = snapshot_at {past} WHERE worker_id = $1", worker_id
+        )
+        await connection.execute(
+            f"UPDATE horsies_heartbeats SET sent_at = sent_at {past} WHERE task_id = ANY ($1)", held_ids
+        )
+        await connection.execute(
+            f"UPDATE horsies_tasks SET claimed_at = claimed_at {past}, started_at = started_at {past}"
+            " WHERE id = ANY ($1)",
+            held_ids,
+        )
+        await screen.press("ctrl+r")
+        tasks = "1 task" if len(held_ids) == 1 else f"{len(held_ids)} tasks"
+        text = await screen.sees("Cluster is hurt", f"{worker_id} vanished, holds {tasks}", "no sign of life for 4")
+        assert f"{worker_id} vanished 4" in text.splitlines()[2]
+
+        await screen.press("tab", "enter")
+        await until(screen.pilot, lambda: shown_ids(screen) == held_ids, "the rows that it held")
+        await screen.press("3")
+        await screen.sees(f"1 gone, held {tasks}", f"gone      vm:{workers[0].pid}".replace("vm", socket.gethostname()))
+        await screen.press("5")
+        text = await screen.sees("worker gone", "no sign of life for 4")
+        assert worker_id[:12] in text

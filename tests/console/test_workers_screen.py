@@ -1,0 +1,347 @@
+"""The Workers screen on a real database, with real workers that are killed, drained and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from verb_steps import until
+from worker_steps import grow_older, hold, tell, workers
+
+from horsies_tui.screens.detail import DetailView
+from horsies_tui.screens.tasks import TasksView
+
+HORSIES = Path(sys.executable).with_name("horsies")
+APPS = Path(__file__).parent.parent / "process"
+
+
+@pytest.fixture
+def worker(database: str) -> Iterator[subprocess.Popen[str]]:
+    """`horsies worker` in a process of its own, which claims two tasks more than it runs."""
+    process = subprocess.Popen(
+        [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database, "TEST_PREFETCH": "2"},
+        cwd=APPS,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def send(conn: asyncpg.Connection, *ids: str) -> None:
+    """Tasks that run for ten minutes."""
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, kwargs, enqueue_sha)"
+        " SELECT id, 'pause', 'default', $2, '{}', 'by-hand' FROM unnest($1::text[]) AS new (id)",
+        list(ids),
+        json.dumps([600]),
+    )
+
+
+async def statuses(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:
+    rows = await conn.fetch("SELECT status, error_code, count(*) FROM horsies_tasks GROUP BY 1, 2 ORDER BY 1")
+    return [tuple(row) for row in rows]
+
+
+async def trail(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:
+    rows = await conn.fetch(
+        "SELECT verb, target_kind, outcome, os_user || '@' || os_host, count(*) FROM horsies_operator_actions"
+        " GROUP BY 1, 2, 3, 4 ORDER BY 2 DESC"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_held(
+    database: str, connection: asyncpg.Connection, worker: subprocess.Popen[str]
+) -> None:
+    await send(connection, "t-1", "t-2", "t-3")
+    async with workers(database) as screen:
+        await screen.sees("1 worker on 1 host", "♥ 1 alive", "1/1", "its last snapshot is")
+        await screen.sees("1 running, 2 claimed; it has 1 process", "pause")
+        worker.kill()
+        worker.wait()
+        await grow_older(connection, 15)
+        await screen.sees("⚠ 1 late, holding 3 tasks", "⚠ late", "late after 12s")
+        await grow_older(connection, 30)
+        await screen.sees("✗ 1 gone, held 3 tasks", "✗ gone", "gone after 30s", "it had 1 process")
+
+        await screen.press("W")
+        await screen.sees("Recover 1 worker", "2 claimed tasks: back in the queue", "1 running task", "y yes")
+        assert [status for status, _, _ in await statuses(connection)] == ["CLAIMED", "RUNNING"]
+        await screen.press("y")
+        await screen.sees("1 recovered", "held nothing")
+        assert await statuses(connection) == [("FAILED", "WORKER_CRASHED", 1), ("PENDING", None, 2)]
+        assert ("recover", "worker", "applied", "ops@bastion", 1) in await trail(connection)
+        assert ("recover", "task", "applied", "ops@bastion", 3) in await trail(connection)
+
+
+async def test_a_worker_is_told_to_drain_and_goes_on_again(
+    database: str, connection: asyncpg.Connection, worker: subprocess.Popen[str]
+) -> None:
+    async with workers(database) as screen:
+        await screen.sees("♥ 1 alive")
+        await screen.press("D")
+        await screen.sees("Drain 1 worker", "claims nothing more", "no other worker claims from queue default", "y yes")
+        await screen.press("shift+tab", *"deploy", "enter", "y")
+        await screen.sees("↓ 1 draining", 'told to drain 0s ago by ops@bastion: "deploy"')
+        assert await connection.fetchval("SELECT draining_since IS NOT NULL FROM horsies_worker_orders")
+        await send(connection, "t-1")
+        await screen.press("U")
+        await screen.sees("Resume 1 worker", "claims again at once", "y yes")
+        await screen.press("y")
+        await screen.sees("♥ 1 alive", "1 running, 0 claimed")
+        assert {row[:3] for row in await trail(connection)} == {
+            ("resume", "worker", "applied"),
+            ("drain", "worker", "applied"),
+        }
+
+
+async def test_a_living_worker_is_not_recovered_and_the_sheet_says_why(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await hold(connection, await tell(connection, "web-1", 1), "t-1")
+    async with workers(database) as screen:
+        await screen.sees("♥ alive")
+        await screen.press("W")
+        await screen.sees("Recover", "will be refused", "it lives: last sign of life")
+        await screen.press("escape")
+        await screen.loses("it lives")
+    assert await statuses(connection) == [("RUNNING", None, 1)]
+
+
+async def test_trouble_stands_first_and_the_cursor_stays_on_its_worker(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for pid in (1, 2, 10):
+        await tell(connection, "web-1", pid)
+    await tell(connection, "web-2", 7, ago_s=600)
+    async with workers(database) as screen:
+        await screen.sees("4 workers on 2 hosts")
+        assert screen.names == ["web-1:1", "web-1:2", "web-1:10", "web-2:7"]
+        await screen.press("j")
+        await until(screen.pilot, lambda: "web-1:2" in screen.cursor)
+        await hold(connection, "web-2-7-0a", "t-1", status="CLAIMED", ago_s=600)
+        await screen.sees("✗ 1 gone, held 1 task")
+        assert "web-1:2" in screen.cursor
+        await until(screen.pilot, lambda: screen.names[0] == "web-2:7", "sorted again once nobody moves")
+        assert "web-1:2" in screen.cursor
+
+
+async def test_enter_opens_a_worker_with_the_tasks_it_holds_and_those_open_too(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await hold(connection, await tell(connection, "web-1", 1), "older", ago_s=90)
+    await hold(connection, "web-1-1-0a", "young")
+    await tell(connection, "web-2", 2)
+    async with workers(database) as screen:
+        await screen.sees("older", "young")
+        await screen.press("enter")
+        await screen.loses("2 workers on")
+        await screen.sees("── ♥ web-1:1", "id        web-1-1-0a", "memory 412M")
+        assert "web-2" not in screen.text
+        await screen.press("j", "enter")
+        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, DetailView))
+        await screen.sees("young", "shop.mail")
+        await screen.press("left_square_bracket")
+        await screen.sees("older")
+        await screen.press("escape")
+        await screen.sees("── ♥ web-1:1")
+        assert "older" in next(line for line in screen.text.splitlines() if line.startswith("▌"))
+        await screen.press("escape")
+        await screen.sees("2 workers on 2 hosts")
+
+
+async def test_verbs_of_tasks_act_on_those_that_the_worker_holds(database: str, connection: asyncpg.Connection) -> None:
+    await hold(connection, await tell(connection, "web-1", 1), "t-1", "t-2", status="CLAIMED")
+    async with workers(database) as screen:
+        await screen.sees("t-1", "t-2")
+        assert "C cancel" not in screen.text
+        await screen.press("C")
+        await screen.press("tab")
+        await screen.sees("C cancel")
+        await screen.press("a", "C")
+        await screen.sees("Cancel 2 tasks", "y yes")
+        await screen.press("y")
+        await screen.sees("2 cancelled", "It holds no task.")
+    assert await statuses(connection) == [("CANCELLED", "TASK_CANCELLED", 2)]
+
+
+async def test_marked_workers_are_drained_together(database: str, connection: asyncpg.Connection) -> None:
+    for pid in (1, 2, 3):
+        await tell(connection, "web-1", pid)
+    async with workers(database) as screen:
+        await screen.sees("3 workers on 1 host")
+        await screen.press("space", "j", "space")
+        await screen.sees("● 2 marked")
+        await screen.press("D")
+        await screen.sees("Drain 2 workers", "y yes")
+        await screen.press("y")
+        await screen.sees("2 told to drain", "↓ 2 draining", "♥ 1 alive")
+        await screen.press("z")
+        await screen.sees("Undo 2 workers", "y yes")
+        await screen.press("y")
+        await screen.sees("♥ 3 alive")
+    assert await connection.fetchval("SELECT count(*) FROM horsies_worker_orders WHERE draining_since IS NOT NULL") == 0
+
+
+async def test_a_filter_narrows_and_says_of_how_many_and_escape_takes_it_away(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await tell(connection, "web-1", 1)
+    await tell(connection, "db-1", 2, queues="'{bulk}'")
+    await tell(connection, "web-2", 3, ago_s=600)
+    async with workers(database) as screen:
+        await screen.sees("3 workers on 3 hosts")
+        await screen.filter("queue:bulk")
+        await screen.sees("1 of 3 match")
+        assert screen.names == ["db-1:2"]
+        await screen.filter("status:dead")
+        await screen.sees("status is never 'dead'", "did you mean gone?")
+        await screen.press("escape", "escape")
+        await screen.sees("3 workers on 3 hosts")
+        await screen.filter("host:nowhere")
+        await screen.sees("No worker of 3 matches. esc clears the filter.")
+        await screen.press("escape")
+        await until(screen.pilot, lambda: len(screen.names) == 3)
+
+
+async def test_hosts_sum_up_their_workers_and_enter_shows_those_of_one(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for pid in (1, 2):
+        await tell(connection, "web-1", pid)
+    await tell(connection, "web-2", 3, horsies_version="'0.9.0'")
+    await hold(connection, await tell(connection, "web-2", 4, ago_s=600), "t-1", "t-2", ago_s=600)
+    async with workers(database) as screen:
+        await screen.sees("4 workers on 2 hosts")
+        await screen.press("e")
+        text = await screen.sees("HOST", "VERSIONS, NOTE", "left 2 tasks")
+        assert [line.split()[0] for line in text.splitlines() if " web-" in line] == ["▌", "web-1"]
+        await screen.press("W")
+        await screen.sees("Recover 1 worker", "2 running tasks", "y yes")
+        await screen.press("y")
+        await screen.sees("1 recovered")
+        await screen.press("enter")
+        await screen.sees("host:web-2", "2 of 4 match")
+        assert set(screen.names) == {"web-2:3", "web-2:4"}
+
+
+async def test_older_ones_come_when_they_are_asked_for(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-9", 9, ago_s=7200)
+    async with workers(database) as screen:
+        await screen.sees("No worker was here in the last hour", "horsies worker MODULE:APP starts one")
+        await screen.press("w")
+        await screen.sees("web-9:9", "held nothing", "older ones too")
+
+
+async def test_on_a_held_screen_nobody_ages_beyond_what_was_read(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-1", 1)
+    async with workers(database) as screen:
+        await screen.sees("♥ 1 alive")
+        await screen.press("p")
+        await screen.sees("HELD")
+        await grow_older(connection, 20)
+        screen.app.link.clock._zero += timedelta(minutes=5)
+        await screen.press("j")
+        read = screen.view._snapshot.now
+        assert read is not None
+        assert screen.view._now - read == timedelta(seconds=5)
+        await screen.sees("♥ alive")
+        await screen.press("p")
+        await screen.sees("⚠ 1 late")
+
+
+async def test_an_order_that_always_moves_is_kept_while_somebody_works(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for pid in (1, 2):
+        await tell(connection, "web-1", pid, ago_s=3, cpu_percent=str(10 * pid))
+    async with workers(database) as screen:
+        await screen.sees("2 workers")
+        await screen.press("s", "c")
+        await screen.sees("most cpu first")
+        assert screen.names == ["web-1:2", "web-1:1"]
+        await screen.press("space")
+        await tell(connection, "web-1", 1, cpu_percent="95")
+        await screen.sees("95%")
+        assert screen.names == ["web-1:2", "web-1:1"]
+
+
+async def test_plots_follow_the_window(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at, tasks_running, cpu_percent)"
+        " SELECT 'web-1-1-0a', now() - n * interval '5 s', 'web-1', 1, 8, 8, 8, '{mail}', now(), n % 8, n % 100"
+        " FROM generate_series(0, 200) n"
+    )
+    async with workers(database, (200, 50)) as screen:
+        await screen.sees("last 1h", "busy 0/8", "cpu 0%", "1h ago")
+        await screen.press("left_square_bracket", "left_square_bracket")
+        await screen.sees("last 5m", "5m ago")
+        await screen.press("left_square_bracket", *["right_square_bracket"] * 9)
+        await screen.sees("last 24h", "24h ago")
+
+
+async def test_all_its_tasks_and_what_is_copied(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-1", 1)
+    async with workers(database) as screen:
+        await screen.sees("1 worker on 1 host")
+        await screen.press("y")
+        await screen.sees("copied web-1-1-0a")
+        await screen.press("l")
+        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView))
+        await screen.sees("worker:web-1-1-0a")
+
+
+async def test_a_read_only_session_says_so(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-1", 1)
+    async with workers(database, read_only=True) as screen:
+        await screen.sees("1 worker on 1 host")
+        await screen.press("D")
+        await screen.sees("cannot drain, read-only: this session changes nothing")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (100, 30), (120, 40), (200, 60)])
+@pytest.mark.parametrize("ascii_only", [False, True])
+async def test_every_size_shows_state_load_evidence_plots_and_tasks(
+    database: str, connection: asyncpg.Connection, size: tuple[int, int], ascii_only: bool
+) -> None:
+    await hold(connection, await tell(connection, "web-1", 1, tasks_running="3"), "t-1", "t-2")
+    await tell(connection, "web-2", 2, ago_s=600)
+    async with workers(database, size, ascii=ascii_only) as screen:
+        text = await screen.sees("2 workers", "1 gone", "2/8", "412M" if size[0] < 160 else "312M", "busy", "cpu")
+        text = await screen.sees("its last snapshot is", "t-1", "D drain", "W recover")
+        assert all(len(line) <= size[0] for line in text.splitlines())
+        assert text.isascii() or not ascii_only
+
+
+async def test_five_hundred_workers_stay_readable_and_quick(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+        " max_claim_per_worker, queues, worker_started_at, tasks_running)"
+        " SELECT 'web-' || n % 50 || '-' || n || '-0a', now() - (n = 77)::int * interval '20 s',"
+        " 'web-' || n % 50, n, 8, 8, 8, '{mail}', now(), n % 8 FROM generate_series(1, 500) n"
+    )
+    async with workers(database, (120, 40)) as screen:
+        await screen.sees("500 workers on 50 hosts", "⚠ 1 late")
+        assert screen.names[0] == "web-27:77"
+        await screen.filter("host:web-3")
+        await screen.sees("10 of 500 match")
+        await screen.press("escape", "G")
+        await until(screen.pilot, lambda: "web-49:499" in screen.cursor)
+        loop_time = screen.app._loop.time
+        began = loop_time()
+        for _ in range(20):
+            screen.view._show_all()
+        assert (loop_time() - began) / 20 < 0.05

@@ -1,0 +1,467 @@
+"""Workflows on a real database: the list, the graph, the story of a node, and what can be done from there."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from detail_steps import ONE, Detail
+from flow_steps import CHILD, MONTH_END, Flows, flows, month_end, node, wide, workflow
+from verb_steps import until
+
+from horsies_tui.screens.workflows import WorkflowsView
+from horsies_tui.widgets.row_table import RowTable
+
+SIZES = [(80, 24), (100, 30), (120, 40), (200, 60)]
+WIDE = "019a7c2e-cccc-7000-8000-00000000f1de"
+LABELS = ("open_books", "import_eu", "import_us", "import_uk", "reconcile", "report", "notify")
+
+
+async def opened(screen: Flows) -> None:
+    """The graph of the only workflow of the list."""
+    await screen.sees("month_end")
+    await screen.press("enter")
+    await screen.sees("open_books", "7 completed")
+
+
+async def go_to(screen: Flows, label: str) -> None:
+    """By keys: layer after layer, and in each from its first node down."""
+    await screen.press("home")
+    for right in range(8):
+        await screen.press("home", *["right"] * right, *["pageup"] * 2)
+        before = None
+        while before != screen.graph.cursor:
+            if screen.node == label:
+                return
+            before = screen.graph.cursor
+            await screen.press("down")
+    raise AssertionError(f"no way leads to {label}\n{screen.text}")
+
+
+async def test_an_empty_list_teaches_how_a_workflow_is_made(database: str) -> None:
+    async with flows(database, (80, 24)) as screen:
+        await screen.sees("There are no workflows here yet.", "app.workflow(name")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_list_tells_how_far_each_is_and_what_went_wrong(
+    database: str, connection: asyncpg.Connection, size: tuple[int, int]
+) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly", status="'PAUSED'")
+    await node(connection, WIDE, 0, "first", "PENDING")
+    async with flows(database, size) as screen:
+        text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "waits for you")
+        assert "import_uk" not in text.replace("/dev/shm", "")
+        assert all(len(line) <= size[0] for line in text.splitlines())
+
+
+async def test_a_filter_narrows_the_list_and_esc_widens_it_to_parts_of_others(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly", status="'FAILED'")
+    async with flows(database) as screen:
+        await screen.sees("2 match")
+        await screen.filter("status:failed")
+        await screen.sees("nightly", "1 match")
+        await screen.loses("month_end")
+        await screen.press("escape")
+        await screen.sees("month_end", "nightly", "▸ import_uk", "3 workflows")
+        await screen.press("slash", *"stats:x", "enter")
+        await screen.sees("there is no key 'stats'")
+
+
+async def test_states_are_switched_on_and_off(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly", status="'FAILED'")
+    async with flows(database) as screen:
+        await screen.sees("2 match")
+        await screen.press("t", "f", "enter")
+        await screen.sees("status:failed parent:no", "1 match", "nightly")
+
+
+async def test_a_filter_that_nothing_matches_says_how_far_was_looked(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        await screen.filter("name:no_such")
+        await screen.sees("No workflow matches.", "esc clears the filter")
+
+
+async def test_the_list_is_live_and_the_cursor_stays_on_its_row(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly")
+    async with flows(database) as screen:
+        await screen.sees("month_end", "nightly")
+        await screen.press("down")
+        before = screen.cursor
+        await workflow(connection, f"{WIDE[:-1]}0", "newest", created_at="now()", sent_at="now()")
+        await screen.sees("newest", "3 match")
+        assert screen.cursor == before
+        await connection.execute("UPDATE horsies_workflows SET status = 'FAILED' WHERE name = 'newest'")
+        await screen.sees("✗ failed")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ascii_only", [False, True])
+async def test_the_graph_shows_every_node_at_every_size(
+    database: str, connection: asyncpg.Connection, size: tuple[int, int], ascii_only: bool
+) -> None:
+    await month_end(connection)
+    async with flows(database, size, ascii=ascii_only) as screen:
+        await opened(screen)
+        text = await screen.sees(*LABELS)
+        assert all(len(line) <= size[0] for line in text.splitlines())
+        assert text.isascii() is ascii_only
+        assert screen.graph.has_focus
+
+
+async def test_the_cursor_goes_along_the_lines(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("home")
+        walked = [screen.node]
+        for key in ("right", "up", "up", "right", "right", "right", "left", "left", "left", "left"):
+            await screen.press(key)
+            walked.append(screen.node)
+        assert walked[0] == "open_books"
+        assert walked[3:7] == ["import_eu", "reconcile", "report", "notify"]
+        assert walked[-1] == "open_books"
+
+
+async def test_n_goes_to_what_failed_or_is_at_work(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("home")
+        seen = []
+        for key in ("n", "n", "n", "N"):
+            await screen.press(key)
+            seen.append(screen.node)
+        assert seen == ["import_us", "import_uk", "import_us", "import_uk"]
+
+
+async def test_a_graph_opens_on_what_failed_with_the_story_of_its_task(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        text = await screen.sees("import_us  ✗ failed", "timeline", "ran 3m20s  on web-3:88", "the bank says no")
+        assert "CARD_DECLINED after 2 tries" in text
+        assert "hunter2" not in text
+
+
+async def test_a_node_without_a_task_tells_what_it_was_given_and_gave(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("home")
+        text = await screen.sees("open_books  ✓ completed", '"s3://shop/uk.csv"', "rows 41", "✗ import_us")
+        assert "hunter2" not in text
+
+
+async def test_a_skipped_node_says_for_what_and_a_waiting_one_how_it_is_joined(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await go_to(screen, "reconcile")
+        await screen.sees("skipped    import_us failed", "books from open_books")
+        await go_to(screen, "report")
+        await screen.sees("the first that succeeds", "not sent yet")
+
+
+async def test_enter_opens_the_task_and_its_link_leads_back_to_the_node(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.sees("import_us  ✗ failed")
+        await screen.press("enter")
+        await screen.sees("FAILED  CARD_DECLINED", ONE, "workflow  month_end")
+        await screen.press("escape")
+        await screen.sees("7 completed")
+        assert screen.node == "import_us"
+
+
+async def test_a_tasks_detail_leads_to_its_node(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database, screen="tasks", task_id=ONE) as screen:
+        await screen.sees("workflow  month_end ▸ node import_us")
+        detail = Detail(screen.pilot)
+        await detail.go_to("month_end")
+        await screen.press("enter")
+        await screen.sees("7 completed", "import_us  ✗ failed")
+        assert screen.node == "import_us"
+        await screen.press("escape")
+        await screen.sees("FAILED  CARD_DECLINED")
+
+
+async def test_a_sub_workflow_opens_in_place_and_esc_comes_back_to_its_node(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await go_to(screen, "import_uk")
+        await screen.sees("the workflow shop.import_uk", "running, 1 of 2 done")
+        await screen.press("enter")
+        await screen.sees("month_end ▸ import_uk", "fetch", "load", CHILD)
+        await screen.press("escape")
+        await screen.sees("open_books", "7 completed")
+        await until(screen.pilot, lambda: screen.graph.cursor is not None and screen.node == "import_uk")
+        await screen.press("escape")
+        await screen.sees("1 match")
+
+
+async def test_tab_goes_into_the_story_and_esc_back_to_the_graph(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("tab")
+        await until(screen.pilot, lambda: screen.story.has_focus)
+        await screen.press("escape")
+        await until(screen.pilot, lambda: screen.graph.has_focus)
+        assert "7 completed" in screen.text
+
+
+async def test_brackets_go_from_workflow_to_workflow(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly")
+    await node(connection, WIDE, 0, "only_step", "PENDING")
+    async with flows(database) as screen:
+        await screen.sees("month_end", "nightly")
+        await screen.press("enter")
+        first = "only_step" in await screen.sees("on error")
+        await screen.press("right_square_bracket")
+        await screen.sees("open_books" if first else "only_step")
+        await screen.press("right_square_bracket")
+        await screen.sees("this is the last workflow of the list")
+
+
+async def test_a_node_that_changes_is_seen_at_once(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await connection.execute(
+            "UPDATE horsies_workflow_tasks SET status = 'COMPLETED', completed_at = now()"
+            " WHERE workflow_id = $1 AND node_id = 'load'",
+            CHILD,
+        )
+        await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = $1", CHILD)
+        await screen.sees("import_uk 2/2")
+
+
+async def test_the_graph_grows_shrinks_and_fits(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database, (200, 60)) as screen:
+        await opened(screen)
+        await screen.sees("CARD_DECLINED  ")
+        await screen.press("minus", "minus", "minus")
+        await screen.sees("drawn as signs", "✓ ─┼─ ▶ ─┘")
+        await screen.press("minus")
+        await screen.sees("drawn as map", " ✓ ✓✗▶ ⊘ · ·")
+        await screen.press("0", "0")
+        await screen.sees("✓ import_eu")
+        await screen.loses("drawn as")
+
+
+async def test_a_graph_that_is_too_high_scrolls_with_the_cursor(database: str, connection: asyncpg.Connection) -> None:
+    await wide(connection, WIDE, 60)
+    async with flows(database, (80, 24)) as screen:
+        await screen.sees("wide")
+        await screen.press("enter")
+        await screen.sees("rows", "split")
+        await screen.press("home", "right", *["pagedown"] * 7)
+        await screen.sees("part_60  ▶ running")
+        assert screen.node == "part_60"
+
+
+async def test_a_thousand_nodes_are_a_map_to_walk_over(database: str, connection: asyncpg.Connection) -> None:
+    await wide(connection, WIDE, 1_000)
+    async with flows(database, (120, 40)) as screen:
+        await screen.sees("wide")
+        await screen.press("enter")
+        await screen.sees("1 002 completed", "✓✓✓✓✓✓✗✓✓✓", "▶▶▶▶▶▶")
+        await screen.sees("part_7  ✗ failed")
+        await screen.press("end")
+        await screen.sees("join  · pending", "and 960 more")
+
+
+async def test_an_id_that_is_no_workflows_says_so(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        screen.app.show_workflow("no-such-id")  # type: ignore[attr-defined]
+        await screen.sees("No workflow has the id no-such-id", "esc goes back")
+        await screen.press("escape")
+        await screen.sees("1 match")
+
+
+async def test_an_id_that_several_begin_with_offers_them(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        screen.app.show_workflow("019a7c2e")  # type: ignore[attr-defined]
+        await screen.sees("several ids begin or end with 019a7c2e", MONTH_END, CHILD)
+        await until(screen.pilot, lambda: screen.story.has_focus)
+        if screen.story.line is not None and MONTH_END not in screen.story.line.text:
+            await screen.press("down")
+        await screen.press("enter")
+        await screen.sees("open_books", "7 completed")
+        await until(screen.pilot, lambda: screen.graph.has_focus)
+
+
+async def test_more_rows_come_as_the_cursor_nears_the_last(database: str, connection: asyncpg.Connection) -> None:
+    for number in range(130):
+        when = f"now() - interval '{number} min'"
+        await workflow(connection, f"{number:08}-0000", f"flow_{number}", created_at=when, sent_at=when)
+    async with flows(database, (80, 24)) as screen:
+        await screen.sees("flow_0", "130")
+        await screen.press("end")
+        await screen.sees("flow_99")
+        await until(screen.pilot, lambda: len(screen.app.query_one(WorkflowsView).query_one(RowTable).rows) == 130)
+        await screen.press("end")
+        await screen.sees("flow_129")
+
+
+async def test_a_circle_in_a_damaged_workflow_is_drawn_without_its_last_line(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await workflow(connection, WIDE, "damaged")
+    await node(connection, WIDE, 0, "hen", "PENDING", 1)
+    await node(connection, WIDE, 1, "egg", "PENDING", 0, 9)
+    async with flows(database) as screen:
+        await screen.sees("damaged")
+        await screen.press("enter")
+        await screen.sees("hen", "egg")
+        await go_to(screen, "egg")
+        await screen.sees("node 9, which is not there")
+
+
+async def test_pause_is_previewed_done_and_seen(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        await screen.press("P")
+        await screen.sees("Pause 1 workflow", "1 will be paused", "y yes")
+        await screen.press("y")
+        await screen.sees("1 paused", "⏸ paused")
+    assert await connection.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", MONTH_END) == "PAUSED"
+
+
+async def test_cancel_in_the_graph_reaches_the_child_and_is_seen(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("C")
+        await screen.sees("Cancel 1 workflow", "y yes")
+        await screen.press("y")
+        await screen.sees("⊘ CANCELLED")
+    found = await connection.fetch("SELECT DISTINCT status FROM horsies_workflows")
+    assert [row["status"] for row in found] == ["CANCELLED"]
+
+
+async def test_reconcile_lists_its_repairs_before_it_acts(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await connection.execute(
+        "UPDATE horsies_workflow_tasks SET status = 'RUNNING', result = NULL, completed_at = NULL"
+        " WHERE node_id = 'import_us'"
+    )
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("X")
+        text = await screen.sees("Reconcile 1 workflow", "which means", "y yes")
+        assert "import_us" in text.split("which means")[1]
+        await screen.press("escape")
+        status = "SELECT status FROM horsies_workflow_tasks WHERE node_id = 'import_us'"
+        assert await connection.fetchval(status) == "RUNNING"
+        await screen.press("X")
+        await screen.sees("y yes")
+        await screen.press("y")
+        await screen.sees("1 put right")
+        assert await connection.fetchval(status) == "FAILED"
+
+
+async def test_retry_runs_what_failed_again(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await screen.press("R")
+        await screen.sees("Retry from what failed 1 workflow", "y yes")
+        await screen.press("y")
+        await screen.sees("1 sent on again")
+        await screen.loses("✗ import_us")
+
+
+async def test_a_node_is_completed_by_hand_with_a_value(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await go_to(screen, "import_us")
+        await screen.press("O")
+        await screen.sees("The result of this node", "null")
+        await screen.press(*'{"n": ', "ctrl+s")
+        await screen.sees("line 1, column")
+        await screen.press("end", *"41}", "ctrl+s")
+        await screen.sees("Complete by hand 1 node", "y yes")
+        await screen.press("y")
+        await screen.sees("1 completed by hand", "✓ import_us")
+    result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE node_id = 'import_us'")
+    assert '"n":41' in result.replace(" ", "")
+
+
+async def test_a_waiting_node_is_skipped_and_in_the_list_nodes_are_out_of_reach(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        await screen.press("S")
+        await screen.sees("skip is for a node: enter opens the workflow's graph")
+        await opened(screen)
+        await go_to(screen, "report")
+        await screen.press("S")
+        await screen.sees("Skip 1 node", "y yes")
+        await screen.press("y")
+        await screen.sees("1 left out", "⊘ report")
+
+
+async def test_marked_workflows_are_acted_on_together(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    await workflow(connection, WIDE, "nightly")
+    await node(connection, WIDE, 0, "only_step", "PENDING")
+    async with flows(database) as screen:
+        await screen.sees("month_end", "nightly")
+        await screen.press("a")
+        await screen.sees("2 marked")
+        await screen.press("P")
+        await screen.sees("Pause 2 workflows", "y yes")
+        await screen.press("y")
+        await screen.sees("2 paused")
+        await screen.loses("marked")
+
+
+async def test_a_read_only_session_changes_nothing(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database, read_only=True) as screen:
+        await opened(screen)
+        await screen.press("P")
+        await screen.sees("cannot pause, read-only")
+
+
+async def test_while_the_filter_is_written_its_keys_are_letters(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await screen.sees("month_end")
+        await screen.press("slash", "P", "S")
+        assert len(screen.app.screen_stack) == 1
+        assert screen.app.query_one(WorkflowsView).query_one("#filter").text.endswith("PS")  # type: ignore[attr-defined]

@@ -1,0 +1,86 @@
+"""What the list of workflows and the graph of one send to the terminal, at rest and while their nodes change."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+from pty_console import PtyConsole, percentile
+from test_numbers import best, latencies, running, told
+
+ORDERS = """
+INSERT INTO horsies_workflows (id, name, status, sent_at, created_at, updated_at, started_at)
+SELECT 'w-' || lpad(n::text, 4, '0'), 'order', 'RUNNING', at, at, at, at
+  FROM generate_series(1, 200) n CROSS JOIN LATERAL (SELECT now() - n * interval '71 min' AS at) made;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, status, dependencies, started_at)
+SELECT w.id || '-' || n, w.id, n, 'step_' || n, 'shop.step', 'RUNNING',
+       CASE n / 6 WHEN 0 THEN '{}' ELSE ARRAY[n - 6] END, w.started_at
+  FROM horsies_workflows w CROSS JOIN generate_series(0, 23) n;
+"""
+STEPS = """
+DO $$
+BEGIN
+    FOR turn IN 1..200 LOOP
+        UPDATE horsies_workflow_tasks
+           SET status = CASE status WHEN 'RUNNING' THEN 'COMPLETED' ELSE 'RUNNING' END, completed_at = now()
+         WHERE id = ANY (ARRAY(SELECT id FROM horsies_workflow_tasks WHERE workflow_id BETWEEN 'w-0001' AND '{last}'
+                                ORDER BY random() LIMIT 10));
+        PERFORM pg_notify('task_done', turn::text);
+        COMMIT;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+END
+$$
+"""
+
+
+@pytest.fixture
+async def orders(database: str, environ: dict[str, str]) -> dict[str, str]:
+    """Workflows of some hours ago and earlier, of which each has 24 nodes in six lanes."""
+    connection = await asyncpg.connect(database)
+    await connection.execute(ORDERS)
+    await connection.close()
+    return {**environ, "HORSIES_DATABASE_URL": database}
+
+
+@pytest.mark.parametrize(("keys", "last"), [("", "w-0030"), ("\r", "w-0001")])
+async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next_to_nothing(
+    database: str, orders: dict[str, str], keys: str, last: str
+) -> None:
+    """In the list, and in the graph of its first workflow."""
+    connection = await asyncpg.connect(database)
+    with PtyConsole(orders, screen="workflows") as console:
+        await asyncio.to_thread(console.until, "LIVE", "order")
+        console.type(keys)
+        await asyncio.to_thread(console.pass_time, 2.0)
+        idle = await asyncio.to_thread(console.pass_time, 3.0) / 3
+        async with running(connection, STEPS.format(last=last)):
+            await asyncio.to_thread(console.pass_time, 0.5)
+            cpu = console.cpu_s
+            sent = await asyncio.to_thread(console.pass_time, 4.0) / 4
+            share = (console.cpu_s - cpu) / 4
+    await connection.close()
+    what = "the graph" if keys else "the list of workflows"
+    told(f"{what}, idle", f"{idle:.0f} B/s", "< 200 B/s")
+    told(f"{what}, 100 nodes/s", f"{sent / 1000:.1f} kB/s", "< 20 kB/s")
+    told(f"{what}, 100 nodes/s", f"{share:.1%} of a core", "< 10%")
+    assert idle < 200
+    assert sent < 20_000
+    assert share < 0.1
+
+
+async def test_a_key_in_the_list_is_painted_at_once(database: str, orders: dict[str, str]) -> None:
+    connection = await asyncpg.connect(database)
+    rounds: list[list[float]] = []
+    with PtyConsole(orders, screen="workflows") as console:
+        await asyncio.to_thread(console.until, "LIVE", "order")
+        console.type("j")
+        await asyncio.to_thread(console.pass_time, 0.5)
+        async with running(connection, STEPS.format(last="w-0030")):
+            while len(rounds) < 3 and (not rounds or percentile(best(rounds), 0.99) >= 0.05):
+                rounds.append(await asyncio.to_thread(latencies, console))
+    await connection.close()
+    found = best(rounds)
+    told("workflows, key → paint, p99", f"{percentile(found, 0.99) * 1000:.0f} ms", "< 50 ms")
+    assert percentile(found, 0.99) < 0.05
