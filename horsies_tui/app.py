@@ -220,6 +220,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._wire = Wire(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
         self.link, self.desk = self._wire.link, self._wire.desk
         self._told: tuple[str, ...] = ()
+        self._framed = ""
+        """The view that is known to be shown. What is said before the first one is, is said of the database."""
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:
@@ -229,6 +231,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     async def _go_to(self, context: Context) -> None:
         """Another database from now on, and what the command line asked for was about the first."""
         self.options = replace(self.options, filter="", task_id=None)
+        self.footer.message_over()
         await self._wire.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
         self._wire.start()
@@ -286,7 +289,9 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     @on(Stage.Shown)
     def _frame_the_view(self, message: Stage.Shown) -> None:
         self.note("")
-        self.footer.message_over()
+        if self._framed not in ("", message.name):
+            self.footer.message_over()
+        self._framed = message.name
         self.desk.watch(message.name == "recovery")
         if message.name in _OF_THE_DESK:
             self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))

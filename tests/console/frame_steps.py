@@ -54,11 +54,14 @@ def frame(pilot: Pilot[int]) -> list[str]:
 
 
 async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
-    """The loop goes on until this is so; an error after ten seconds."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await pilot.pause()
-            await asyncio.sleep(0)
+    """The loop goes on until this is so; an error that shows the screen after ten seconds."""
+    try:
+        async with asyncio.timeout(10):
+            while not condition():
+                await pilot.pause()
+                await asyncio.sleep(0)
+    except TimeoutError:
+        raise TimeoutError("never so on:\n" + "\n".join(frame(pilot))) from None
 
 
 async def live(pilot: Pilot[int]) -> None:
