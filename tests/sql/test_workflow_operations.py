@@ -325,7 +325,7 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
     await planted(connection, plan(node(0), node(1, 0)))
     await ends(connection, "w1", 0, status="FAILED")
     looked = await look_at_node(connection, V.COMPLETE, 0, value='{ "n": 1 }')
-    assert looked.consequences == (
+    assert looked.consequences[:2] == (
         "n1: may go on with this value",
         "demo is FAILED and RUNNING again, with what was skipped after this node",
     )
@@ -345,7 +345,7 @@ async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(con
     await ends(connection, "w1", 0, status="FAILED")
     for verb, index, value, detail in ((V.COMPLETE, 0, "1", "COMPLETED"), (V.SKIP, 1, None, "SKIPPED")):
         looked = await look_at_node(connection, verb, index, value=value)
-        assert looked.consequences[-1] == "demo stays PAUSED: nothing goes on before it is resumed"
+        assert "demo stays PAUSED: nothing goes on before it is resumed" in looked.consequences
         outcome = await apply(connection, looked, OPS, None)
         assert outcome.rows[0].detail == f"{detail}; its workflow stays PAUSED until it is resumed"
     assert await states(connection) == "PAUSED: COMPLETED SKIPPED PENDING"
@@ -367,6 +367,10 @@ async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(conn
     await planted(connection, CHAIN)
     with pytest.raises(OperationError, match=r"does not fit what demo\.add returns: 1 is no text"):
         await look_at_node(connection, V.COMPLETE, 0, value="1", fits=fits)
+    judged = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
+    unjudged = await look_at_node(connection, V.COMPLETE, 0, value="1")
+    (said,) = set(unjudged.consequences) - set(judged.consequences)
+    assert "--module APP holds the value against it" in said
 
 
 @pytest.mark.parametrize(

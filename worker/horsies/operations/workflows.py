@@ -50,6 +50,11 @@ class WorkflowSelection:
         return cls(node=(workflow_id, index))
 
 
+_UNJUDGED = (
+    "nothing here knows the type that its task returns; from a shell, --module APP holds the value against it",
+)
+
+
 async def preview(
     conn: asyncpg.Connection,
     verb: WorkflowVerb,
@@ -81,7 +86,7 @@ async def preview(
         options=options,
         eligible=tuple(_target(verb, one, selection) for one in eligible),
         refused=tuple(refused),
-        consequences=consequences(verb, eligible),
+        consequences=consequences(verb, eligible) + (_UNJUDGED if "value" in options and fits is None else ()),
         filter=None,
         command=_command(verb, selection, seen, options),
         taken_at=now,
