@@ -41,7 +41,7 @@ def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path,
         "HOME": str(tmp_path),
         "HORSIES_HOME": str(short_directory),
     }
-    command = f"{readme_commands()[0]} --headless --for 8 --json"
+    command = f"{readme_commands()[0]} --headless --for 3 --json"
     done = subprocess.run(["sh", "-c", command], cwd=sources, env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["states"]["COMPLETED"] > 0

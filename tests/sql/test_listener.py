@@ -303,7 +303,7 @@ async def test_a_silent_connection_costs_a_wait_no_more_than_its_time(
     proxy.swallow()
     began = time.monotonic()
     error = (await broker.get_result_async("t", 100)).err_value
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 1
     assert "did not answer" in error.message
     await complete(connection, "t")
     assert await broker.get_result_async("t", 0) == TaskResult(ok=42)

@@ -381,7 +381,7 @@ SELECT uuidv7()::text, 'demo.add', 'queue-' || n % 9, 'RUNNING', 'dead-' || n % 
 """
 
 
-async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_seconds_and_small_transactions(
+async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_two_seconds_and_small_transactions(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await connection.execute(f"SET session_replication_role = replica; {FILL} SET session_replication_role = origin")
@@ -391,7 +391,7 @@ async def test_2_000_healthy_and_10_000_stale_runs_are_swept_in_seconds_and_smal
     done = await recover(lane, RecoveryConfig())
     took = time.perf_counter() - begin
     assert done == Recovered(retried=5_000, failed=5_000)
-    assert took < 10, "0.7 s where nothing else runs, 5 s where everything does"
+    assert took < 2
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'") == 2_000
     largest = "SELECT max(count) FROM (SELECT count(*) FROM horsies_task_attempts GROUP BY xmin) AS transactions"
     assert await connection.fetchval(largest) == 200
