@@ -184,6 +184,7 @@ async def test_an_id_that_fits_several_is_a_choice_and_one_that_fits_none_says_s
         await detail.sees("No task has the id nothing-like-it")
 
 
+@pytest.mark.alone
 async def test_it_is_live_while_it_is_open(database: str, connection: asyncpg.Connection) -> None:
     await failed(connection, status="'RUNNING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="now()")
     await connection.execute("DELETE FROM horsies_task_attempts WHERE attempt = 2")

@@ -326,6 +326,7 @@ async def test_every_size_shows_state_load_evidence_plots_and_tasks(
         assert text.isascii() or not ascii_only
 
 
+@pytest.mark.alone
 async def test_five_hundred_workers_stay_readable_and_quick(database: str, connection: asyncpg.Connection) -> None:
     await connection.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"

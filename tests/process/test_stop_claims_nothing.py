@@ -33,6 +33,6 @@ async def test_a_look_at_its_orders_does_not_make_a_stopping_worker_claim_again(
     late = await table.send("add", 2, 2)
     await asyncio.to_thread((tmp_path / "go").write_text, "went")
     assert (await table.done(running))["status"] == "COMPLETED"
-    assert await asyncio.to_thread(worker.stop) == 0
+    assert await asyncio.to_thread(worker.end) == 0
     assert (await table.row(late))["status"] == "PENDING"
     assert "claiming again" not in [record["event"] for record in worker.all_records()]

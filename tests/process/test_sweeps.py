@@ -277,7 +277,7 @@ async def test_a_stop_tells_other_workers_what_it_gave_back(
         row = await table.done(task_id)
         assert row["completed_at"] - begin < timedelta(seconds=2)
     await asyncio.to_thread((tmp_path / "go").write_text, "go")
-    assert await asyncio.to_thread(stopping.stop) == 0
+    assert await asyncio.to_thread(stopping.end) == 0
 
 
 async def test_a_backend_killed_in_the_middle_of_a_sweep_costs_neither_task_nor_sweeper(

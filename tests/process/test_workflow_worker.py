@@ -116,7 +116,7 @@ async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> Non
     worker.process.terminate()
     await asyncio.to_thread(worker.wait_for, "draining")
     await flows.let_go()
-    assert await asyncio.to_thread(worker.stop) == 0
+    assert await asyncio.to_thread(worker.end) == 0
     assert await flows.nodes(flow) == ["COMPLETED", "ENQUEUED"]
 
 

@@ -137,6 +137,7 @@ async def test_an_ended_connection_is_replaced_at_once_and_the_gap_is_told(
     assert found == "notifications arrive again"
 
 
+@pytest.mark.alone
 async def test_a_half_open_connection_is_found_by_the_probe_and_replaced(
     database: str, ear: Ear, connection: asyncpg.Connection
 ) -> None:
@@ -273,6 +274,7 @@ async def test_a_wait_gives_up_when_the_database_stays_away(
     assert error.data == {"retryable": True}
 
 
+@pytest.mark.alone
 async def test_a_wait_behind_a_pooler_polls_and_never_listens(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,6 +295,7 @@ async def test_a_wait_behind_a_pooler_polls_and_never_listens(
     await broker.close_async()
 
 
+@pytest.mark.alone
 async def test_a_silent_connection_costs_a_wait_no_more_than_its_time(
     proxied: tuple[BlackholeProxy, PostgresBroker], connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ async def million(database: str, environ: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.bench
+@pytest.mark.alone
 async def test_a_million_rows_are_there_at_once_and_so_is_each_end_of_them(million: dict[str, str]) -> None:
     starts = []
     for _ in range(3):

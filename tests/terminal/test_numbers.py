@@ -87,6 +87,7 @@ def best(rounds: list[list[float]]) -> list[float]:
     return min(rounds, key=lambda found: percentile(found, 0.99))
 
 
+@pytest.mark.alone
 async def test_first_rows_come_within_800_ms_of_exec(quiet: dict[str, str]) -> None:
     """The machine may be busy with other things: the first of six starts that is quick enough ends it."""
     taken: list[float] = []
@@ -144,6 +145,7 @@ async def test_rows_that_change_cost_little(
     [(None, 0, 0.05), (SLOW, 0, 0.05), (None, 1_000, 0.05), (SLOW, 1_000, 0.1)],
     ids=["fast link", "30 kB/s", "1000 changes/s", "30 kB/s, 1000 changes/s"],
 )
+@pytest.mark.alone
 async def test_a_key_is_painted_at_once(
     database: str, quiet: dict[str, str], rate: int | None, changes: int, most_s: float
 ) -> None:
@@ -168,6 +170,7 @@ async def test_a_key_is_painted_at_once(
     assert percentile(found, 0.99) < most_s
 
 
+@pytest.mark.alone
 async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: dict[str, str]) -> None:
     """A page is 12 kB, four tenths of a second: what nobody will see is not drawn."""
 

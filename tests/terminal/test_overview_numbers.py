@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
+import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import ARRIVALS, SLOW, best, latencies, running, told
 
@@ -21,6 +22,7 @@ async def queues(url: str) -> asyncpg.Connection:
     return connection
 
 
+@pytest.mark.alone
 async def test_it_opens_first_and_its_words_come_within_800_ms_of_exec(database: str, quiet: dict[str, str]) -> None:
     connection = await queues(database)
     await connection.close()
@@ -63,6 +65,7 @@ async def test_a_hundred_arrivals_a_second_cost_less_than_in_the_list(database: 
     assert share < 0.1
 
 
+@pytest.mark.alone
 async def test_a_key_is_painted_at_once_also_on_a_slow_link(database: str, quiet: dict[str, str]) -> None:
     connection = await queues(database)
     rounds: list[list[float]] = []

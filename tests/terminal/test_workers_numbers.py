@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
+import pytest
 from pty_console import PtyConsole, percentile
 from test_numbers import KEYS, latencies, running, told
 
@@ -32,6 +33,7 @@ $$
 """
 
 
+@pytest.mark.alone
 async def test_five_hundred_workers_cost_little_and_keys_do_not_wait_for_them(
     database: str, environ: dict[str, str]
 ) -> None:

@@ -70,6 +70,7 @@ async def test_a_hundred_nodes_that_change_each_second_cost_little_and_none_next
     assert share < 0.1
 
 
+@pytest.mark.alone
 async def test_a_key_in_the_list_is_painted_at_once(database: str, orders: dict[str, str]) -> None:
     connection = await asyncpg.connect(database)
     rounds: list[list[float]] = []

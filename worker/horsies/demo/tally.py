@@ -36,6 +36,8 @@ async def tally(choice: DatabaseChoice) -> Tally:
     async with (
         open_database(choice) as database,
         database.connected("demo", settings=READER_SETTINGS) as connection,
+        # One look: a task claimed between two counts was in both of them.
+        connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         counts = await task_counts(connection, everything)
         flows = await workflow_counts(connection, workflow_parameters(parse_workflows("")))
