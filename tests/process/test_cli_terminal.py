@@ -17,7 +17,7 @@ from horsies.cli.tables import width_of
 
 @pytest.fixture
 def environ(database: str, tmp_path: Path) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR", "PYTHONPYCACHEPREFIX") if name in os.environ}
     return {
         **inherited,
         "HOME": str(tmp_path),

@@ -32,7 +32,11 @@ HORSIES = Path(sys.executable).with_name("horsies")
 @pytest.fixture
 def environ(tmp_path: Path, short_directory: Path) -> dict[str, str]:
     """A user without configuration, whose embedded server would live in a directory of this test."""
-    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", "TMPDIR") if name in os.environ}
+    inherited = {
+        name: os.environ[name]
+        for name in ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPYCACHEPREFIX")
+        if name in os.environ
+    }
     return {
         **inherited,
         "HOME": str(tmp_path),

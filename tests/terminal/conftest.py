@@ -12,7 +12,7 @@ from old_tasks import fill
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR", "PYTHONPYCACHEPREFIX") if name in os.environ}
     return {
         **inherited,
         "HOME": str(tmp_path),
