@@ -539,6 +539,7 @@ async def test_a_child_that_dies_while_it_imports_says_how(tmp_path: Path) -> No
     assert "last words" in str(caught.value)
 
 
+@pytest.mark.alone
 async def test_a_child_that_hangs_while_it_imports_is_given_up(tmp_path: Path) -> None:
     hanging = tmp_path / "hanging_app.py"
     hanging.write_text(
