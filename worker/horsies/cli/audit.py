@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -28,52 +28,18 @@ OperationArgument = Annotated[
 ]
 
 
+def _about(name: str, metavar: str, help_text: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help_text, callback=fit_for_text, show_default=False)
+
+
 @app.command("ls")
 def ls(
-    operation: Annotated[
-        str | None,
-        typer.Option(
-            "--operation",
-            metavar="ID",
-            help="Each row of one operation, by its id.",
-            callback=fit_for_text,
-            show_default=False,
-        ),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(
-            "--task", metavar="ID", help="What was done to one task.", callback=fit_for_text, show_default=False
-        ),
-    ] = None,
-    worker: Annotated[
-        str | None,
-        typer.Option(
-            "--worker", metavar="ID", help="What was done to one worker.", callback=fit_for_text, show_default=False
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option(
-            "--queue", metavar="NAME", help="What was done to one queue.", callback=fit_for_text, show_default=False
-        ),
-    ] = None,
-    workflow: Annotated[
-        str | None,
-        typer.Option(
-            "--workflow", metavar="ID", help="What was done to one workflow.", callback=fit_for_text, show_default=False
-        ),
-    ] = None,
-    node: Annotated[
-        str | None,
-        typer.Option(
-            "--node",
-            metavar="WORKFLOW:INDEX",
-            help="What was done to one node of a workflow.",
-            callback=fit_for_text,
-            show_default=False,
-        ),
-    ] = None,
+    operation: Annotated[str | None, _about("--operation", "ID", "Each row of one operation, by its id.")] = None,
+    task: Annotated[str | None, _about("--task", "ID", "What was done to one task.")] = None,
+    worker: Annotated[str | None, _about("--worker", "ID", "What was done to one worker.")] = None,
+    queue: Annotated[str | None, _about("--queue", "NAME", "What was done to one queue.")] = None,
+    workflow: Annotated[str | None, _about("--workflow", "ID", "What was done to one workflow.")] = None,
+    node: Annotated[str | None, _about("--node", "WORKFLOW:INDEX", "What was done to one node of a workflow.")] = None,
     limit: LimitOption = 50,
     after: AfterOption = None,
     as_json: JsonOption = False,

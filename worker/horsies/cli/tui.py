@@ -14,63 +14,72 @@ from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, c
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
 
 
+_TERMINAL = "The terminal"
+
+_What = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False),
+]
+_ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Change nothing: the database itself refuses.", show_default=False)
+]
+_Screen = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Which one first: {', '.join(_SCREENS)}; without it the overview, with a filter the tasks.",
+        show_default=False,
+    ),
+]
+_Filter = Annotated[
+    str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
+]
+_Ascii = Annotated[
+    bool, typer.Option("--ascii", help="No signs beyond ASCII.", show_default=False, rich_help_panel=_TERMINAL)
+]
+_NoMouse = Annotated[
+    bool,
+    typer.Option(
+        "--no-mouse",
+        help="Leave the mouse to the terminal, to select text.",
+        show_default=False,
+        rich_help_panel=_TERMINAL,
+    ),
+]
+_Theme = Annotated[
+    str | None,
+    typer.Option(
+        help="`horsies-dark`, `horsies-light` or `ansi`, the terminal's own colours.",
+        show_default=False,
+        rich_help_panel=_TERMINAL,
+    ),
+]
+_Refresh = Annotated[
+    float,
+    typer.Option(
+        min=0.5,
+        max=60,
+        help="Seconds between two reads where the server tells nothing by itself.",
+        rich_help_panel=_TERMINAL,
+    ),
+]
+_Fps = Annotated[
+    int,
+    typer.Option(min=1, max=60, help="Most frames per second; 4 is for slow links.", rich_help_panel=_TERMINAL),
+]
+
+
 def tui(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False
-        ),
-    ] = None,
+    what: _What = None,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Change nothing: the database itself refuses.", show_default=False)
-    ] = False,
-    screen: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Which one first: {', '.join(_SCREENS)}; without it the overview, with a filter the tasks.",
-            show_default=False,
-        ),
-    ] = None,
-    filter: Annotated[  # noqa: A002 - the option is --filter
-        str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
-    ] = "",
-    ascii: Annotated[  # noqa: A002 - the option is --ascii
-        bool, typer.Option("--ascii", help="No signs beyond ASCII.", show_default=False, rich_help_panel="The terminal")
-    ] = False,
-    no_mouse: Annotated[
-        bool,
-        typer.Option(
-            "--no-mouse",
-            help="Leave the mouse to the terminal, to select text.",
-            show_default=False,
-            rich_help_panel="The terminal",
-        ),
-    ] = False,
-    theme: Annotated[
-        str | None,
-        typer.Option(
-            help="`horsies-dark`, `horsies-light` or `ansi`, the terminal's own colours.",
-            show_default=False,
-            rich_help_panel="The terminal",
-        ),
-    ] = None,
-    refresh: Annotated[
-        float,
-        typer.Option(
-            min=0.5,
-            max=60,
-            help="Seconds between two reads where the server tells nothing by itself.",
-            rich_help_panel="The terminal",
-        ),
-    ] = 2.0,
-    fps: Annotated[
-        int,
-        typer.Option(
-            min=1, max=60, help="Most frames per second; 4 is for slow links.", rich_help_panel="The terminal"
-        ),
-    ] = 60,
+    read_only: _ReadOnly = False,
+    screen: _Screen = None,
+    filter: _Filter = "",  # noqa: A002 - the option is --filter
+    ascii: _Ascii = False,  # noqa: A002 - the option is --ascii
+    no_mouse: _NoMouse = False,
+    theme: _Theme = None,
+    refresh: _Refresh = 2.0,
+    fps: _Fps = 60,
     debug: DebugOption = False,
 ) -> None:
     """Watch the tasks live, see what hurts, and repair it.
