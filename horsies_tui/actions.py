@@ -162,7 +162,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("recovery.expire", ("K",), "expire", "Expire what is past its good_until.", True, run="verb('expire')"),
     _verb("retry", "R", "Run what failed again, and what was skipped for it.", footer=True, scope=Scope.FLOWS),
     _verb("pause", "P", "Let what runs end, and begin nothing more.", footer=True, scope=Scope.FLOWS),
-    _verb("resume", "U", "Let what was paused go on.", scope=Scope.FLOWS),
+    _verb("resume", "U", "Let what was paused go on.", footer=True, scope=Scope.FLOWS),
     _verb("cancel", "C", "End the workflow and all below it.", footer=True, scope=Scope.FLOWS),
     _verb("reconcile", "X", "Put right what is out of step; shows each repair.", footer=True, scope=Scope.FLOWS),
     _verb("rerun", "E", "Send a copy of the whole workflow.", scope=Scope.FLOWS),

@@ -52,6 +52,10 @@ class Ledger:
     """By task, what its code was given of other nodes, and its own node."""
     done_with: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     """By node, the tasks whose end was no longer wanted."""
+    decided: dict[tuple[str, int], list[int] | None] = field(default_factory=dict)
+    """By node, the value that it was given by hand; None: it was skipped by hand."""
+    ended_by_hand: dict[str, str] = field(default_factory=dict)
+    """By task, the code with which somebody ended it."""
     paused: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     retried: bool = False
@@ -94,6 +98,10 @@ class Family:
         task, child = self.tasks.get(node["task_id"]), self.flows.get(node["sub_workflow_id"])
         assert (node["task_id"] is None) is (task is None)
         assert task is None or child is None
+        place = node["workflow_id"], node["task_index"]
+        if place in self.ledger.decided:
+            self._check_decided(node, task, child)
+            return
         if node["status"] not in NODE_ENDS:
             assert flow["status"] not in FLOW_ENDS
             # What had ended when its worker died is told after the resume.
@@ -115,6 +123,16 @@ class Family:
             assert (child["parent_workflow_id"], child["parent_task_index"]) == (flow["id"], node["task_index"])
             agrees = {"COMPLETED": ["COMPLETED"], "FAILED": ["FAILED", "CANCELLED"]}
             assert child["status"] in agrees[node["status"]]
+
+    def _check_decided(self, node: dict[str, Any], task: dict[str, Any] | None, child: dict[str, Any] | None) -> None:
+        """A person's word stands, and nothing goes on beneath it."""
+        value = self.ledger.decided[node["workflow_id"], node["task_index"]]
+        assert node["status"] == ("SKIPPED" if value is None else "COMPLETED")
+        assert node["completed_at"] is not None
+        stored = None if node["result"] is None else json.loads(node["result"])
+        assert (stored is None and value is None) or (stored["ok"], stored["err"]) == (value, None)
+        assert task is None or task["status"] in ("FAILED", "CANCELLED", "EXPIRED")
+        assert child is None or child["status"] in ("FAILED", "CANCELLED")
 
     def _check_tasks(self) -> None:
         """No node has more tasks than it was opened, none of them ends twice, and none is left that could run."""

@@ -18,6 +18,7 @@ from horsies_tui.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.screens.workflow_parts import Body, Way
+from horsies_tui.screens.workflow_words import unfit_verbs, why_no_value
 from horsies_tui.story.flow import FlowTelling, flow_head
 from horsies_tui.story.flow_words import workflow_choices, workflow_missing
 from horsies_tui.story.graph import arrange
@@ -98,6 +99,8 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         self._sizes: Sizes | None = None
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
+        self._unfit: frozenset[str] = frozenset()
+        """Verbs that this workflow is not in the state for."""
         self._error: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -127,6 +130,10 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
             self.console.say_error(snapshot.error or "")
         self._error = snapshot.error
+        unfit = unfit_verbs(() if snapshot.story is None else (snapshot.story.row.status,))
+        if unfit != self._unfit:
+            self._unfit = unfit
+            self.refresh_bindings()
         if snapshot.story is not None:
             self._lay_out(snapshot.story)
         if snapshot.node is not None:
@@ -142,6 +149,10 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
             return Wish(verb, kind="workflow", flows=WorkflowSelection.of_ids([story.row.id]))
         if index is None:
             self.console.say(f"{verb}: there is no node under the cursor")
+            return None
+        node = self._node_views.get(index)
+        if node is not None and verb == WorkflowVerb.COMPLETE and (reason := why_no_value(story, node)):
+            self.console.say_error(f"cannot complete by hand: {reason}")
             return None
         return Wish(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
 
@@ -181,6 +192,10 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         self._ask(text, index)
 
     # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is paused is resumed, and what runs is paused: never the other one."""
+        return action != "verb" or parameters[0] not in self._unfit
 
     def action_copy(self) -> None:
         """The id of the node's task; of a node without one, the workflow's."""

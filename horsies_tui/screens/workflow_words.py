@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.workflows import WorkflowVerb
 from horsies.query import Term, WorkflowFilter
 from horsies.query.sense import states
 from horsies.query.values import Choice
@@ -15,8 +16,10 @@ from horsies_tui.widgets.counts_line import Tally, counted
 from horsies_tui.widgets.menus import Item, PickSome
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from datetime import datetime, tzinfo
 
+    from horsies.views import NodeView, WorkflowStory
     from horsies_tui.feed import LinkStatus, WorkflowsSnapshot
     from horsies_tui.look.glyphs import Glyphs
 
@@ -28,6 +31,24 @@ _TEACHES: Final = (
     "A workflow is a graph of tasks: app.workflow(name, tasks=[…]) makes one,\n"
     "and start() sends it. Then it is here by itself; horsies demo shows some."
 )
+
+
+_ONLY_FOR: Final = {WorkflowVerb.PAUSE: "RUNNING", WorkflowVerb.RESUME: "PAUSED"}
+_CANNOT_GO_ON: Final = frozenset({"COMPLETED", "CANCELLED"})
+
+
+def unfit_verbs(statuses: Collection[str]) -> frozenset[str]:
+    """The verbs that none of these workflows is in the state for; their keys are not offered."""
+    return frozenset(str(verb) for verb, status in _ONLY_FOR.items() if statuses and status not in statuses)
+
+
+def why_no_value(story: WorkflowStory, node: NodeView) -> str | None:
+    """Why this node takes no result by hand, where that can be told before anybody writes one."""
+    if node.status == "COMPLETED":
+        return f"{node.label} is COMPLETED already"
+    if story.row.status in _CANNOT_GO_ON:
+        return f"{node.label} belongs to {story.row.name}, which is {story.row.status}"
+    return None
 
 
 def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowFilter:

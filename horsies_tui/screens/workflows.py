@@ -22,6 +22,7 @@ from horsies_tui.screens.workflow_words import (
     flow_states_on,
     flow_tally,
     of_flow_states,
+    unfit_verbs,
 )
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.counts_line import CountsLine
@@ -56,6 +57,8 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         super().__init__(id=id)
         self._filter = parse_workflows(USUAL_FILTER)
         self._snapshot = WorkflowsSnapshot()
+        self._unfit: frozenset[str] = frozenset()
+        """Verbs that none of the workflows they would be for is in the state for."""
         self._error: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -144,7 +147,9 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters."""
+        """While a filter is typed its keys are letters. What is paused is resumed, and what runs is paused."""
+        if action == "verb":
+            return parameters[0] not in self._unfit
         return not (action == "filter" and self._filter_bar.editing)
 
     def action_filter(self) -> None:
@@ -191,6 +196,12 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         message.stop()
         marks = len(message.marks)
         self.console.note(f"{self._glyphs.mark} {number(marks)} marked" if marks else "")
+        self._offer_verbs()
+
+    @on(RowTable.CursorMoved)
+    def _offer_for_row(self, message: RowTable.CursorMoved) -> None:
+        message.stop()
+        self._offer_verbs()
 
     @on(RowTable.Opened)
     def _open_row(self, message: RowTable.Opened) -> None:
@@ -217,8 +228,18 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         now = link.clock.now()
         empty = empty_flows(snapshot, USUAL_FILTER, link.status, now)
         self._table.show(snapshot.rows, now=now, stick=True, empty=empty)
+        self._offer_verbs()
         up = link.status.is_up and snapshot.error is None
         self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), held=link.held, up=up))
+
+    def _offer_verbs(self) -> None:
+        chosen = self._table.marks or {self._table.cursor_id}
+        statuses = [row.status for row in self._table.rows if row.id in chosen]
+        # Marks stay on rows that are no longer loaded: nobody knows how those are.
+        unfit = unfit_verbs(statuses) if len(statuses) == len(chosen) else frozenset()
+        if unfit != self._unfit:
+            self._unfit = unfit
+            self.refresh_bindings()
 
     def _tick(self) -> None:
         if not self.shown:

@@ -166,6 +166,20 @@ async def test_a_node_without_a_task_tells_what_it_was_given_and_gave(
         assert "hunter2" not in text
 
 
+async def test_a_node_that_has_not_heard_of_the_end_of_its_task_says_so_and_what_puts_it_right(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    await connection.execute(
+        "UPDATE horsies_workflow_tasks SET status = 'RUNNING', result = NULL, completed_at = NULL"
+        " WHERE node_id = 'import_us'"
+    )
+    async with flows(database) as screen:
+        await opened(screen)
+        await go_to(screen, "import_us")
+        await screen.sees("not heard  its task is FAILED already: reconcile puts it right")
+
+
 async def test_a_skipped_node_says_for_what_and_a_waiting_one_how_it_is_joined(
     database: str, connection: asyncpg.Connection
 ) -> None:
@@ -448,6 +462,56 @@ async def test_marked_workflows_are_acted_on_together(database: str, connection:
         await screen.press("y")
         await screen.sees("2 paused")
         await screen.loses("marked")
+
+
+async def test_the_list_offers_to_pause_what_runs_and_to_resume_what_is_paused(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await workflow(connection, WIDE, "nightly", status="'PAUSED'", created_at="now()")
+    await workflow(connection, MONTH_END, "month_end")
+    async with flows(database, (200, 60)) as screen:
+        assert "P pause" not in await screen.sees("month_end", "nightly", "U resume")
+        await screen.press("P")
+        assert len(screen.app.screen_stack) == 1
+        await screen.press("down")
+        assert "U resume" not in await screen.sees("P pause")
+        await screen.press("a")
+        await screen.sees("2 marked", "P pause", "U resume")
+        await screen.press("escape")
+        await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED', completed_at = now()")
+        await screen.loses("P pause")
+        assert "U resume" not in screen.text
+
+
+async def test_the_graph_offers_to_resume_as_soon_as_its_workflow_is_paused(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await month_end(connection)
+    async with flows(database, (200, 60)) as screen:
+        await opened(screen)
+        assert "U resume" not in await screen.sees("P pause")
+        await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", MONTH_END)
+        assert "P pause" not in await screen.sees("U resume")
+        await screen.press("P")
+        assert len(screen.app.screen_stack) == 1
+        await screen.press("U")
+        await screen.sees("Resume 1 workflow", "y yes")
+
+
+async def test_no_form_opens_for_a_node_that_takes_no_value(database: str, connection: asyncpg.Connection) -> None:
+    await month_end(connection)
+    async with flows(database) as screen:
+        await opened(screen)
+        await go_to(screen, "import_eu")
+        await screen.press("O")
+        await screen.sees("cannot complete by hand: import_eu is COMPLETED already")
+        assert len(screen.app.screen_stack) == 1
+        await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED', completed_at = now()")
+        await screen.sees("CANCELLED")
+        await go_to(screen, "import_us")
+        await screen.press("O")
+        await screen.sees("import_us belongs to month_end, which is CANCELLED")
+        assert len(screen.app.screen_stack) == 1
 
 
 async def test_a_read_only_session_changes_nothing(database: str, connection: asyncpg.Connection) -> None:

@@ -20,7 +20,7 @@ NODE = {
     *("ctx_from", "queue", "priority", "task_id", "task_status", "retry_count", "max_retries", "next_retry_at"),
     *("error_code", "started_at", "completed_at", "last_beat", "worker_id", "worker_hostname", "worker_pid"),
     *("is_subworkflow", "sub_workflow_id", "sub_definition_key", "sub_status", "sub_total", "sub_done", "sub_failed"),
-    *("state", "is_map"),
+    *("state", "is_map", "out_of_step"),
 }
 
 
@@ -169,6 +169,35 @@ async def test_a_graph_shows_what_waits_for_what(connection: asyncpg.Connection)
     ]
     assert drawn[1][3:] == ["20s", "TIMEOUT"]
     assert drawn[3][3:] == ["any of 2, also after failures"]
+
+
+async def test_a_node_that_has_not_heard_of_the_end_of_its_task_is_marked_with_the_way_out(
+    connection: asyncpg.Connection,
+) -> None:
+    await month_end(connection)
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, failed_at, is_workflow_task)"
+        " VALUES ('t-1', 'demo.add', 'default', 'FAILED', now(), true);"
+        "UPDATE horsies_workflow_tasks SET task_id = 't-1' WHERE task_index = 2"
+    )
+    way_out = (
+        "out of step: import_uk; where that lasts for longer than a moment,"
+        " `horsies workflows reconcile month-end` puts it right"
+    )
+    for words in (["graph"], ["show"], ["show", "--node", "import_uk"]):
+        said = await horsies("workflows", words[0], "month-end", *words[1:])
+        assert "its task is FAILED already" in said.words
+        assert way_out in said.words
+    chart = await horsies("workflows", "graph", "month-end", "--mermaid")
+    assert "running<br/>its task is FAILED already" in chart.out
+    graph = (await horsies("workflows", "graph", "month-end", "--json")).json
+    assert [one["out_of_step"] for one in graph["nodes"]] == [None, None, "its task is FAILED already", None]
+    await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
+    assert f"{way_out}, once it is resumed" in (await horsies("workflows", "graph", "month-end")).words
+    assert (await horsies("workflows", "reconcile", "month-end", "--dry-run")).code == 3
+    await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
+    assert (await horsies("workflows", "reconcile", "month-end", "--yes")).code == 0
+    assert "out of step" not in (await horsies("workflows", "graph", "month-end")).out
 
 
 async def test_a_graph_can_be_mermaid_and_no_name_breaks_it(connection: asyncpg.Connection) -> None:

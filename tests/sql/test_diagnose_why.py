@@ -6,8 +6,11 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
+from control_steps import CHAIN, ends, planted, task_of
 from diagnose_steps import ago, claimed, drain, insert, pause, running, worker
+from workflow_plans import node, plan
 
+from horsies.lifecycle import controlling
 from horsies.operations.why import Reason, ReasonKind, why_pending
 
 NAMES = ["demo.add"]
@@ -74,6 +77,29 @@ async def test_its_queue_is_paused(connection: asyncpg.Connection) -> None:
     reason = await the_reason(connection, "t-1")
     assert reason.kind is ReasonKind.QUEUE_PAUSED
     assert reason.text == "queue default was paused 3m00s ago by ops@bastion: bank holiday"
+
+
+async def test_its_workflow_is_paused(connection: asyncpg.Connection) -> None:
+    await worker(connection, names=NAMES)
+    await planted(connection, CHAIN)
+    task_id = await task_of(connection, "w1", 0)
+    assert (await the_reason(connection, task_id)).kind is ReasonKind.NEXT
+    await controlling.pause(connection, "w1")
+    reason = await the_reason(connection, task_id)
+    assert reason.kind is ReasonKind.WORKFLOW_PAUSED
+    assert reason.text == "its workflow demo is PAUSED: `horsies workflows resume w1` lets it go on"
+    await controlling.resume(connection, "w1")
+    assert (await the_reason(connection, task_id)).kind is ReasonKind.NEXT
+
+
+async def test_its_workflow_was_paused_by_an_error_and_no_worker_would_run_it_anyway(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0), node(1), on_error="pause"))
+    await ends(connection, "w1", 0, status="FAILED")
+    paused, nobody = await reasons(connection, await task_of(connection, "w1", 1))
+    assert (paused.kind, nobody.kind) == (ReasonKind.WORKFLOW_PAUSED, ReasonKind.NO_WORKER)
+    assert paused.text.startswith("its workflow demo is PAUSED, for a node of it has failed: ")
 
 
 async def test_no_worker_serves_its_queue(connection: asyncpg.Connection) -> None:

@@ -8,14 +8,15 @@ import asyncpg
 import pytest
 from control_steps import CHAIN, ends, planted, planted_below, runs, states, task_ends
 from diagnose_steps import OF_WORKFLOWS, of_kind, swept, the_only, worker
+from operation_steps import OPS
 from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.lifecycle.controlling import pause
+from horsies.lifecycle.controlling import pause, resume
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, preview
+from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
 
 if TYPE_CHECKING:
     from horsies.operations.findings import Finding
@@ -146,6 +147,54 @@ async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connecti
     assert [remedy.verb for remedy in finding.may] == ["retry", "resume", "cancel"]
 
 
+async def completed_by_hand(conn: asyncpg.Connection, workflow_id: str, index: int) -> None:
+    selection = WorkflowSelection.of_node(workflow_id, index)
+    outcome = await apply(conn, await preview(conn, WorkflowVerb.COMPLETE, selection, value="7"), OPS, None)
+    assert outcome.applied != ()
+
+
+async def test_a_paused_workflow_whose_failed_node_was_completed_by_hand_waits_for_a_resume(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0), node(1, 0), on_error="pause"))
+    await ends(connection, "w1", 0, status="FAILED")
+    await completed_by_hand(connection, "w1", 0)
+    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    assert (finding.severity, finding.ids, finding.count) == (Severity.NEEDS_YOU, ("w1",), 1)
+    assert finding.evidence == "n0 was completed by hand, and nothing in it is failed any more"
+    assert finding.system_will == "nothing: waits for you"
+    assert [remedy.verb for remedy in finding.may] == ["resume", "cancel"]
+    await resume(connection, "w1")
+    assert await told(connection) == []
+    await pause(connection, "w1")
+    assert await told(connection) == []
+
+
+async def test_a_failed_node_beside_the_one_that_was_completed_by_hand_can_be_retried(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0), node(1), on_error="pause"))
+    await ends(connection, "w1", 0, 1, status="FAILED")
+    await completed_by_hand(connection, "w1", 1)
+    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    assert finding.evidence == "n1 was completed by hand, and others are still failed"
+    assert [remedy.verb for remedy in finding.may] == ["retry", "resume", "cancel"]
+    await completed_by_hand(connection, "w1", 0)
+    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    assert [remedy.verb for remedy in finding.may] == ["resume", "cancel"]
+
+
+async def test_a_parents_node_whose_child_failed_and_that_was_completed_by_hand_waits_for_a_resume(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="parent", on_error="pause"))
+    await planted_below(connection, plan(node(0)), "w1", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    await completed_by_hand(connection, "w1", 0)
+    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    assert (finding.name, [remedy.verb for remedy in finding.may]) == ("parent", ["resume", "cancel"])
+
+
 async def test_a_workflow_that_a_person_has_paused_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), on_error="pause"))
     await pause(connection, "w1")
@@ -189,6 +238,21 @@ async def test_a_damaged_workflow_is_a_line_that_needs_you(
     finding = await the_only(connection, FindingKind.DAMAGED_WORKFLOW)
     assert (finding.severity, finding.evidence) == (Severity.NEEDS_YOU, evidence)
     assert [remedy.verb for remedy in finding.may] == ["cancel"]
+
+
+async def test_a_child_that_names_another_node_is_a_line_that_needs_you_and_stops_nobody(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, WITH_CHILD, "p")
+    await planted_below(connection, plan(node(0)), "p", 0)
+    await out_of_step(connection)
+    await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
+    await ends(connection, "child", 0)
+    (finding,) = of_kind(await diagnose(connection), FindingKind.DAMAGED_WORKFLOW)
+    assert (finding.ids, finding.evidence) == (("p",), "its node n0 waits for child, which names another parent")
+    done = await reconcile_all(connection, 0)
+    assert [(one.item, "which names another parent" in one.error) for one in done.refused] == [("p", True)]
+    assert await states(connection, "w1") == "RUNNING: COMPLETED ENQUEUED PENDING"
 
 
 async def test_every_verb_that_is_offered_would_be_accepted_and_the_sweep_does_what_is_told(

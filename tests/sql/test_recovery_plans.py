@@ -86,7 +86,11 @@ STATEMENTS = {
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
     "prune_tasks": (f"86400.0, {IDS}", {"horsies_tasks_pkey", *NODES}),
-    "prune_workflows": (f"86400.0, {IDS}", {"horsies_workflows_pkey", "uq_horsies_workflow_task_index"}),
+    "prune_lock": (IDS, {"horsies_workflows_pkey"}),
+    "prune_workflows": (
+        f"86400.0, {IDS}, {IDS}",
+        {"horsies_workflows_pkey", "ix_horsies_workflows_root_workflow_id", "uq_horsies_workflow_task_index"},
+    ),
     "retention_settings": ("", {"ix_horsies_worker_states_snapshot_at"}),
 }
 

@@ -316,3 +316,37 @@ async def test_a_damaged_result_spoils_neither_the_workflow_nor_its_others(conne
     assert json.loads(row["result"])["ok"] == {"n0": None, "n1": [], "n2": json.loads(ok(5))}
     assert json.loads(row["error"])["error_code"] == {"__builtin_task_code__": "WORKFLOW_FAILED"}
     assert failure() != row["error"]
+
+
+@pytest.mark.parametrize("join", ["all", "any", "quorum"])
+async def test_a_node_with_a_status_that_is_none_has_not_ended(connection: asyncpg.Connection, join: str) -> None:
+    flow = await grow(
+        connection,
+        node(0),
+        node(1),
+        node(2, 0, 1, join=join, min_success=2 if join == "quorum" else None, allow_failed_deps=True),
+    )
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'FOO' WHERE task_index = 1")
+    await fail(connection, flow, 0) if join == "any" else await complete(connection, flow, 0)
+    before = (await states(connection, flow)).split()
+    assert before[2:] == ["foo", "pending"]
+    async with connection.transaction():
+        await lock_families(connection, [flow])
+        assert (await settle(connection, [flow])).finished == ()
+    assert (await states(connection, flow)).split() == before
+
+
+async def test_the_context_of_a_node_waits_for_one_with_a_status_that_is_none(connection: asyncpg.Connection) -> None:
+    flow = await grow(connection, node(0), node(1), node(2, 0, 1, join="any", ctx_from=("n1",)))
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'FOO' WHERE task_index = 1")
+    await complete(connection, flow, 0)
+    assert await states(connection, flow) == "RUNNING: completed foo pending"
+
+
+async def test_a_workflow_does_not_end_with_a_node_whose_status_is_none(connection: asyncpg.Connection) -> None:
+    flow = await grow(connection, node(0), node(1))
+    await connection.execute("UPDATE horsies_workflow_tasks SET status = 'FOO' WHERE task_index = 1")
+    assert (await complete(connection, flow, 0)).finished == ()
+    assert await states(connection, flow) == "RUNNING: completed foo"
+    done = await complete(connection, flow, 1)
+    assert done.finished == ((flow, WorkflowStatus.COMPLETED),)

@@ -215,6 +215,85 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
     assert row["after_state"]["former_tasks"] == {"n2": failed}
 
 
+KEPT = (
+    "demo: ran before with the failure as their input, or without it, and stay as they are: n1; only rerun, as a new"
+    " workflow, computes them anew"
+)
+
+
+async def test_what_completed_with_a_failed_input_keeps_its_result_and_a_retry_says_so(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0), node(1, 0, allow_failed_deps=True, args_from={"a": 0}), node(2, 0)))
+    await ends(connection, "w1", 0, status="FAILED")
+    await ends(connection, "w1", 1)
+    kept = (await node_row(connection, "w1", 1))["result"]
+    looked = await look(connection, V.RETRY_FROM_FAILED, "w1")
+    assert looked.consequences[1:] == ("demo: skipped before, wait for them now: n2", KEPT)
+    await apply(connection, looked, OPS, None)
+    await ends(connection, "w1", 0, 2)
+    assert await states(connection) == "COMPLETED: COMPLETED COMPLETED COMPLETED"
+    assert (await node_row(connection, "w1", 1))["result"] == kept
+
+
+async def test_what_completed_with_a_failed_input_is_not_told_to_go_on_with_a_value_by_hand(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0), node(1, 0, allow_failed_deps=True), node(2, 0)))
+    await ends(connection, "w1", 0, status="FAILED")
+    await ends(connection, "w1", 1)
+    looked = await look_at_node(connection, V.COMPLETE, 0, value="1", fits=lambda *_: None)
+    assert looked.consequences == (
+        "n2: may go on with this value",
+        KEPT,
+        "demo is FAILED and RUNNING again, with what was skipped after this node",
+    )
+
+
+async def test_a_retry_in_a_child_names_what_its_parent_computed_from_its_failure(
+    connection: asyncpg.Connection,
+) -> None:
+    parent = plan(node(0, sub_definition_key="child.v1"), node(1, 0, allow_failed_deps=True), name="demo")
+    await planted(connection, parent)
+    await planted_below(connection, plan(node(0), name="inner"), "w1", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    await ends(connection, "w1", 1)
+    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    assert KEPT.replace("demo: ", "inner: ") in looked.consequences
+
+
+async def test_a_retry_below_a_parent_that_does_not_have_its_node_says_which_row_is_damaged(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0, sub_definition_key="child.v1"), name="parent"))
+    await planted_below(connection, plan(node(0)), "w1", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
+    (refused,) = (await apply(connection, looked, OPS, None)).refused
+    reason = (
+        "its workflow demo (child) is damaged: its parent_task_index is 9, and its parent parent (w1) has no such node;"
+        " mend the row in SQL"
+    )
+    assert refused.detail == reason
+    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    assert [one.reason for one in looked.refused] == [reason]
+    assert await states(connection, "child") == "FAILED: FAILED"
+
+
+async def test_a_retry_in_a_child_does_not_take_back_what_its_parents_node_was_given_by_hand(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="parent"))
+    await planted_below(connection, plan(node(0)), "w1", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    await act_on_node(connection, V.COMPLETE, 0, value="7")
+    assert await states(connection) == "RUNNING: COMPLETED ENQUEUED"
+    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    assert [one.reason for one in looked.refused] == ["n0 of its parent was decided by hand: it is COMPLETED"]
+    assert await states(connection, "child") == "FAILED: FAILED"
+
+
 async def test_two_operators_who_retry_at_once_make_one_retry(connection: asyncpg.Connection, database: str) -> None:
     await planted(connection, CHAIN)
     await ends(connection, "w1", 0, status="FAILED")

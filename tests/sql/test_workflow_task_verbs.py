@@ -256,3 +256,18 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
     ]
     assert "reconciled" in caplog.text
     assert "stepped over a workflow" in caplog.text
+
+
+async def test_a_damaged_parent_does_not_keep_other_workflows_from_their_requeued_tasks(
+    connection: asyncpg.Connection,
+) -> None:
+    await planted(connection, plan(node(0, sub_definition_key="child.v1"), name="parent"), "p")
+    await planted_below(connection, plan(node(0)), "p", 0)
+    await ends(connection, "child", 0, status="FAILED")
+    await planted(connection, CHAIN)
+    await ends(connection, "w1", 0, status="FAILED")
+    await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
+    tasks = [await task_of(connection, "child", 0), await task_of(connection, "w1", 0)]
+    assert await act(connection, TaskVerb.REQUEUE, *tasks) == []
+    assert await states(connection, "child") == "FAILED: FAILED"
+    assert await states(connection) == "RUNNING: ENQUEUED PENDING PENDING"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from family_audit import Family
-from workflow_model import Expected, Facts, Flow, Step, code_of, expected, plain
+from family_audit import NODE_ENDS, Family
+from workflow_model import End, Expected, Facts, Flow, Step, code_of, expected, plain
+
+OPENED = {(old, new) for old in NODE_ENDS for new in ("PENDING", "READY")}
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,18 @@ class Verdict:
     def facts(self, workflow_id: str) -> Facts:
         """What happened to it, by the ledger; nothing here is asked how a node ended."""
         facts = Facts(cancelled=self._is(workflow_id, "CANCELLED"))
+        facts.timely = {
+            change["index"]
+            for change in self.family.changes
+            if change["workflow_id"] == workflow_id and (change["old"], change["new"]) in OPENED
+        }
         for node in self.family.nodes[workflow_id]:
             index, task_id = node["task_index"], node["task_id"]
+            if (workflow_id, index) in self.family.ledger.decided:
+                value = self.family.ledger.decided[workflow_id, index]
+                facts.decided[index] = End("SKIPPED") if value is None else End("COMPLETED", {"ok": value})
+            if task_id in self.family.ledger.ended_by_hand:
+                facts.broke[index] = self.family.ledger.ended_by_hand[task_id]
             if task_id is not None:
                 for end in self.family.ledger.accepted.get(task_id, []):
                     if end in ("WORKER_CRASHED", "TRY_AGAIN"):

@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 from family_audit import Ledger
 from lifecycle_steps import LEASE_MS
+from workflow_hands import Operators
 from workflow_model import MAX_RETRIES, Act, Flow, Step, catalogue, plain, plan_of, value_of
 
 from horsies.domain.codec import dump_task_result
@@ -38,7 +39,7 @@ from horsies.lifecycle.turnover import finish_and_claim
 from horsies.workflow.maps import ChildPlanError, map_plan
 
 STALE_MS = 300_000
-UPSETS = ("kills", "late", "pause", "cancel", "retry", "together")
+UPSETS = ("kills", "late", "pause", "cancel", "retry", "together", "hands")
 
 DIES = """
 UPDATE horsies_tasks
@@ -82,11 +83,12 @@ class Crew:
         *own, self._desk = connections
         self._hands = [(conn, Hand(next(self._names))) for conn in own]
         self._flows: dict[str, Flow] = {}
+        self._operators = Operators(rng, self.ledger)
         self._past: list[str] = []
         self._dead: list[str] = []
 
     async def plant(self, flow: Flow) -> str:
-        self._flows = dict(catalogue(flow))
+        self._flows = self._operators.flows = dict(catalogue(flow))
         workflow_id = new_task_id()
         async with self._desk.transaction():
             await plant(self._desk, plan_of(flow), workflow_id=workflow_id)
@@ -145,6 +147,7 @@ class Crew:
             "pause": [self._pause, self._resume],
             "cancel": [self._cancel],
             "retry": [self._retry, self._retry],
+            "hands": [self._operators.skip, self._operators.complete, self._operators.end_task],
         }
         chosen = [act for name, those in acts.items() if name in self._upsets for act in those]
         return self._rng.choice([self._reconcile, *chosen])

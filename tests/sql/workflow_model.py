@@ -29,7 +29,7 @@ class Act(Enum):
     FAIL = "fails"
     HEAL = "fails until its node is opened again"
     FLAKY = "fails twice, and is tried again by its policy"
-    EXPIRE = "is too late before anybody can run it"
+    EXPIRE = "is too late before anybody can run it, until its node is opened again"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,11 @@ class Facts:
     """Nodes whose task crashed for good, or ran out of tries by that; with its code."""
     again: set[int] = field(default_factory=set)
     """Nodes whose task is not their first."""
+    timely: set[int] = field(default_factory=set)
+    """Nodes that were opened again, without the deadline that had passed."""
     children: dict[int, Facts] = field(default_factory=dict)
+    decided: dict[int, End] = field(default_factory=dict)
+    """What a person said of nodes, whatever they wait for."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,9 @@ def expected(flow: Flow, facts: Facts, key: str = "m") -> Expected:
     ends: list[End] = []
     children: dict[int, Expected] = {}
     for index, step in enumerate(flow.steps):
+        if index in facts.decided:
+            ends.append(facts.decided[index])
+            continue
         joined = _join(step, [ends[dep].status for dep in step.deps])
         ends.append(_run(flow, index, key, ends, facts, children) if joined else End("SKIPPED"))
     failed = [index for index, end in enumerate(ends) if end.status == "FAILED"]
@@ -177,7 +184,7 @@ def _run(flow: Flow, index: int, key: str, ends: Sequence[End], facts: Facts, ch
         return _failed(facts.broke[index])
     if step.is_child:
         return _run_child(step, index, key, ends, facts, children)
-    if step.act is Act.EXPIRE:
+    if step.act is Act.EXPIRE and index not in facts.timely:
         return _failed("TASK_EXPIRED")
     if step.act is Act.FAIL or (step.act is Act.HEAL and index not in facts.again):
         return _failed("BROKE")

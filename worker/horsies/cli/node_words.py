@@ -2,18 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies.cli.words import number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from horsies.views import NodeView
 
+_NAMED: Final = 5
+
+_ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "EXPIRED"})
+
+
+def out_of_step(node: NodeView) -> str | None:
+    """What it has not heard of: its task, or its child, has ended or is gone, and the node does not know."""
+    if node.status in _ENDED:
+        return None
+    if node.task_id is not None and node.task_status is None:
+        return "the row of its task is gone"
+    if node.task_status in _ENDED:
+        return f"its task is {node.task_status} already"
+    return f"its child is {node.sub_status} already" if node.sub_status in _ENDED else None
+
+
+def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterator[str]:
+    """The sentence below the nodes where some are out of step, for a moment or since a worker was killed."""
+    names = [node.label for node in nodes if out_of_step(node) is not None]
+    if not names or status not in ("RUNNING", "PAUSED"):
+        return
+    more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    after = ", once it is resumed" if status == "PAUSED" else ""
+    yield (
+        f"out of step: {', '.join(names[:_NAMED])}{more}; where that lasts for longer than a moment,"
+        f" `horsies workflows reconcile {workflow_id}` puts it right{after}"
+    )
+
 
 def details(node: NodeView) -> Iterator[str]:
-    """How it joins what it waits for, and how far its child is."""
+    """How it joins what it waits for, how far its child is, and what it has not heard of."""
     if node.join == "any":
         yield f"any of {len(node.dependencies)}"
     elif node.join == "quorum":
@@ -24,3 +52,5 @@ def details(node: NodeView) -> Iterator[str]:
         things = "items" if node.is_map else "nodes"
         failed = f", {number(node.sub_failed)} failed" if node.sub_failed else ""
         yield f"{number(node.sub_done or 0)} of {number(node.sub_total)} {things}{failed}"
+    if (unheard := out_of_step(node)) is not None:
+        yield unheard

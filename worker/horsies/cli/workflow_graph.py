@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from horsies.cli.machine import plain, print_json
 from horsies.cli.mermaid import mermaid as as_mermaid
+from horsies.cli.node_words import out_of_step
 from horsies.cli.tables import Screen, say
-from horsies.cli.workflow_lines import head, node_lines
+from horsies.cli.workflow_lines import head, node_lines, out_of_step_lines
 from horsies.cli.workflow_list import workflow_report
 from horsies.cli.workflow_reading import read_workflow
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from horsies.config.contexts import DatabaseChoice
-    from horsies.views import NodeView
+    from horsies.views import NodeView, WorkflowStory
 
 
 def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: bool) -> None:
@@ -28,12 +29,15 @@ def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: 
         print_json({"now": story.now, "workflow": workflow, "nodes": nodes, "edges": edges})
         return
     screen = Screen.of(sys.stdout)
-    lines = as_mermaid(story.nodes) if mermaid else [*head(story, screen), "", *node_lines(story, screen)]
-    for line in lines:
+    for line in as_mermaid(story.nodes) if mermaid else _drawn(story, screen):
         say(line)
+
+
+def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:
+    return [*head(story, screen), "", *node_lines(story, screen), *out_of_step_lines(story)]
 
 
 def node_report(node: NodeView) -> dict[str, Any]:
     """A node for `--json`: what is stored, and what follows from it."""
     stored: dict[str, Any] = plain(node)
-    return stored | {"state": node.state, "is_map": node.is_map}
+    return stored | {"state": node.state, "is_map": node.is_map, "out_of_step": out_of_step(node)}

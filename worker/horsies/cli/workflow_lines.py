@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.node_words import details
+from horsies.cli.node_words import details, way_out
 from horsies.cli.rails import railed
 from horsies.cli.tables import Cell, Column, clean, table
 from horsies.cli.words import lasting, number, short, state
@@ -48,6 +48,10 @@ def node_lines(story: WorkflowStory, screen: Screen) -> list[str]:
     lines = railed({node.index: node.dependencies for node in story.nodes}, unicode=screen.unicode)
     cells = [_cells(nodes[line.index], line, nodes, story.now, screen) for line in lines]
     return table(_COLUMNS, cells, screen) if cells else ["it has no nodes"]
+
+
+def out_of_step_lines(story: WorkflowStory) -> list[str]:
+    return [clean(line) for line in way_out(story.nodes, story.row.id, story.row.status)]
 
 
 def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: datetime, screen: Screen) -> list[Cell | str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from horsies.cli.machine import plain, print_json
-from horsies.cli.node_words import details
+from horsies.cli.node_words import details, way_out
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
 from horsies.cli.tables import Screen, clean, say
@@ -16,7 +16,7 @@ from horsies.cli.task_story import action, titled
 from horsies.cli.telling import NOTHING_MATCHED
 from horsies.cli.words import at, number, state
 from horsies.cli.workflow_graph import node_report
-from horsies.cli.workflow_lines import head, node_lines
+from horsies.cli.workflow_lines import head, node_lines, out_of_step_lines
 from horsies.cli.workflow_list import workflow_report
 from horsies.cli.workflow_reading import ALL, SHOWN, node_named, read_workflow, story_of
 from horsies.views import node_story
@@ -102,7 +102,7 @@ def _workflow(story: WorkflowStory, masks: Masks, screen: Screen) -> Iterator[st
     moments = {"sent": row.sent_at, "started": row.started_at, "ended": row.completed_at}
     times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
     yield from titled("times", times, screen)
-    yield from titled("nodes", node_lines(story, screen.inside), screen)
+    yield from titled("nodes", [*node_lines(story, screen.inside), *out_of_step_lines(story)], screen)
     yield from titled("result", _lines(story.result, masks), screen)
     yield from titled("error", _lines(story.error, masks), screen)
     yield from titled("success policy", _lines(story.success_policy, Masks()), screen)
@@ -122,6 +122,7 @@ def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Sc
     yield f"{painted}  {screen.paint(clean(node.label), 'bold')}  {clean(node.name)}"
     tries = f"   try {node.retry_count + 1} of {node.max_retries + 1}" if node.task_id else ""
     yield f"queue {clean(node.queue)}   priority {number(node.priority)}{tries}"
+    yield from map(clean, way_out([node], story.workflow_id, story.workflow_status))
     moments = {"started": node.started_at, "next try": node.next_retry_at, "ended": node.completed_at}
     times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
     yield from titled("times", times, screen)

@@ -60,6 +60,8 @@ class Node:
     task_ended_at: datetime | None = None
     task_has_result: bool = False
     child_status: str | None = None
+    child_is_anothers: bool = False
+    """Whether the row of its child names another node as its parent's."""
 
     @property
     def has_ended(self) -> bool:

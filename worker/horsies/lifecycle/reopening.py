@@ -88,9 +88,23 @@ class Reopening:
             return
         if flow.status != WorkflowStatus.FAILED:
             return
-        (waiting,) = (node for node in self.nodes[flow.parent_workflow_id] if node.index == flow.parent_index)
-        if waiting.sub_workflow_id == workflow_id and waiting.has_ended:
-            self.reopen(waiting, _RUNNING, keep=True)
+        waiting = self._node_of(flow, self.flows[flow.parent_workflow_id])
+        if waiting.sub_workflow_id != workflow_id or not waiting.has_ended:
+            return
+        # It failed with its child, unless a person gave it a value, or left it out, which others may have gone on from.
+        if waiting.status != WorkflowTaskStatus.FAILED:
+            raise CannotReopenError(f"{waiting.node_id} of its parent was decided by hand: it is {waiting.status}")
+        self.reopen(waiting, _RUNNING, keep=True)
+
+    def _node_of(self, child: Flow, parent: Flow) -> Node:
+        """The node of the parent that ran this child, as the child's row has it."""
+        found = next((node for node in self.nodes[parent.id] if node.index == child.parent_index), None)
+        if found is None:
+            raise CannotReopenError(
+                f"its workflow {child.name} ({child.id}) is damaged: its parent_task_index is {child.parent_index},"
+                f" and its parent {parent.name} ({parent.id}) has no such node; mend the row in SQL"
+            )
+        return found
 
     def _put(self, node: Node, status: str, *, keep: bool) -> None:
         self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
@@ -111,9 +125,11 @@ class Reopening:
 
 
 async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
-    """The family of this workflow as it stands; nothing is reopened yet. Reads only."""
-    root = (await read_flows(conn, [workflow_id]))[workflow_id].root
-    ids = await family_of(conn, root)
+    """The family of this workflow as it stands; nothing is reopened yet. Reads only. CannotReopenError: it is gone."""
+    flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
+    if flow is None:
+        raise CannotReopenError("it is gone: its row was deleted")
+    ids = await family_of(conn, flow.root)
     return Reopening(await read_flows(conn, ids), await read_nodes(conn, ids))
 
 
@@ -145,8 +161,8 @@ async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) 
     rows = await conn.fetch(statement("reopen_tasks"), list(task_ids)) if task_ids else []
     for workflow_id in sorted({row["workflow_id"] for row in rows}):
         indexes = {row["task_index"] for row in rows if row["workflow_id"] == workflow_id}
-        reopening = await look(conn, workflow_id)
         try:
+            reopening = await look(conn, workflow_id)
             for node in reopening.nodes[workflow_id]:
                 if node.index in indexes:
                     reopening.reopen(node, _ENQUEUED, keep=True)

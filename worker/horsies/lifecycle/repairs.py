@@ -205,6 +205,8 @@ def _check(flow: Flow, nodes: Sequence[Node]) -> None:
             raise _damaged(flow, f"node {node.node_id} has the status {node.status!r}, which is none")
         if node.join not in _JOINS:
             raise _damaged(flow, f"node {node.node_id} has the join {node.join!r}, which is none")
+        if node.child_is_anothers and not node.has_ended:
+            raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 
 
 def _damaged(flow: Flow, what: str) -> DamagedWorkflowError:

@@ -46,6 +46,8 @@ class _Part:
     first_id: int | str
     members: str | None = None
     """What goes with each row and is counted too."""
+    families: bool = False
+    """Whether `prune_lock.sql` holds off whoever would open a row of it again."""
 
     @property
     def tables(self) -> list[str]:
@@ -56,7 +58,7 @@ _PARTS = (
     _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", 0),
     _Part(Category.WORKER_STATES, "worker_states", "worker_states", 0),
     # Nodes go with their workflow, and before their tasks: a node never points to a task that is not there.
-    _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks"),
+    _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
 )
@@ -130,8 +132,8 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
     for part, age_s in _due(ages):
         rows.update(dict.fromkeys(part.tables, 0))
 
-        async def delete(olds: Sequence[_Old], name: str = part.delete, age_s: float = age_s) -> dict[str, int]:
-            return dict(await conn.fetchrow(statement(f"prune_{name}"), age_s, [old.id for old in olds]))
+        async def delete(olds: Sequence[_Old], part: _Part = part, age_s: float = age_s) -> dict[str, int]:
+            return await _delete(conn, part, age_s, [old.id for old in olds])
 
         async for page in _pages(conn, part, age_s):
             done = await piecemeal(_batches(page), delete)
@@ -153,6 +155,16 @@ async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
             if part.members is not None:
                 rows[part.members] += sum(old.rows - 1 for old in page)
     return dict(rows)
+
+
+async def _delete(conn: asyncpg.Connection, part: _Part, age_s: float, ids: list[int | str]) -> dict[str, int]:
+    command = statement(f"prune_{part.delete}")
+    if not part.families:
+        return dict(await conn.fetchrow(command, age_s, ids))
+    # Two statements: the second must see what became of a family until its lock was had.
+    async with conn.transaction(isolation="read_committed"):
+        roots = [root for (root,) in await conn.fetch(statement("prune_lock"), ids)]
+        return dict(await conn.fetchrow(command, age_s, ids, roots))
 
 
 def _due(ages: Ages) -> Iterator[tuple[_Part, float]]:

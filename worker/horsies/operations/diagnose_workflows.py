@@ -94,7 +94,8 @@ async def workflow_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[
         groups.setdefault((case.kind, case.flow.name), []).append(case)
     found = [_finding(same, cluster, at_least=capped) for same in groups.values()]
     found += [_damaged(row) for row in await conn.fetch(statement("damaged_workflows"), _MOST)]
-    return found + [_paused(row) for row in await conn.fetch(statement("diagnose_paused_flows"), _MOST)]
+    found += [_paused(row) for row in await conn.fetch(statement("diagnose_paused_flows"), _MOST)]
+    return found + [_decided(row) for row in await conn.fetch(statement("diagnose_decided_flows"), _MOST)]
 
 
 def _cases(flow: Flow, nodes: list[Node], young: timedelta, grace: timedelta) -> Iterator[_Case]:
@@ -167,6 +168,38 @@ def _damaged(row: Mapping[str, Any]) -> Finding:
 
 def _paused(row: Mapping[str, Any]) -> Finding:
     error = error_summary(row["error"]) or "its error tells nothing"
+    return _waits_for_you(
+        row,
+        f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
+        (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        (
+            "Its on_error is pause: nothing that follows starts until somebody has decided.",
+            "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
+        ),
+    )
+
+
+def _decided(row: Mapping[str, Any]) -> Finding:
+    """Nobody resumes it by himself: whoever completes one node may mean to decide about others first."""
+    done = f"{row['node']} was completed by hand"
+    if row["failed"]:
+        return _waits_for_you(
+            row,
+            f"{done}, and others are still failed",
+            (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+            ("Complete those as well, or retry it, which runs them again; resumed as it is, it ends FAILED.",),
+        )
+    return _waits_for_you(
+        row,
+        f"{done}, and nothing in it is failed any more",
+        (WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        ("Completing a node by hand does not resume its workflow: resume lets it go on with that value.",),
+    )
+
+
+def _waits_for_you(
+    row: Mapping[str, Any], evidence: str, verbs: tuple[WorkflowVerb, ...], why: tuple[str, ...]
+) -> Finding:
     return Finding(
         kind=FindingKind.PAUSED_BY_ERROR,
         severity=Severity.NEEDS_YOU,
@@ -176,14 +209,11 @@ def _paused(row: Mapping[str, Any]) -> Finding:
         count=row["count"],
         at_least=False,
         since=row["since"],
-        evidence=f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
+        evidence=evidence,
         system_will="nothing: waits for you",
         in_seconds=None,
-        may=_may(row["ids"], WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
-        why=(
-            "Its on_error is pause: nothing that follows starts until somebody has decided.",
-            "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
-        ),
+        may=_may(row["ids"], *verbs),
+        why=why,
     )
 
 

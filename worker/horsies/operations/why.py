@@ -26,6 +26,7 @@ class ReasonKind(StrEnum):
     PAST_DEADLINE = "past good_until"
     RETRY_WAIT = "retry wait"
     NOT_DUE = "not due"
+    WORKFLOW_PAUSED = "workflow paused"
     QUEUE_PAUSED = "queue paused"
     NO_WORKER = "no worker"
     ALL_DRAINING = "all workers draining"
@@ -69,6 +70,10 @@ class _Waiting:
     good_until: datetime | None
     retry_count: int
     max_retries: int
+    workflow_id: str | None
+    """Only where that is PAUSED, and so holds it."""
+    workflow_name: str | None
+    workflow_failed: bool | None
 
     @property
     def due(self) -> datetime:
@@ -85,7 +90,7 @@ async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
         task = _Waiting(*row)
         if task.status != TaskStatus.PENDING.value:
             return Why(task.task_id, task.status, cluster.now, ())
-        reasons = [*_time(task, cluster), *_queue(task, cluster), *_name(task, cluster)]
+        reasons = [*_time(task, cluster), *_workflow(task), *_queue(task, cluster), *_name(task, cluster)]
         if not reasons:
             reasons = [*await _caps(conn, task, cluster), *await _ahead(conn, task)]
     return Why(task.task_id, task.status, cluster.now, tuple(reasons) or (_next(task, cluster),))
@@ -103,6 +108,15 @@ def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
     elif task.enqueued_at > now:
         left = span((task.due - now).total_seconds())
         yield Reason(ReasonKind.NOT_DUE, f"it is due in {left}", until=task.due)
+
+
+def _workflow(task: _Waiting) -> Iterable[Reason]:
+    """No worker claims a task of a workflow that is PAUSED, whatever else is free."""
+    if task.workflow_id is not None:
+        failed = ", for a node of it has failed" if task.workflow_failed else ""
+        way_out = f"`horsies workflows resume {task.workflow_id}` lets it go on"
+        text = f"its workflow {task.workflow_name} is PAUSED{failed}: {way_out}"
+        yield Reason(ReasonKind.WORKFLOW_PAUSED, text)
 
 
 def _queue(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:

@@ -11,7 +11,7 @@ from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, Work
 from horsies.operations.words import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from horsies.lifecycle.families import Flow, Node
     from horsies.lifecycle.reopening import Reopening
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _MOST_LINES = 500
 _NAMED = 5
 _TERMINAL = frozenset(str(status) for status in WORKFLOW_TERMINAL_STATES)
+_RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
+"""Or are about to, with the arguments that they were given."""
+_WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
 
 
 class WorkflowVerb(StrEnum):
@@ -168,6 +171,7 @@ def _retry(seen: Standing) -> Iterator[str]:
     yield f"{seen.flow.name}: run again, with a fresh task, all retries and no deadline that has passed: {names}"
     if skipped:
         yield f"{seen.flow.name}: skipped before, wait for them now: {_names([one.node for one in skipped])}"
+    yield from _kept(seen, seen.reopening.reopened)
     parents = [
         flow.name
         for flow in seen.flows.values()
@@ -175,6 +179,21 @@ def _retry(seen: Standing) -> Iterator[str]:
     ]
     if parents:
         yield f"{seen.flow.name}: goes on for its parents as well: {', '.join(parents)}"
+
+
+def _kept(seen: Standing, opened: Collection[tuple[str, int]]) -> Iterator[str]:
+    """What went well is kept, also where it was computed from a failure that may become a value now."""
+    kept = [
+        node
+        for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
+        for node in seen.nodes[workflow_id]
+        if node.status in _RAN and any((workflow_id, index) in opened for index in node.dependencies)
+    ]
+    if kept:
+        yield (
+            f"{seen.flow.name}: ran before with the failure as their input, or without it, and stay as they are:"
+            f" {_names(kept)}; only rerun, as a new workflow, computes them anew"
+        )
 
 
 def _rerun(seen: Standing) -> Iterator[str]:
@@ -198,9 +217,12 @@ def _complete(seen: Standing) -> Iterator[str]:
     if seen.node is None:
         return
     yield from _stopped(seen, seen.node)
+    opened = {} if seen.reopening is None else seen.reopening.reopened
     after = [one for one in seen.nodes[seen.flow.id] if seen.node.index in one.dependencies]
-    if after:
-        yield f"{_names(after)}: may go on with this value"
+    waiting = [one for one in after if one.status in _WAITS or (one.workflow_id, one.index) in opened]
+    if waiting:
+        yield f"{_names(waiting)}: may go on with this value"
+    yield from _kept(seen, opened)
     if seen.flow.status in _TERMINAL:
         yield f"{seen.flow.name} is {seen.flow.status} and RUNNING again, with what was skipped after this node"
     yield from _still_paused(seen)

@@ -6,7 +6,11 @@ SELECT workflow.id, workflow.definition_key, workflow.output_task_index, workflo
    AND CASE workflow.status
             WHEN 'RUNNING'
             -- Not EXISTS: that may be answered by reading the open nodes of all workflows.
-            THEN (SELECT count(*)
-                    FROM (SELECT FROM horsies_workflow_tasks
-                           WHERE workflow_id = workflow.id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
-                           LIMIT 1) open) = 0 END
+            THEN CASE WHEN (SELECT count(*)
+                              FROM (SELECT FROM horsies_workflow_tasks
+                                     WHERE workflow_id = workflow.id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
+                                     LIMIT 1) open) = 0
+                      -- Nor is it over with a node whose status is no status at all.
+                      THEN (SELECT bool_and(CASE WHEN status IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true ELSE false END)
+                              FROM horsies_workflow_tasks
+                             WHERE workflow_id = workflow.id) IS NOT FALSE END END

@@ -11,10 +11,17 @@ WITH ended AS MATERIALIZED (
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                           WHERE id = ended.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
      CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps, workflow_ctx_from,
-                                EXISTS (SELECT FROM horsies_workflow_tasks dependency
-                                         WHERE dependency.workflow_id = node.workflow_id
-                                           AND dependency.task_index = ANY (node.dependencies)
-                                           AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')) AS open
+                                -- One whose status is no status at all has not ended: asked only where none is open.
+                                CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                                   WHERE dependency.workflow_id = node.workflow_id
+                                                     AND dependency.task_index = ANY (node.dependencies)
+                                                     AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING'))
+                                     THEN true
+                                     ELSE EXISTS (SELECT FROM horsies_workflow_tasks dependency
+                                                   WHERE dependency.workflow_id = node.workflow_id
+                                                     AND dependency.task_index = ANY (node.dependencies)
+                                                     AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                                                              THEN true END) END AS open
                            FROM horsies_workflow_tasks node
                           WHERE workflow_id = ended.workflow_id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
                             AND status = 'PENDING' AND (ended.whole OR dependencies && ended.indexes) OFFSET 0) node
@@ -50,7 +57,7 @@ WITH ended AS MATERIALIZED (
            AND EXISTS (SELECT FROM horsies_workflow_tasks dependency
                         WHERE dependency.workflow_id = node.workflow_id
                           AND dependency.task_index = ANY (node.dependencies)
-                          AND dependency.status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
+                          AND CASE WHEN dependency.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true END
                           AND dependency.node_id = ANY (node.workflow_ctx_from)) AS too_early
       FROM waiting node
 )

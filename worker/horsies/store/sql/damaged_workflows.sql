@@ -22,12 +22,20 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
                       WHEN join_type = 'quorum' AND min_success IS NULL THEN ' has a quorum without min_success'
                       WHEN jsonb_typeof(args_from) <> 'object' THEN ' has args_from that is no object'
                       WHEN NOT dependencies <@ graph.indexes THEN ' depends on a node that does not exist'
-                      ELSE ' has the status ' || status END AS what
-         FROM horsies_workflow_tasks
-        WHERE workflow_id = live.id
-          AND (join_type NOT IN ('all', 'any', 'quorum') OR join_type = 'quorum' AND min_success IS NULL
+                      WHEN astray.id IS NOT NULL THEN ' waits for ' || astray.id || ', which names another parent'
+                      ELSE ' has the status ' || node.status END AS what
+         FROM horsies_workflow_tasks node
+         LEFT JOIN LATERAL (
+              -- Its end would reach no node, or another one.
+              SELECT child.id
+                FROM horsies_workflows child
+               WHERE child.id = node.sub_workflow_id AND node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                 AND (child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index)
+               LIMIT 1) astray ON true
+        WHERE node.workflow_id = live.id
+          AND (astray.id IS NOT NULL OR join_type NOT IN ('all', 'any', 'quorum') OR join_type = 'quorum' AND min_success IS NULL
                OR jsonb_typeof(args_from) <> 'object' OR NOT dependencies <@ graph.indexes
-               OR status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
+               OR node.status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
         ORDER BY task_index
         LIMIT 1) broken ON true
  CROSS JOIN LATERAL (

@@ -5,7 +5,9 @@ SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index
        task.status AS task_status, task.started_at AS task_started_at,
        CASE WHEN task.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
             THEN COALESCE(task.completed_at, task.failed_at, task.updated_at) END AS task_ended_at,
-       task.result IS NOT NULL AS task_has_result, child.status AS child_status
+       task.result IS NOT NULL AS task_has_result, child.status AS child_status,
+       COALESCE(child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index, false)
+           AS child_is_anothers
   FROM horsies_workflow_tasks node
   LEFT JOIN horsies_tasks task ON task.id = node.task_id
   LEFT JOIN horsies_workflows child ON child.id = node.sub_workflow_id
