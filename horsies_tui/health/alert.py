@@ -33,6 +33,8 @@ class Alert:
     what: str
     evidence: str
     since: datetime | None = None
+    lasts: str = ""
+    """How long since then, when it was judged: as its evidence has it."""
     told: str = ""
     """The same for the verdict, where nothing else says since when."""
     rows: str | None = None

@@ -20,6 +20,7 @@ from horsies_tui.health.rows import (
     rows_of_number,
     rows_that_failed,
 )
+from horsies_tui.health.times import lasting
 from horsies_tui.look.units import number, per_second
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ LEAST_FAILURES: Final = 10
 AHEAD_S: Final = 2.0
 BEHIND_S: Final = 30.0
 """A worker takes some seconds from its start to its first snapshot: a clock that is behind shows later."""
-_RATES_OVER: Final = span(RATES_OVER.total_seconds())
+_RATES_OVER: Final = lasting(RATES_OVER.total_seconds())
 _NO_TARGETS: Final[Mapping[str, float]] = {}
 _GONE_NOTED_S: Final = 600.0
 """A worker that is gone and held nothing is history after so long."""
@@ -73,7 +74,7 @@ def _nobody(glance: Glance) -> Iterator[Alert]:
     """The report says the same in other words, a moment later: this is then replaced."""
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     if due and not glance.alive:
-        evidence = f"no sign of life from any for {span(GONE_AFTER_S)}"
+        evidence = f"no sign of life from any for {lasting(GONE_AFTER_S)}"
         yield Alert(NOBODY, Level.HURT, f"no worker is alive, {number(due)} due", evidence, rows=NUMBERS["due"])
 
 
@@ -81,12 +82,12 @@ def _late_workers(glance: Glance) -> Iterator[Alert]:
     late = [row for row in glance.workers if row.liveness is Liveness.LATE]
     if len(late) > MOST_ALIKE:
         worst = max(late, key=lambda row: row.silent_s)
-        evidence = f"{worst.id} for {span(worst.silent_s)}, {_DUE}"
+        evidence = f"{glance.name(worst.id)} for {lasting(worst.silent_s)}, {_DUE}"
         yield Alert("late", Level.LOOK, f"{len(late)} workers are late", evidence, workers="status:late")
         return
     for row in late:
-        evidence = f"last {row.seen_by} {span(row.silent_s)} ago, {_DUE}"
-        yield _about_worker(row, "late", Level.LOOK, f"{row.id} is late", evidence)
+        evidence = f"last {row.seen_by} {lasting(row.silent_s)} ago, {_DUE}"
+        yield _about_worker(row, "late", Level.LOOK, f"{glance.name(row.id)} is late", evidence)
 
 
 _DUE: Final = f"due within {LATE_AFTER_S:.0f}s"
@@ -97,15 +98,17 @@ def _gone_idle(glance: Glance) -> Iterator[Alert]:
     gone = [row for row in glance.workers if row.liveness is Liveness.GONE and row.silent_s < _GONE_NOTED_S]
     idle = [row for row in gone if not row.running + row.claimed]
     if len(idle) > MOST_ALIKE:
-        evidence = f"all within {span(_GONE_NOTED_S)}, and they held nothing"
+        evidence = f"all within {lasting(_GONE_NOTED_S)}, and they held nothing"
         yield Alert("gone", Level.NOTE, f"{len(idle)} workers left", evidence, workers="status:gone -has:tasks")
         return
     for row in idle:
-        yield _about_worker(row, "gone", Level.NOTE, f"{row.id} left {span(row.silent_s)} ago", "it held nothing")
+        what = f"{glance.name(row.id)} left {lasting(row.silent_s)} ago"
+        yield _about_worker(row, "gone", Level.NOTE, what, "it held nothing")
 
 
 def _about_worker(row: WorkerRow, rule: str, level: Level, what: str, evidence: str) -> Alert:
-    return Alert(f"{rule}\t{row.id}", level, what, evidence, row.seen_at, workers=one_worker(row.id))
+    lasts = lasting(row.silent_s)
+    return Alert(f"{rule}\t{row.id}", level, what, evidence, row.seen_at, lasts, workers=one_worker(row.id))
 
 
 def _settings(glance: Glance) -> Iterator[Alert]:
@@ -121,7 +124,8 @@ def _clocks(glance: Glance) -> Iterator[Alert]:
     worst = max(off, key=lambda clock: abs(clock.ahead_s))
     more = f", and {counted(len(off) - 1, 'other worker')}" if len(off) > 1 else ""
     way = "ahead of" if worst.ahead_s > 0 else "behind"
-    evidence = f"{worst.worker_id} was {span(abs(worst.ahead_s))} {way} the database when it started{more}"
+    off_by = lasting(abs(worst.ahead_s))
+    evidence = f"{glance.name(worst.worker_id)} was {off_by} {way} the database when it started{more}"
     ids = (clock.worker_id for clock in off[:MOST_NAMED])
     yield Alert("clocks", Level.LOOK, "clocks are apart", evidence, workers=f"id:{any_of(ids)}")
 
@@ -147,7 +151,7 @@ def _together(found: list[Alert], words: str) -> Iterator[Alert]:
     rule, names = first.id.partition("\t")[0], [alert.id.partition("\t")[2] for alert in found]
     rows = f"{NUMBERS['due']} queue:{any_of(names[:MOST_NAMED])}"
     evidence = f"{first.what}: {first.evidence}"
-    yield Alert(rule, Level.LOOK, f"{len(found)} queues {words}", evidence, first.since, rows=rows)
+    yield Alert(rule, Level.LOOK, f"{len(found)} queues {words}", evidence, first.since, first.lasts, rows=rows)
 
 
 def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
@@ -170,15 +174,12 @@ def _age(row: QueueRow, glance: Glance, target_s: float) -> Iterator[Alert]:
         yield Alert(
             f"oldest\t{row.name}",
             Level.LOOK,
-            f"{row.name} is over its {_target(target_s)} target",
-            f"the oldest due task waits for {span(waits_s)}",
+            f"{row.name} is over its {span(target_s).removesuffix('00s')} target",
+            f"the oldest due task waits for {lasting(waits_s)}",
             row.oldest_due_at,
+            lasting(waits_s),
             rows=rows_of_number("due", row.name),
         )
-
-
-def _target(seconds: float) -> str:
-    return span(seconds) if seconds % 60 else f"{seconds / 60:.0f}m"
 
 
 # Failures.
@@ -211,4 +212,4 @@ def surges(lately: int, usual: float | None) -> bool:
 
 def _compared(lately: int, usual: float | None) -> str:
     before = "too many to say what is usual" if usual is None else f"usually {usual:.0f}"
-    return f"{number(lately)} in {span(LATELY.total_seconds())}, {before}"
+    return f"{number(lately)} in {lasting(LATELY.total_seconds())}, {before}"

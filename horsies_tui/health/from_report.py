@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.words import counted, span
+from horsies.operations.words import counted
 from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_finding, rows_of_worker
+from horsies_tui.health.times import lasting, whole_minutes
 from horsies_tui.look.units import number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from horsies.operations.findings import Finding, Report
     from horsies_tui.health.glance import Glance
@@ -46,58 +46,69 @@ def from_report(glance: Glance) -> Iterator[Alert]:
     stale = [row for row in report.findings if row.worker_id in gone and row.kind is not FindingKind.WORKER_GONE]
     told = [row for row in report.findings if row not in stale]
     for kind, findings in groupby(sorted(told, key=_kind_of), _kind_of):
-        yield from _of_kind(kind, list(findings), stale, glance)
-    yield from _sweeps(report, glance.now)
+        yield from _of_kind(kind, list(findings), stale, report, glance)
+    yield from _sweeps(report)
 
 
-def _of_kind(kind: FindingKind, findings: list[Finding], stale: Sequence[Finding], glance: Glance) -> Iterator[Alert]:
+def _of_kind(
+    kind: FindingKind, findings: list[Finding], stale: Sequence[Finding], report: Report, glance: Glance
+) -> Iterator[Alert]:
     nobody = kind is FindingKind.QUEUE_WITHOUT_WORKER and not glance.alive
     if nobody or len(findings) > MOST_ALIKE:
-        yield _together(kind, findings, nobody=nobody)
+        yield _together(kind, findings, report, glance, nobody=nobody)
         return
     for finding in findings:
         if kind is FindingKind.WORKER_GONE:
             left = sum(row.count for row in stale if row.worker_id == finding.worker_id)
-            yield _gone(finding, left, glance.now)
+            yield _gone(finding, left, report, glance)
         else:
-            yield _one(finding)
+            yield _one(finding, report, glance)
 
 
-def _one(finding: Finding) -> Alert:
+def _lasts(finding: Finding, report: Report) -> str:
+    """By the moment of the report, as in its evidence: by another one the two would differ."""
+    return "" if finding.since is None else lasting((report.now - finding.since).total_seconds())
+
+
+def _one(finding: Finding, report: Report, glance: Glance) -> Alert:
     will = f"; will {finding.system_will}" if finding.in_seconds is not None else ""
     return Alert(
         _id_of(finding),
         _LEVELS[finding.severity],
-        _what(finding),
-        finding.evidence + will,
+        _what(finding, glance),
+        whole_minutes(finding.evidence) + will,
         finding.since,
+        _lasts(finding, report),
         rows=rows_of_finding(finding) if finding.target_kind in ("task", "queue") else None,
         workflow=finding.ids[0] if finding.target_kind == "workflow" and finding.count == 1 else None,
     )
 
 
-def _gone(finding: Finding, stale: int, now: datetime) -> Alert:
-    ago = f" {span((now - finding.since).total_seconds())} ago" if finding.since else ""
+def _gone(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
+    lasts, name = _lasts(finding, report), glance.name(finding.name)
+    ago = f" {lasts} ago" if lasts else ""
     held = counted(finding.count, "task")
     more = f", {number(stale)} stale" if stale else ""
     return Alert(
         _id_of(finding),
         # Whatever the sweep will do about it, a worker that goes without a word is what somebody wants to know.
         Level.HURT,
-        f"{finding.name} vanished, holds {held}{more}",
-        finding.evidence,
+        f"{name} vanished, holds {held}{more}",
+        whole_minutes(finding.evidence),
         finding.since,
-        f"{finding.name} vanished{ago} holding {held}{more}",
+        lasts,
+        f"{name} vanished{ago} holding {held}{more}",
         rows_of_worker(finding.name),
     )
 
 
-def _together(kind: FindingKind, findings: Sequence[Finding], *, nobody: bool) -> Alert:
+def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, glance: Glance, *, nobody: bool) -> Alert:
     """One for many of a kind; the evidence is that of the oldest."""
     oldest = min(findings, key=lambda row: (row.since is None, row.since))
     tasks = sum(row.count for row in findings)
     names = [row.name for row in findings]
     rows, workers = None, None
+    first = glance.name(oldest.name) if kind is FindingKind.WORKER_GONE else oldest.name
     match kind:
         case FindingKind.WORKER_GONE:
             what = f"{len(findings)} workers vanished holding {counted(tasks, 'task')}"
@@ -116,8 +127,9 @@ def _together(kind: FindingKind, findings: Sequence[Finding], *, nobody: bool) -
         NOBODY if nobody else kind.value,
         level,
         what,
-        f"{oldest.name}: {oldest.evidence}",
+        f"{first}: {whole_minutes(oldest.evidence)}",
         oldest.since,
+        _lasts(oldest, report),
         rows=rows,
         workers=workers,
     )
@@ -133,7 +145,7 @@ def _id_of(finding: Finding) -> str:
     )
 
 
-def _what(finding: Finding) -> str:
+def _what(finding: Finding, glance: Glance) -> str:
     many = f"{number(finding.count)}{'+' if finding.at_least else ''}"
     match finding.kind:
         case FindingKind.PAUSED_QUEUE:
@@ -141,14 +153,15 @@ def _what(finding: Finding) -> str:
         case FindingKind.QUEUE_WITHOUT_WORKER:
             return f"queue {finding.name} has no worker, {many} due"
         case _:
-            where = f" on {finding.worker_id}" if finding.worker_id else ""
+            where = f" on {glance.name(finding.worker_id)}" if finding.worker_id else ""
             return f"{many} {finding.name} {_TROUBLES.get(finding.kind, finding.kind.value)}{where}"
 
 
-def _sweeps(report: Report, now: datetime) -> Iterator[Alert]:
+def _sweeps(report: Report) -> Iterator[Alert]:
     if report.sweep is None or not report.workers_alive:
         return
-    late_s, every_s = (now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
+    late_s, every_s = (report.now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
     if late_s > SWEEPS_MISSED * every_s:
-        evidence = f"last recovery sweep {span(late_s)} ago, due every {span(every_s)}"
-        yield Alert("sweep", Level.HURT, "nobody sweeps: what is stuck stays stuck", evidence, report.sweep.ran_at)
+        lasts, what = lasting(late_s), "nobody sweeps: what is stuck stays stuck"
+        evidence = f"last recovery sweep {lasts} ago, due every {lasting(every_s)}"
+        yield Alert("sweep", Level.HURT, what, evidence, report.sweep.ran_at, lasts)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.views import Liveness, QueueRate
+from horsies.views.workers import name_of
 from horsies_tui.health.rates import outlook
 
 if TYPE_CHECKING:
@@ -39,9 +40,12 @@ class Glance:
     @property
     def busy(self) -> float | None:
         """The share of living workers' processes that run a task; None where nobody tells."""
-        told = [row.snapshot for row in self.alive if row.snapshot is not None]
-        places = sum(snapshot.processes for snapshot in told)
-        return sum(row.running for row in self.alive) / places if places else None
+        places = sum(row.snapshot.processes for row in self.alive if row.snapshot is not None)
+        return sum(row.busy or 0 for row in self.alive) / places if places else None
+
+    def name(self, worker_id: str) -> str:
+        """As the Workers screen has it."""
+        return next((row.name for row in self.workers if row.id == worker_id), name_of(worker_id))
 
     def rate(self, queue: str) -> QueueRate:
         return self.rates.get(queue, _NOTHING)

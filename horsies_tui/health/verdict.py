@@ -61,8 +61,7 @@ def _well(glance: Glance) -> str:
     alive = len(glance.alive)
     if not alive:
         return "No worker is alive; nothing waits for one"
-    # Async tasks share a process: nobody would believe more than all.
-    busy = "" if glance.busy is None else f", {min(glance.busy, 1):.0%} busy"
+    busy = "" if glance.busy is None else f", {glance.busy:.0%} busy"
     waits = f"{number(due)} due" if due else "nothing waits"
     return f"{counted(alive, 'worker')}{busy}, {waits}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 TITLE: Final = "row-table--title"
 CURSOR: Final = "row-table--cursor"
 STRUCK: Final = "row-table--struck"
+
+_EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
+"""ASCII, rules, blocks and the dots of curves: each letter has one place on every terminal."""
 
 
 class Piece(NamedTuple):
@@ -71,17 +75,46 @@ def blank_line(width: int) -> Line:
 def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
     """Where, as x and width, two lines of the same width differ; neighbours are joined."""
     if [piece.width for piece in before] != [piece.width for piece in after]:
-        yield 0, sum(piece.width for piece in after)
+        yield _changed_as_a_whole(before, after)
         return
-    x = start = 0
+    x = start = end = 0
     for old, new in zip(before, after, strict=True):
-        if old == new:
-            if start < x:
-                yield start, x - start
-            start = x + new.width
+        if old != new:
+            first, last = _changed_places(old, new)
+            if x + first > end:
+                if start < end:
+                    yield start, end - start
+                start = x + first
+            end = x + last
         x += new.width
-    if start < x:
-        yield start, x - start
+    if start < end:
+        yield start, end - start
+
+
+def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
+    """Where lines of other pieces differ, in one: a chart that moves on leaves what stands beside it."""
+    old, new = ([(char, piece.classes) for piece in line for char in piece.text] for line in (before, after))
+    width = sum(piece.width for piece in after)
+    places = [x for x, (one, other) in enumerate(zip(old, new, strict=False)) if one != other]
+    if len(old) != len(new) or not places or not all(_EVEN.fullmatch(piece.text) for piece in (*before, *after)):
+        return 0, width
+    return places[0], places[-1] + 1 - places[0]
+
+
+def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:
+    """From where to where two pieces differ: of an age that ticks, its last digit."""
+    if old.classes != new.classes:
+        return 0, new.width
+    return changed_part(old.text, new.text) or (0, new.width)
+
+
+def changed_part(old: str, new: str) -> tuple[int, int] | None:
+    """From which place to which two texts of one length differ; None where not every letter has just one place."""
+    if len(old) != len(new) or not (_EVEN.fullmatch(old) and _EVEN.fullmatch(new)):
+        return None
+    first = next((at for at, (one, other) in enumerate(zip(old, new, strict=True)) if one != other), 0)
+    last = next((at for at in range(len(new), first, -1) if old[at - 1] != new[at - 1]), first)
+    return first, last
 
 
 def _cell_text(cell: Cell, width: int, glyphs: Glyphs, *, right: bool) -> str:

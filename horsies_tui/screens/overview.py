@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 Seen: TypeAlias = OverviewSnapshot | DeskSnapshot
 """What this view draws: its own feed's reading, and the application's recovery report."""
 
-_TICK_S: Final = 1.0
 _NARROW: Final = 100
 _CHART_COLUMNS: Final = (2, 3)
 _CHARTS: Final = 6
@@ -94,7 +93,6 @@ class OverviewView(ConsoleView[Seen]):
     def on_mount(self) -> None:
         if self.app.size.width >= _NARROW:
             self.run_worker(asyncio.to_thread(plotter))  # while the database is asked
-        self.set_interval(_TICK_S, self._tick)
         self._say_window(self._snapshot)
 
     def create_feed(self, link: Link, publish: Callable[[Seen], None]) -> OverviewFeed:
@@ -130,7 +128,7 @@ class OverviewView(ConsoleView[Seen]):
         self._judge()
 
     def _judge(self) -> None:
-        snapshot, now = self._snapshot, self.console.link.clock.now()
+        snapshot = self._snapshot
         self.set_class(snapshot.error is not None, "-old")
         if snapshot.glance is None:
             self._say(snapshot.error or "looking at the cluster…", "-look" if snapshot.error else "")
@@ -138,34 +136,31 @@ class OverviewView(ConsoleView[Seen]):
         glance = replace(snapshot.glance, report=self._report)
         self._alerts = alerts(glance, self.console.options.config.targets)
         self._show_queues(glance)
-        self._show_alerts()
+        self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
         # Where the line is short, the sign and the colour say what the first words would.
         sign = "" if found.level is Level.NOTE else f"{self._glyphs.alarm} "
         text = f"{sign if self.size.width < _NARROW else found.lead}{found.words}"
         tone = _CLASSES[found.level] if glance.alive or found.alert else ""
         self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
-        self.alert_table.tick(now)
 
     def _show_queues(self, glance: Glance) -> None:
+        # Ages are those of the reading, as the numbers beside them: ticking, each row would be sent each second.
         lines = queue_lines(glance)
-        self.queues.show(
-            lines, now=self.console.link.clock.now(), empty="No queue has tasks, and no worker serves one."
-        )
+        self.queues.show(lines, now=glance.now, empty="No queue has tasks, and no worker serves one.")
         self._arrange(len(lines))
 
-    def _show_alerts(self) -> None:
+    def _show_alerts(self, glance: Glance) -> None:
         shown = self._alerts
         notes = sum(alert.level is Level.NOTE for alert in shown)
         title = f"alerts {len(shown) - notes}" if len(shown) > notes else "no alerts"
         title += f" {self._glyphs.dot} {counted(notes, 'note')}" if notes else ""
         rule = self._glyphs.rule * max(self.size.width - len(title) - 6, 0)
         self.query_one("#alerts-title", LineCell).put(f"{self._glyphs.rule * 2} {title} {rule}")
-        glance = self._snapshot.glance
         empty = "Nothing needs you: nothing is late, stuck, or failing more than usual."
-        if glance is not None and not glance.workers and not glance.queues:
+        if not glance.workers and not glance.queues:
             empty = "Nothing is here yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows it all."
-        self.alert_table.show(shown, now=self.console.link.clock.now(), empty=empty)
+        self.alert_table.show(shown, now=glance.now, empty=empty)
 
     def _say(self, words: str, *classes: str) -> None:
         self.query_one("#verdict", LineCell).put(self._glyphs.text(words), *filter(None, classes))
@@ -174,12 +169,6 @@ class OverviewView(ConsoleView[Seen]):
         ways = " ".join(key_for(f"overview.{way}", self.screen, self._glyphs) for way in ("shorter", "longer"))
         wait = f"{self._glyphs.ellipsis}" if snapshot.series is None else ""
         self.query_one("#window", LineCell).put(f"window {snapshot.window.name}{wait} {ways}")
-
-    def _tick(self) -> None:
-        if self.shown and self._snapshot.glance is not None:
-            now = self.console.link.clock.now()
-            self.queues.tick(now)
-            self.alert_table.tick(now)
 
     def on_resize(self) -> None:
         self._arrange(len(self.queues.rows))

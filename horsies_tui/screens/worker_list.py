@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from textual import events
     from textual.app import ComposeResult
+    from textual.widget import Widget
 
     from horsies.views import WorkerRow
     from horsies_tui.feed import Link
@@ -41,8 +42,19 @@ _REST_S: Final = 2.0
 _ORDER_EVERY_S: Final = 5.0
 """What changes with each snapshot is put in order no more often than snapshots come."""
 _AHEAD: Final = timedelta(seconds=5)
+_HELD_TICK_S: Final = 5.0
+"""Beside the list the ages of tasks are no clocks: three of each row, each second, are 400 bytes."""
 _LOW: Final = 30
 """Lines of a screen that has room for few."""
+_STORY, _HELD = 10, 8
+"""Lines of the two lower parts, at least."""
+_LIST_STEP: Final = 4
+"""The list has room for so many more lines at a time: a layout sends the whole screen."""
+_LEAST_LIST: Final = 8
+_STORY_SHARE: Final = 2 / 3
+"""Of what a short list leaves."""
+_MOST_STORY: Final = 22
+"""More lines than that say no more."""
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
@@ -56,8 +68,6 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         &.-grouped > #rows { display: none; }
         &.-grouped > #story, &.-grouped > #held { display: none; }
         &.-empty > #story, &.-empty > #held { display: none; }
-        & > #story { height: 10; }
-        & > #held { height: 8; }
         &.-low > #story { height: 6; }
         &.-low > #held { height: 4; }
         &.-opened > #line, &.-opened > #filter, &.-opened > #rows { display: none; }
@@ -77,6 +87,10 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._opened: WorkerRow | None = None
         """As it was last; it may be gone from the list."""
         self._shown: tuple[WorkerRow, ...] = ()
+        self._shown_filter = self._filter
+        self._struck: frozenset[str] = frozenset()
+        """Who no longer matches and still stands in the list, for the cursor is there."""
+        self._held_at: datetime | None = None
         self._sorted_at: float | None = None
         """None: it must be put in order."""
         self._touched_at = 0.0
@@ -98,6 +112,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.height < _LOW, "-low")
+        self._arrange_parts()
 
     def create_feed(self, link: Link, publish: Callable[[WorkersSnapshot], None]) -> WorkersFeed:
         feed = WorkersFeed(link, publish)
@@ -149,17 +164,43 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         """The list, in the order and under the filter that are wanted."""
         snapshot = self._snapshot
         now = self._now
-        self._shown = self._arranged(matching(self._filter, snapshot.rows, now))
-        self._table.show(self._shown, now=now, empty=self._empty())
+        self._shown = self._arranged(self._wanted(now))
+        self._table.show(self._shown, now=now, struck=self._struck, empty=self._empty())
         self._table.marks &= {row.id for row in self._shown}
         if self._grouped:
-            self._hosts.show(by_host(self._shown), now=now, empty=self._empty())
+            self._hosts.show(by_host(self._matching), now=now, empty=self._empty())
         self.set_class(not self._shown and self._opened is None, "-empty")
         self.set_class(snapshot.error is not None, "-old")
         self._summarise()
+        self._arrange_parts()
         if self._opened is not None:
             self._opened = next((row for row in snapshot.rows if row.id == self._opened.id), self._opened)
         self._look_at(self._looked_at)
+
+    def _wanted(self, now: datetime) -> list[WorkerRow]:
+        """What matches; and the row under the cursor, for the next key must not be for another worker unseen."""
+        found = matching(self._filter, self._snapshot.rows, now)
+        here = self._table.cursor_id if self._filter == self._shown_filter and not self._grouped else None
+        left = [row for row in self._snapshot.rows if row.id == here and row not in found]
+        self._shown_filter, self._struck = self._filter, frozenset(row.id for row in left)
+        return found + left
+
+    @property
+    def _matching(self) -> list[WorkerRow]:
+        return [row for row in self._shown if row.id not in self._struck]
+
+    def _arrange_parts(self) -> None:
+        """A list that needs few lines leaves the rest to the worker under the cursor and to what it holds."""
+        story: int | None = None
+        held: int | None = None
+        if not (self.has_class("-low") or self._grouped or self._opened is not None):
+            lines = max(-(-(len(self._shown) + 1) // _LIST_STEP) * _LIST_STEP, _LEAST_LIST)
+            room = self.size.height - 2  # the filter and the summary
+            spare = max(room - lines - _STORY - _HELD, 0)
+            story = min(_STORY + round(spare * _STORY_SHARE), _MOST_STORY)
+            held = _HELD + spare - (story - _STORY)
+        _set_height(self._story, story)
+        _set_height(self._held, held)
 
     @property
     def _now(self) -> datetime:
@@ -184,7 +225,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         return in_order(rows, self._sort)
 
     def _summarise(self) -> None:
-        rows = self._shown
+        rows = self._matching
         words = []
         if self._filter.terms and self._snapshot.now is not None:
             words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
@@ -209,7 +250,11 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         recover = key_for("workers.recover", self.screen, self._glyphs)
         self._story.show(Shown(row, points, self._need.window.name, now, zone, recover))
         held = () if known is None else known.held
-        self._held.show(held, now=now, empty="It holds no task." if known is not None else "Reading what it holds…")
+        at_once = self._opened is not None or held != self._held.rows
+        if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
+            self._held_at = now
+        empty = "It holds no task." if known is not None else "Reading what it holds…"
+        self._held.show(held, now=self._held_at, empty=empty)
         self._held.marks &= {task.id for task in held}
 
     def _empty(self) -> str:
@@ -235,8 +280,14 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
                 self._show_all()
             self._table.tick(now)
             self._hosts.tick(now)
-            self._held.tick(now)
             self._show_one()
+
+
+def _set_height(widget: Widget, height: int | None) -> None:
+    """None: as the stylesheet has it. Only where it is another one: a layout sends the whole screen again."""
+    wanted = widget.styles.inline.height
+    if (None if wanted is None else wanted.value) != height:
+        widget.styles.height = height
 
 
 def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:

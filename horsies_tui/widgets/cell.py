@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual.geometry import Region
 from textual.widget import Widget
 
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.lines import changed_part
 from horsies_tui.look.text import clean, cut
 
 
@@ -28,8 +30,13 @@ class LineCell(Widget):
         if text != self._text:
             # A layout sends the whole screen again: not for a clock that ticks, only where the width follows the text.
             layout = self.styles.is_auto_width and cell_len(text) != cell_len(self._text)
-            self._text = text
-            self.refresh(layout=layout)
+            before, self._text = self._text, text
+            changed = changed_part(before, text)
+            stands = self.styles.text_align == "start" and len(text) <= self.content_size.width and not layout
+            if changed is not None and stands:
+                self.refresh(Region(changed[0], 0, changed[1] - changed[0], 1))
+            else:
+                self.refresh(layout=layout)
 
     def get_content_width(self, *_: object) -> int:
         return cell_len(clean(self._text))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind, Severity
+from horsies.views.workers import name_of
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import count, number, ticking
@@ -94,7 +95,7 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
     if not report.workers_alive:
         yield "no worker is alive"
     if report.sweep is not None:
-        by = f", the last was by {report.sweep.worker_id}" if report.sweep.worker_id else ""
+        by = f", the last was by {name_of(report.sweep.worker_id)}" if report.sweep.worker_id else ""
         if report.sweep.next_in_s is not None:
             left = max(timedelta(seconds=report.sweep.next_in_s) - (now - report.now), timedelta())
             yield f"next sweep in {countdown(left)}{by}"
@@ -159,6 +160,12 @@ def _what(row: DeskRow, look: Look) -> Cell:
     return Cell(f"{sign} {row.finding.kind.value}", _TONES[row.finding.severity])
 
 
+def _name(row: DeskRow, _look: Look) -> Cell:
+    """Of a worker, as the Workers screen names it; why_of tells its id."""
+    finding = row.finding
+    return Cell(name_of(finding.name) if finding.kind is FindingKind.WORKER_GONE else finding.name)
+
+
 def _ways(row: DeskRow) -> str:
     return "  ".join(f"{key} {verb}" for key, verb in row.may)
 
@@ -188,7 +195,7 @@ def _may(row: DeskRow, _look: Look) -> Cell:
 COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
     columns=(
         Column("what", "WHAT", _what),
-        Column("name", "NAME", lambda row, _look: Cell(row.finding.name)),
+        Column("name", "NAME", _name),
         Column("rows", "ROWS", _rows, right=True),
         Column("since", "SINCE", _since, right=True),
         Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence)),

@@ -10,10 +10,11 @@ from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.history import last_known
 from horsies_tui.health.rates import Course, all_queues, all_rates, outlook
 from horsies_tui.health.rows import NUMBERS, rows_that_ended, rows_that_failed
+from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import Chart, Curve, round_up_time
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import count, length, per_second, ticking
+from horsies_tui.look.units import count, length, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,7 @@ def _cap(line: QueueLine, look: Look) -> Cell:
 
 def _oldest(line: QueueLine, look: Look) -> Cell:
     oldest = line.queue.oldest_due_at
-    return Cell("" if oldest is None else ticking(look.now - oldest))
+    return Cell("" if oldest is None else lasting((look.now - oldest).total_seconds()))
 
 
 def _rate(value: float) -> Cell:
@@ -152,8 +153,8 @@ def _sign(alert: Alert, look: Look) -> Cell:
     return Cell(sign, _TONES[alert.level])
 
 
-def _since(alert: Alert, look: Look) -> Cell:
-    return Cell("" if alert.since is None else ticking(look.now - alert.since), Tone.MUTED)
+def _since(alert: Alert, _look: Look) -> Cell:
+    return Cell(alert.lasts, Tone.MUTED)
 
 
 ALERT_COLUMNS: Final[ColumnSet[Alert]] = ColumnSet(

@@ -11,7 +11,7 @@ from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
 from horsies_tui.widgets.columns import TASK_COLUMNS
 from horsies_tui.wishes import things
-from horsies_tui.workers.words import megabytes, memory, name, note, seen, sign, tone
+from horsies_tui.workers.words import megabytes, memory, note, seen, sign, tone
 
 if TYPE_CHECKING:
     from horsies.views import TaskRow, WorkerRow
@@ -28,7 +28,7 @@ def _state(row: WorkerRow, look: Look) -> Cell:
 
 def _name(row: WorkerRow, look: Look, *, width: int) -> Cell:
     """Where it does not fit its end is shown: pods of one deployment begin alike."""
-    text = name(row)
+    text = row.name
     return Cell(text, None, look.glyphs.ellipsis + text[1 - width :])
 
 
@@ -47,7 +47,7 @@ def bar(share: float, look: Look) -> str:
 def _load(row: WorkerRow, _look: Look) -> Cell:
     if row.snapshot is None or row.liveness is Liveness.GONE:
         return Cell(number(row.running) if row.running else "", Tone.BAD if row.liveness is Liveness.GONE else None)
-    return Cell(f"{row.running}/{row.snapshot.processes}")
+    return Cell(f"{row.busy or 0}/{row.snapshot.processes}")
 
 
 def _claimed(row: WorkerRow, _look: Look) -> Cell:
@@ -190,7 +190,7 @@ WORKER_COLUMNS: Final[ColumnSet[WorkerRow]] = ColumnSet(
 
 
 def _host_bar(row: HostRow, look: Look) -> Cell:
-    return Cell(bar(row.running / row.processes, look), Tone.RUNNING) if row.processes else EMPTY
+    return Cell(bar(row.busy / row.processes, look), Tone.RUNNING) if row.processes else EMPTY
 
 
 def _count(row: HostRow, _look: Look, *, of: Liveness) -> Cell:
@@ -213,7 +213,7 @@ HOST_COLUMNS: Final[ColumnSet[HostRow]] = ColumnSet(
         Column("late", "LATE", partial(_count, of=Liveness.LATE), right=True),
         Column("gone", "GONE", partial(_count, of=Liveness.GONE), right=True),
         Column("bar", "LOAD", _host_bar),
-        Column("load", "BUSY", lambda row, _look: Cell(f"{row.running}/{row.processes}"), right=True),
+        Column("load", "BUSY", lambda row, _look: Cell(f"{row.busy}/{row.processes}"), right=True),
         Column("claimed", "CLAIMED", lambda row, _look: Cell(number(row.claimed)), right=True, brief="CLAIM"),
         Column("cpu", "CPU", lambda row, _look: Cell(f"{row.cpu:.0f}%"), right=True),
         Column("memory", "MEM", lambda row, _look: Cell(megabytes(memory(row.workers))), right=True),

@@ -16,7 +16,7 @@ from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workers.plots import charts
-from horsies_tui.workers.words import facts, name, sign
+from horsies_tui.workers.words import facts, sign
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ class WorkerStory(LineView):
 
     def _title(self, shown: Shown, width: int) -> Line:
         glyphs, row = self._glyphs, shown.row
-        text = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {name(row)}"))
+        text = clean(glyphs.text(f"{sign(row.liveness, glyphs)} {row.name}"))
         window = f" last {shown.window} {glyphs.rule}"
         room = width - cell_len(window) - 4
         text = fit(text, min(cell_len(text), max(room, 0)), glyphs)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import Liveness
-from horsies_tui.workers.words import TROUBLE, host, name
+from horsies_tui.workers.words import TROUBLE, host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ SORT_WORDS: Final[Mapping[WorkerSort, str]] = {
 
 
 def _name(row: WorkerRow) -> tuple[Any, ...]:
-    return _as_people_count(name(row)), row.id
+    return _as_people_count(row.name), row.id
 
 
 @lru_cache(maxsize=4096)
@@ -112,8 +112,9 @@ class HostRow:
         return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
 
     @property
-    def running(self) -> int:
-        return sum(row.running for row in self.living)
+    def busy(self) -> int:
+        """Processes that run a task."""
+        return sum(row.busy or 0 for row in self.living)
 
     @property
     def claimed(self) -> int:

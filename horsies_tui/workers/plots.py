@@ -20,7 +20,7 @@ _LATELY: Final = 2
 def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
     """How busy it was, and what it took of a processor and of memory; the first curve of each says most."""
     processes = max((point.processes or 0 for point in points), default=0)
-    running = _of(points, lambda one: one.running)
+    busy = _of(points, _busy)
     claimed = _of(points, lambda one: one.claimed)
     cpu = _of(points, lambda one: one.cpu_percent)
     whole, own = _of(points, _whole), _of(points, lambda one: one.memory_mb)
@@ -28,12 +28,12 @@ def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
         Chart(
             "busy",
             (
-                Curve("", running, Tone.RUNNING, _now(running, lambda number: f"{number:.0f}/{processes}")),
+                Curve("", busy, Tone.RUNNING, _now(busy, lambda number: f"{number:.0f}/{processes}")),
                 Curve("claimed", claimed, Tone.CLAIMED, _now(claimed, _count)),
             ),
             _count,
             span,
-            top=_highest((*running, *claimed, processes)),
+            top=_highest((*busy, *claimed, processes)),
         ),
         Chart("cpu", (Curve("", cpu, Tone.GOOD, _now(cpu, _percent)),), _percent, span, top=_highest((*cpu, 100.0))),
         Chart(
@@ -50,6 +50,11 @@ def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
 
 def _of(points: Sequence[WorkerPoint], value: Callable[[WorkerPoint], float | None]) -> tuple[float | None, ...]:
     return tuple(value(point) for point in points)
+
+
+def _busy(point: WorkerPoint) -> int | None:
+    """Of its processes: of many async tasks in one of them, it is busy once."""
+    return point.running if point.running is None or point.processes is None else min(point.running, point.processes)
 
 
 def _whole(point: WorkerPoint) -> float | None:

@@ -56,11 +56,6 @@ def _tone(liveness: Liveness, *, holds: bool) -> Tone:
             return Tone.BAD if holds else Tone.MUTED
 
 
-def name(row: WorkerRow) -> str:
-    """`web-1:4121`, as tasks name it too; its id where it has told nothing."""
-    return f"{row.snapshot.hostname}:{row.snapshot.pid}" if row.snapshot is not None else row.id
-
-
 def host(row: WorkerRow) -> str:
     return row.snapshot.hostname if row.snapshot is not None else ""
 

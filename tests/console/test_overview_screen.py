@@ -114,7 +114,7 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         "SELECT id FROM horsies_tasks WHERE error_code = 'RATE_LIMITED' AND task_name <> 'shop.old'"
     )
     async with console(database, **OVERVIEW) as screen:
-        await screen.sees("Have a look: RATE_LIMITED surges.", "12 in 10m00s, usually 0")
+        await screen.sees("Have a look: RATE_LIMITED surges.", "12 in 10m, usually 0")
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == {row["id"] for row in surging})
         await screen.sees("status:failed error:RATE_LIMITED ended:<10m")
@@ -174,7 +174,6 @@ async def test_a_chart_whose_data_stay_is_not_drawn_again(database: str, connect
         drawn = grid.times_drawn
         for _ in range(3):
             view.draw(view._snapshot)
-            view._tick()
         grid.show(grid._charts)
         assert grid.times_drawn == drawn
         await screen.press("shift+tab")
@@ -274,13 +273,17 @@ async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
         )
         await screen.press("ctrl+r")
         tasks = "1 task" if len(held_ids) == 1 else f"{len(held_ids)} tasks"
-        text = await screen.sees("Cluster is hurt", f"{worker_id} vanished, holds {tasks}", "no sign of life for 4")
-        assert f"{worker_id} vanished 4" in text.splitlines()[2]
+        name = f"{socket.gethostname()}:{workers[0].pid}"
+        text = await screen.sees("Cluster is hurt", f"{name} vanished, holds {tasks}", "no sign of life for 4")
+        assert f"{name} vanished 4" in text.splitlines()[2]
+        line = next(line for line in text.splitlines() if "no sign of life for 4" in line)
+        assert line.split(" no sign of life for ")[0].endswith(line.split(" no sign of life for ")[1].split(",")[0])
 
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == held_ids, "the rows that it held")
         await screen.press("3")
-        await screen.sees(f"1 gone, held {tasks}", f"gone      vm:{workers[0].pid}".replace("vm", socket.gethostname()))
+        await screen.sees(f"1 gone, held {tasks}", f"gone      {name}")
         await screen.press("5")
         text = await screen.sees("worker gone", "no sign of life for 4")
-        assert worker_id[:12] in text
+        line = next(line for line in text.splitlines() if "worker gone" in line)
+        assert name[:12] in line

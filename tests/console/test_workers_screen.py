@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 import pytest
 from verb_steps import until
-from worker_steps import grow_older, hold, tell, workers
+from worker_steps import Screen, grow_older, hold, tell, workers
 
 from horsies_tui.screens.detail import DetailView
 from horsies_tui.screens.tasks import TasksView
@@ -214,6 +214,89 @@ async def test_a_filter_narrows_and_says_of_how_many_and_escape_takes_it_away(
         await screen.sees("No worker of 3 matches. esc clears the filter.")
         await screen.press("escape")
         await until(screen.pilot, lambda: len(screen.names) == 3)
+
+
+async def test_who_no_longer_matches_stays_under_the_cursor_until_that_leaves_it(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for pid in (1, 2, 3):
+        await tell(connection, "web-1", pid)
+    async with workers(database) as screen:
+        await screen.sees("3 workers on 1 host")
+        await screen.filter("status:alive")
+        await screen.sees("3 of 3 match")
+        await screen.press("j", "D")
+        await screen.sees("Drain 1 worker", "y yes")
+        await screen.press("y")
+        await screen.sees("2 of 3 match", "2 workers on 1 host", "↓ draining")
+        assert "web-1:2" in screen.cursor
+        assert screen.view._table._struck == {"web-1-2-0a"}
+        await screen.press("ctrl+r")
+        await until(screen.pilot, lambda: "web-1:2" in screen.cursor and len(screen.names) == 3)
+        await screen.press("U")
+        await screen.sees("Resume 1 worker", "web-1-2-0a", "y yes")
+        await screen.press("escape", "j")
+        await until(screen.pilot, lambda: "web-1:2" not in screen.cursor, "the cursor has left")
+        other = screen.cursor.split()[3]
+        await until(screen.pilot, lambda: screen.names == ["web-1:1", "web-1:3"], "it is gone")
+        assert screen.cursor.split()[3] == other
+        await screen.press("k")
+        await screen.filter("status:draining")
+        await until(screen.pilot, lambda: screen.names == ["web-1:2"], "another filter keeps nobody")
+
+
+async def test_the_name_of_the_list_finds_a_worker_here_and_its_tasks_there(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await hold(connection, await tell(connection, "web-1", 12), "t-1")
+    await hold(connection, await tell(connection, "web-1", 1), "t-2")
+    async with workers(database) as screen:
+        await screen.sees("2 workers")
+        await screen.filter("id:web-1:12")
+        await screen.sees("1 of 2 match", "id        web-1-12-0a")
+        assert screen.names == ["web-1:12"]
+        await screen.press("2")
+        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView))
+        await screen.sees("FOLLOW", "t-1", "t-2")
+        await screen.filter("worker:web-1:12")
+        await screen.loses("t-2")
+        await screen.sees("t-1")
+
+
+@pytest.mark.parametrize("size", [(120, 40), (160, 50)])
+async def test_room_that_the_list_does_not_need_goes_to_the_worker_under_the_cursor(
+    database: str, connection: asyncpg.Connection, size: tuple[int, int]
+) -> None:
+    async def parts(screen: Screen) -> tuple[int, int, int]:
+        await screen.pilot.pause()
+        view = screen.view
+        return view._table.size.height, view._story.size.height, view._held.size.height
+
+    for pid in (1, 2, 3):
+        await tell(connection, "web-1", pid)
+    async with workers(database, size) as screen:
+        await screen.sees("3 workers", "cpu 41%", "memory 412M")
+        rows, story, held = await parts(screen)
+        assert rows == 8
+        assert story >= 16
+        assert held >= 11
+        assert rows + story + held == screen.view.size.height - 2
+        assert screen.text.count("1h ago") == 3
+        for pid in range(4, 60):
+            await tell(connection, "web-1", pid)
+        await screen.sees("59 workers")
+        assert await parts(screen) == (screen.view.size.height - 20, 10, 8)
+        await screen.press("enter")
+        await screen.loses("59 workers")
+        assert (await parts(screen))[1] <= 18
+
+
+async def test_a_low_screen_keeps_its_parts(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-1", 1)
+    async with workers(database, (80, 24)) as screen:
+        await screen.sees("1 worker on 1 host", "its last snapshot is")
+        await screen.pilot.pause()
+        assert (screen.view._story.size.height, screen.view._held.size.height) == (6, 4)
 
 
 async def test_hosts_sum_up_their_workers_and_enter_shows_those_of_one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import asyncpg
@@ -36,8 +37,41 @@ async def test_workers_are_listed_with_what_they_hold(connection: asyncpg.Connec
     assert "web-3" not in said.out
     assert "web-3" in (await horsies("workers", "ls", "--all")).out
     report = (await horsies("workers", "ls", "--json")).json
-    assert set(report) == {"now", "workers"}
+    assert set(report) == {"now", "filter", "workers"}
     assert [one["liveness"] for one in report["workers"]] == ["alive", "gone"]
+
+
+async def test_a_filter_of_workers_is_that_of_the_console_and_a_mistake_is_pointed_at(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection, "web-1-4121-0a0b0c0d")
+    await connection.execute("UPDATE horsies_worker_states SET hostname = 'web-1', pid = 4121")
+    await worker(connection, "web-2", seconds=400)
+    await worker(connection, "web-3", seconds=7_200)
+    await claimed(connection, "c", worker="web-2", seconds=400)
+
+    async def listed(*words: str) -> list[str]:
+        return [one["id"] for one in (await horsies("workers", "ls", *words, "--json")).json["workers"]]
+
+    assert await listed("--filter", "status:gone has:tasks") == ["web-2"]
+    assert await listed("--filter", "status:gone", "--all") == ["web-2", "web-3"]
+    assert await listed("--filter", "-status:alive", "tasks:>0") == ["web-2"]
+    assert await listed("id:web-1:4121") == ["web-1-4121-0a0b0c0d"]
+    assert (await horsies("workers", "ls", "status:alive,late", "--json")).json["filter"] == "status:alive,late"
+    assert row_of((await horsies("workers", "ls", "-f", "status:gone")).out, "web-2")[1] == "gone"
+    said = await horsies("workers", "ls", "--filter", "host:nowhere")
+    assert (said.code, said.out.splitlines()[0]) == (0, "no worker of 2 matches host:nowhere")
+    assert "--filter-help explains filters" in said.out
+
+    said = await horsies("workers", "ls", "--filter", "queue:mail status:ded")
+    assert said.code == 2
+    assert "status is never 'ded'" in said.words
+    note, caret = next(pair for pair in pairwise(said.err.splitlines()) if "status:ded" in pair[0] and "^" in pair[1])
+    assert caret.index("^") == note.index("ded")
+    assert caret.count("^") == len("ded")
+    explained = (await horsies("workers", "ls", "--filter-help")).out
+    assert "id:web-1:4121" in explained
+    assert "load:>80" in explained
 
 
 async def test_the_keys_of_workers_and_queues_in_json_stay(connection: asyncpg.Connection) -> None:

@@ -23,7 +23,7 @@ def a_worker(
     """It runs 4 tasks in 8 processes."""
     snapshot = Snapshot(
         ago(silent_s),
-        "host",
+        worker_id,
         7,
         8,
         8,

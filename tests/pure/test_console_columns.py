@@ -200,3 +200,33 @@ def test_a_line_of_another_shape_differs_as_a_whole():
 
 def test_a_colour_alone_is_a_difference():
     assert list(changed_spans((Piece("a", 1), Piece("b", 1)), (Piece("a", 1), Piece("b", 1, (Tone.BAD,))))) == [(1, 1)]
+
+
+_TEXTS = st.text(st.sampled_from("ab ─⠤日♥"), max_size=6)
+
+
+@given(st.lists(st.tuples(_TEXTS, st.booleans()), max_size=5), st.lists(st.tuples(_TEXTS, st.booleans()), max_size=5))
+def test_what_is_not_named_looks_as_before_whatever_the_pieces_are(before, after):
+    def line_of(pieces):
+        made = tuple(Piece(text, cell_len(text), (Tone.BAD,) if bad else ()) for text, bad in pieces)
+        width = sum(piece.width for piece in made)
+        return (*made, Piece(" " * (60 - width), 60 - width))
+
+    def cells_of(line):
+        """Each place as it looks; of a wide letter both."""
+        return [(char, piece.classes) for piece in line for char in piece.text for _ in range(cell_len(char))]
+
+    old, new = line_of(before), line_of(after)
+    spans = list(changed_spans(old, new)) if old != new else []
+    named = {place for x, width in spans for place in range(x, x + width)}
+    pairs = list(zip(cells_of(old), cells_of(new), strict=True))
+    assert all(one == other for place, (one, other) in enumerate(pairs) if place not in named)
+    assert all(x + width < next_x for (x, width), (next_x, _) in pairwise(spans))
+
+
+def test_of_an_age_that_ticks_only_the_last_digit_is_named():
+    assert list(changed_spans((Piece("AGE 12s ", 8),), (Piece("AGE 13s ", 8),))) == [(5, 1)]
+    assert list(changed_spans((Piece("♥ 12s", 5),), (Piece("♥ 13s", 5),))) == [(0, 5)]
+    moved = (Piece("words ", 6), Piece("    ", 4), Piece("⠤", 1, (Tone.BAD,)), Piece("   ", 3))
+    beside = (Piece("words ", 6), Piece("   ", 3), Piece("⠤", 1, (Tone.BAD,)), Piece("    ", 4))
+    assert list(changed_spans(moved, beside)) == [(9, 2)]

@@ -48,6 +48,10 @@ def test_signs_in_a_sentence_become_their_twins():
     assert ASCII.text("✗ failed · 3× ▸ ñ") == "x failed . 3x > ?"
 
 
+def test_the_dot_between_two_facts_is_the_same_sign_wherever_it_comes_from():
+    assert ASCII.text(f"1 gone {UNICODE.dot} 2 late") == f"1 gone {ASCII.dot} 2 late" == "1 gone . 2 late"
+
+
 def test_the_wide_sign_keeps_its_place_in_ascii():
     assert cell_len(ASCII.text("⌛ x")) == cell_len("⌛ x")
 

@@ -15,7 +15,7 @@ from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
 from horsies_tui.workers.order import WorkerSort, as_before, by_host, in_order
-from horsies_tui.workers.words import capacity, evidence, facts, megabytes, name, note, order, seen, summary, tone
+from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
 UTC = zone_of(utc=True)
 LATE = a_worker(2, liveness=Liveness.LATE, silent_s=20.0)
@@ -51,7 +51,7 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
     )
     mute = a_worker(seen_by="claim", snapshot=None)
     assert evidence(mute, NOON, UTC).endswith("none came yet")
-    assert (name(mute), note(mute, NOON)) == (mute.id, "it has told nothing of itself yet")
+    assert (mute.name, note(mute, NOON)) == ("web-1:4121", "it has told nothing of itself yet")
     assert told(mute)["id"] == mute.id
 
 
@@ -129,7 +129,7 @@ def test_trouble_stands_first_and_harmless_dead_last() -> None:
 
 def test_names_are_sorted_as_people_count() -> None:
     rows = [a_worker(told={"hostname": host}) for host in ("web-10", "web-9", "db-1")]
-    assert [name(row) for row in in_order(rows, WorkerSort.NAME)] == ["db-1:4121", "web-9:4121", "web-10:4121"]
+    assert [row.name for row in in_order(rows, WorkerSort.NAME)] == ["db-1:4121", "web-9:4121", "web-10:4121"]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_host_sums_up_those_of_its_workers_that_live() -> None:
     hosts = by_host(rows)
     assert [host.id for host in hosts] == ["web-1", "db-1", ""]
     web = hosts[0]
-    assert (web.running, web.claimed, web.processes, web.cpu, web.left_behind) == (6, 2, 16, 82.0, 13)
+    assert (web.busy, web.claimed, web.processes, web.cpu, web.left_behind) == (6, 2, 16, 82.0, 13)
     assert web.versions == ("0.9.0", "0.9.1")
     assert (web.count(Liveness.ALIVE), web.count(Liveness.GONE)) == (2, 1)
     assert a_worker().silent(NOON - timedelta(minutes=1)) == timedelta()

@@ -48,6 +48,10 @@ def found(text: str) -> set[str]:
         ("version:0.8.*", {"idle"}),
         ("pid:4121", {"busy"}),
         ("id:mute*", {"mute"}),
+        ("id:web-1:4121", {"busy"}),
+        ("id:web-1-4121-*", {"busy"}),
+        ("id:db-2:*", {"idle"}),
+        ("-id:web-1:*", {"idle", "mute"}),
         ("mute", {"mute"}),
         ("db-2", {"idle"}),
         ("-web", {"idle", "mute"}),
@@ -102,3 +106,21 @@ def test_keys_words_and_what_exists_are_offered() -> None:
     assert [each.text for each in completions("st", 2, {}, WORKERS)][:1] == ["status:"]
     assert "gone" in [each.text for each in completions("status:g", 8, {}, WORKERS)]
     assert [each.text for each in completions("host:w", 6, {"host": ["web-1", "db"]}, WORKERS)] == ["web-1"]
+
+
+def test_one_that_has_told_nothing_is_named_and_found_by_what_its_id_is_made_of() -> None:
+    row = a_worker(9, snapshot=None, id="pod-a-7-3c0d4cd8")
+    assert row.name == "pod-a:7"
+    assert matching(parse_workers("id:pod-a:7"), [row], NOON) == [row]
+    assert a_worker(9, snapshot=None, id="by-hand").name == "by-hand"
+
+
+@given(st.integers(0, 500), st.integers(1, 64))
+def test_no_worker_is_busier_than_it_has_processes(running: int, processes: int) -> None:
+    """Its async tasks may be a hundred in each process; how many that could be, it does not tell."""
+    row = a_worker(1, running=running, told={"processes": processes})
+    assert row.load is not None
+    assert row.busy is not None
+    assert 0 <= row.load <= 1
+    assert row.busy == min(running, processes)
+    assert (matching(parse_workers("load:>100"), [row], NOON)) == []

@@ -39,3 +39,10 @@ def test_what_was_told_long_ago_is_not_called_now() -> None:
     assert of(told, silence, silence)["busy"].curves[0].now == ""
     assert of(told, silence)["busy"].curves[0].now == "3/8"
     assert of(told, silence, silence)["busy"].curves[0].values == (3, None, None)
+
+
+def test_a_hundred_async_tasks_in_two_processes_are_two_busy_processes() -> None:
+    found = of(point(running=100, claimed=0, processes=2), point(running=None, claimed=0, processes=2))
+    assert (found["busy"].top, found["busy"].height) == (2, 2)
+    assert found["busy"].curves[0].values == (2, None)
+    assert found["busy"].curves[0].now == "2/2"

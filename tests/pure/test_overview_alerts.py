@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from health_scene import a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
+from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 from hypothesis import given, strategies as st
 
 from horsies.operations.findings import FindingKind, Severity, SweepState
+from horsies.operations.words import span
 from horsies.query import parameters, parse, parse_workers
 from horsies.views import Clock, Failures, Liveness, QueueRate
 from horsies_tui.health.alert import Alert, Level
@@ -32,8 +36,9 @@ def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
     alert = only(a_glance(a_finding(count=3), gone()))
     assert alert.level is Level.HURT
     assert alert.what == "web-3 vanished, holds 13 tasks, 3 stale"
-    assert alert.told == "web-3 vanished 6m12s ago holding 13 tasks, 3 stale"
-    assert alert.evidence == "no sign of life for 6m12s, holds 1 running and 12 claimed"
+    assert alert.told == "web-3 vanished 6m ago holding 13 tasks, 3 stale"
+    assert alert.evidence == "no sign of life for 6m, holds 1 running and 12 claimed"
+    assert alert.lasts == "6m"
     found = parameters(parse(alert.rows or ""))
     assert (found.statuses, found.worker.exact) == (("CLAIMED", "RUNNING"), ("web-3",))
 
@@ -41,7 +46,7 @@ def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
 def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() -> None:
     alert = only(a_glance(a_finding(count=2)))
     assert (alert.level, alert.what) == (Level.LOOK, "2 shop.import stale on web-3")
-    assert alert.evidence == "no runner beat for 6m12s, threshold 5m00s; will fail as WORKER_CRASHED"
+    assert alert.evidence == "no runner beat for 6m, threshold 5m; will fail as WORKER_CRASHED"
     assert alert.rows == "id:shop.import-0,shop.import-1"
 
 
@@ -112,10 +117,10 @@ def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -
 
 def test_a_late_worker_names_its_silence() -> None:
     alert = only(a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LATE, 18))))
-    assert (alert.what, alert.evidence) == ("web-2 is late", "last snapshot 18s ago, due within 12s")
+    assert (alert.what, alert.evidence) == ("web-2:7 is late", "last snapshot 18s ago, due within 12s")
     assert parse_workers(alert.workers or "").text == "id:web-2"
     alert = only(a_glance(workers=tuple(a_worker(f"w{n}", Liveness.LATE, 18 + n) for n in range(7))))
-    assert (alert.what, alert.evidence) == ("7 workers are late", "w6 for 24s, due within 12s")
+    assert (alert.what, alert.evidence) == ("7 workers are late", "w6:7 for 24s, due within 12s")
 
 
 def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> None:
@@ -123,7 +128,7 @@ def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> Non
         return a_glance(workers=(a_worker(), a_worker("web-2", Liveness.GONE, silent_s, **fields)))
 
     alert = only(left(60, running=0))
-    assert (alert.level, alert.what) == (Level.NOTE, "web-2 left 1m00s ago")
+    assert (alert.level, alert.what) == (Level.NOTE, "web-2:7 left 1m ago")
     assert alerts(left(3000, running=0)) == ()
     assert alerts(left(60, running=1)) == ()  # the report tells of it
 
@@ -131,7 +136,7 @@ def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> Non
 def test_a_queue_grows_when_more_comes_than_goes() -> None:
     queue = a_queue(due=1204, oldest_due_at=ago(20))
     alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 28.9)}))
-    assert (alert.what, alert.evidence) == ("mail grows, 1 204 due", "31.0/s in, 28.9/s out in the last 5m00s")
+    assert (alert.what, alert.evidence) == ("mail grows, 1 204 due", "31.0/s in, 28.9/s out in the last 5m")
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
 
 
@@ -143,7 +148,7 @@ def test_of_a_queue_that_nobody_serves_only_the_report_tells() -> None:
 def test_the_oldest_due_task_is_held_against_the_target_of_its_queue() -> None:
     queue = a_queue("bulk", due=1, oldest_due_at=ago(400))
     alert = only(a_glance(queues=(queue,)))
-    assert (alert.what, alert.evidence) == ("bulk is over its 5m target", "the oldest due task waits for 6m40s")
+    assert (alert.what, alert.evidence) == ("bulk is over its 5m target", "the oldest due task waits for 6m")
     assert alerts(a_glance(queues=(queue,)), {"bulk": 3600}) == ()
     assert alerts(a_glance(queues=(queue,)), {"bulk": 90})[0].what == "bulk is over its 1m30s target"
 
@@ -151,7 +156,7 @@ def test_the_oldest_due_task_is_held_against_the_target_of_its_queue() -> None:
 def test_a_surging_error_is_named_with_what_is_usual() -> None:
     surge = Failures("RATE_LIMITED", lately=45, before=12, before_s=7200)
     alert = only(a_glance(failures=(surge, Failures(None, 3, 30, 7200))))
-    assert (alert.what, alert.evidence) == ("RATE_LIMITED surges", "45 in 10m00s, usually 1")
+    assert (alert.what, alert.evidence) == ("RATE_LIMITED surges", "45 in 10m, usually 1")
     found = parameters(parse(alert.rows or ""))
     assert (found.statuses, found.error.exact) == (("FAILED",), ("RATE_LIMITED",))
     assert found.ended_max is not None
@@ -161,7 +166,7 @@ def test_a_surging_error_is_named_with_what_is_usual() -> None:
 def test_failures_of_many_codes_surge_together() -> None:
     many = tuple(Failures(f"CODE_{n}", 9, 4, 7200) for n in range(5))
     alert = only(a_glance(failures=many))
-    assert (alert.what, alert.evidence) == ("more fails than usual", "45 in 10m00s, usually 2")
+    assert (alert.what, alert.evidence) == ("more fails than usual", "45 in 10m, usually 2")
     assert alert.rows == "status:failed ended:<10m"
 
 
@@ -185,7 +190,7 @@ def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
 def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
     late = SweepState(ago(200), "web-1", 30_000, 0.0)
     alert = only(a_glance(report=a_report(sweep=late)))
-    assert (alert.level, alert.evidence) == (Level.HURT, "last recovery sweep 3m20s ago, due every 30s")
+    assert (alert.level, alert.evidence) == (Level.HURT, "last recovery sweep 3m ago, due every 30s")
     assert alerts(a_glance(report=a_report(sweep=late, workers_alive=0))) == ()
 
 
@@ -214,3 +219,25 @@ def test_whatever_the_report_says_each_alert_opens_something_that_can_be_read(
 
 def test_numbers_that_are_only_known_at_least_say_so() -> None:
     assert only(a_glance(a_finding(count=500, at_least=True))).what == "500+ shop.import stale on web-3"
+
+
+@given(st.floats(0, 400_000))
+def test_since_and_evidence_of_an_alert_say_the_same_length_of_time(silent_s: float) -> None:
+    """Whenever the report was made: its evidence is of that moment, and so is what stands beside it."""
+    words = span(silent_s)
+    finding = a_finding(since=ago(silent_s), evidence=f"no runner beat for {words}, threshold 5m00s")
+    glance = replace(a_glance(finding), now=NOON + timedelta(seconds=4))
+    alert = only(glance)
+    assert alert.evidence.startswith(f"no runner beat for {alert.lasts}, threshold 5m")
+    assert not re.search(r"\dm\d\ds", alert.evidence + alert.lasts)
+
+
+def test_a_worker_is_named_as_the_list_of_workers_names_it() -> None:
+    known = "pod-a-b-13785-3c0d4cd8"
+    alert = only(a_glance(gone(known)))
+    assert alert.what == "pod-a-b:13785 vanished, holds 13 tasks"
+    assert parameters(parse(alert.rows or "")).worker.exact == (known,)
+    alert = only(a_glance(a_finding(worker_id=known)))
+    assert alert.what == "1 shop.import stale on pod-a-b:13785"
+    alert = only(a_glance(clocks=(Clock("web-1", 12.4),)))
+    assert alert.evidence == "web-1:7 was 12s ahead of the database when it started"

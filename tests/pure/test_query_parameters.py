@@ -113,6 +113,20 @@ def test_each_text_key_fills_its_own_parameter(key: str) -> None:
     assert asked(f"{key}:x") == TaskParameters(**{key: Texts(exact=("x",))})
 
 
+@pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        ("web-1-4121-0a0b0c0d", Texts(exact=("web-1-4121-0a0b0c0d",))),
+        ("web-1:4121", Texts(like=("web-1:4121", "web-1-4121-%"))),
+        ("web_*:4121", Texts(like=(r"web\_%:4121", r"web\_%-4121-%"))),
+        ("web-1:4121,db-1", Texts(like=("web-1:4121", "web-1-4121-%", "db-1"))),
+        ("web-1:x", Texts(exact=("web-1:x",))),
+    ],
+)
+def test_a_worker_is_its_id_or_the_host_and_pid_that_lists_name_it_by(value: str, texts: Texts) -> None:
+    assert asked(f"worker:{value}").worker == texts
+
+
 @pytest.mark.parametrize("key", ["id", "workflow"])
 @pytest.mark.parametrize(
     ("value", "texts"),

@@ -1,4 +1,4 @@
-"""What the Workers screen sends with 500 workers, each of which tells of itself every five seconds."""
+"""What the Workers screen sends: next to nothing at rest, and little with 500 workers that all tell of themselves."""
 
 from __future__ import annotations
 
@@ -31,6 +31,46 @@ BEGIN
 END
 $$
 """
+
+
+THREE = """
+INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
+                                   worker_started_at, tasks_running, cpu_percent, memory_usage_mb)
+SELECT 'web-' || n || '-77-0a', 'web-' || n, 77, 8, 8, 8, '{mail}', date_trunc('day', now()), 2, 12, 100
+  FROM unnest($1::integer[]) n
+"""
+HELD = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at)
+SELECT 'held-' || n, 'shop.mail', 'mail', 'RUNNING', 'web-1-77-0a', now(), now() FROM generate_series(1, 2) n
+"""
+REST_S = 12
+
+
+@pytest.mark.parametrize("many", [0, 3])
+async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ: dict[str, str], many: int) -> None:
+    """Three workers tell of themselves in turns, always the same: nothing is allowed for numbers that change.
+
+    What ticks is the age of the newest snapshot, each second, and of what the chosen worker holds, every five.
+    """
+    connection = await asyncpg.connect(database)
+    if many:
+        await connection.execute(THREE, [1, 2, 3])
+        await connection.execute(HELD)
+    with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="workers") as console:
+        await asyncio.to_thread(console.until, "LIVE", "3 alive" if many else "No worker was here in the last hour")
+        if many:  # the claims are newer than what was told first: from now on the snapshots are the evidence
+            await connection.execute(THREE, [1, 2, 3])
+        await asyncio.to_thread(console.pass_time, 2.0)
+        before = console.received
+        for turn in range(REST_S * many // 5):
+            await connection.execute(THREE, [turn % 3 + 1])
+            await asyncio.to_thread(console.pass_time, 5 / many)
+        if not many:
+            await asyncio.to_thread(console.pass_time, REST_S)
+        idle = (console.received - before) / REST_S
+    await connection.close()
+    told(f"an idle list of {many} workers", f"{idle:.0f} B/s", "< 200 B/s")
+    assert idle < 200
 
 
 @pytest.mark.alone

@@ -6,6 +6,7 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.cli.filters import understood_workers
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
@@ -15,6 +16,7 @@ from horsies.operations.findings import Severity
 from horsies.operations.words import span
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.tables import tables
+from horsies.views.worker_filter import matching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,14 +60,21 @@ _QUEUES: Final = (
 )
 
 
-def list_workers(choice: DatabaseChoice, *, everyone: bool, as_json: bool) -> None:
+def list_workers(choice: DatabaseChoice, text: str, *, everyone: bool, as_json: bool) -> None:
+    wanted = understood_workers(text)
+
     async def work(session: Session) -> tuple[tuple[WorkerRow, ...], datetime]:
         workers = await worker_rows(session.connection, gone_within=None if everyone else _LATELY)
         return workers, (await tables(session.connection)).now
 
-    workers, now = read(choice, "workers ls", work)
+    known, now = read(choice, "workers ls", work)
+    workers = matching(wanted, known, now)
     if as_json:
-        print_json({"now": now, "workers": workers})
+        print_json({"now": now, "filter": wanted.text, "workers": workers})
+        return
+    if known and not workers:
+        hint = "`horsies workers ls` shows them all, --filter-help explains filters"
+        _print([f"no worker of {number(len(known))} matches {wanted.text}", hint])
         return
     _print(_worker_lines(workers, now, Screen.of(sys.stdout)))
 

@@ -9,12 +9,12 @@ import typer
 
 from horsies.cli.tables import Screen, say
 from horsies.domain.errors import render
-from horsies.query import TASKS, FilterError, parse, parse_workflows
+from horsies.query import TASKS, FilterError, parse, parse_workers, parse_workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.query import Language, TaskFilter, WorkflowFilter
+    from horsies.query import Language, TaskFilter, WorkerFilter, WorkflowFilter
 
 FilterT = TypeVar("FilterT")
 
@@ -28,6 +28,10 @@ def understood(text: str) -> TaskFilter:
 
 def understood_workflows(text: str) -> WorkflowFilter:
     return _understood(text, parse_workflows)
+
+
+def understood_workers(text: str) -> WorkerFilter:
+    return _understood(text, parse_workers)
 
 
 def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:

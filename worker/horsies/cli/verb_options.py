@@ -56,6 +56,14 @@ def _show_workflow_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
+def _show_worker_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import WORKERS
+
+        typer.echo(WORKERS.describe())
+        raise typer.Exit
+
+
 TaskIdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Tasks by id, or by how it begins or ends: `1cd6ba9a`.", callback=fit_for_text),
@@ -116,6 +124,26 @@ WorkflowFilterHelpOption = Annotated[
         "--filter-help",
         help="Explain the language of filters.",
         callback=_show_workflow_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+WorkerFilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All workers that match, for example `status:late,gone host:web-* queue:email`.",
+        show_default=False,
+    ),
+]
+WorkerFilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the language of filters.",
+        callback=_show_worker_filter_help,
         is_eager=True,
         show_default=False,
     ),

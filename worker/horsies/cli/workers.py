@@ -8,7 +8,15 @@ import typer
 
 from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
-from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption, ReasonOption, WorkerIdsArgument
+from horsies.cli.verb_options import (
+    Asked,
+    DryRunOption,
+    ReadOnlyOption,
+    ReasonOption,
+    WorkerFilterHelpOption,
+    WorkerFilterOption,
+    WorkerIdsArgument,
+)
 
 app = typer.Typer(
     name="workers", help="Look at workers, let them run empty, put right what dead ones held.", no_args_is_help=True
@@ -17,21 +25,28 @@ app = typer.Typer(
 
 @app.command("ls")
 def ls(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:gone host:web-* has:tasks`."),
+    ] = None,
+    filter_text: WorkerFilterOption = None,
     everyone: Annotated[
         bool, typer.Option("--all", help="Also those that were last seen more than an hour ago.", show_default=False)
     ] = False,
     as_json: JsonOption = False,
+    filter_help: WorkerFilterHelpOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
     """List workers: those that live, that hold tasks, or that were seen in the last hour.
 
-    `--json` prints `now` and `workers`.
+    `--json` prints `now`, `filter` and `workers`.
     """
     from horsies.cli.cluster_lists import list_workers
 
-    list_workers(choose(database_url, context), everyone=everyone, as_json=as_json)
+    text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
+    list_workers(choose(database_url, context), text, everyone=everyone, as_json=as_json)
 
 
 @app.command("recover")

@@ -40,7 +40,13 @@ KEYS: Final = keyed(
     Key("queue", Kind.TEXT, "its queue", "queue:email,sms", also=("q",)),
     Key("name", Kind.TEXT, "name of the task", "name:send_*", also=("task", "task_name", "fn", "function")),
     Key("error", Kind.TEXT, "its error code", "error:TIMEOUT", also=("code", "error_code", "err", "reason")),
-    Key("worker", Kind.TEXT, "id of the worker that has or had it", "worker:web-1*", also=("host", "by")),
+    Key(
+        "worker",
+        Kind.TEXT,
+        "id or host:pid of the worker that has or had it",
+        "worker:web-1*",
+        also=("host", "by"),
+    ),
     Key("id", Kind.ID, "its id, or how that begins or ends", "id:1cd6ba9a", also=("task_id", "uuid")),
     Key(
         "since",

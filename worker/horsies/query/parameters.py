@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.query.keys import INTERRUPTED, RETRY
-from horsies.query.patterns import Texts, Words, bare_words, every, id_patterns, moment, texts, yes_or_no
+from horsies.query.patterns import (
+    Texts,
+    Words,
+    bare_words,
+    every,
+    id_patterns,
+    moment,
+    texts,
+    worker_patterns,
+    yes_or_no,
+)
 from horsies.query.sense import bounds, states
 from horsies.query.values import Choice, Glob
 
@@ -75,7 +85,7 @@ def parameters(understood: TaskFilter) -> TaskParameters:
         queue=texts(understood, "queue"),
         name=texts(understood, "name"),
         error=texts(understood, "error"),
-        worker=texts(understood, "worker"),
+        worker=texts(understood, "worker", worker_patterns),
         unique=texts(understood, "unique"),
         workflow=texts(understood, "workflow", id_patterns),
         in_workflow=yes_or_no(understood, "workflow"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from horsies.query.language import BARE
 from horsies.query.reading import LONGEST_ID, looks_like_id
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.query.tree import Filter
+
+
+_HOST_AND_PID: Final = re.compile("(.+):([0-9]+)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,12 @@ def id_patterns(glob: Glob) -> tuple[str, ...]:
     """A part of an id without wildcards is its beginning or its end: screens show either."""
     whole = glob.exact is None or len(glob.exact) == LONGEST_ID
     return (glob.like,) if whole else (f"{glob.like}%", f"%{glob.like}")
+
+
+def worker_patterns(glob: Glob) -> tuple[str, ...]:
+    """Lists name a worker `host:pid`, of which its id is made: `host-pid-` and what tells its starts apart."""
+    named = _HOST_AND_PID.fullmatch(glob.like)
+    return (glob.like,) if named is None else (glob.like, f"{named[1]}-{named[2]}-%")
 
 
 def _name_part(glob: Glob) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ _KEYS: Final = keyed(
     ),
     Key("host", Kind.TEXT, "the machine that it runs on", "host:web-*", also=("hostname", "node", "machine")),
     Key("queue", Kind.TEXT, "a queue that it serves", "queue:email,sms", also=("q", "queues")),
-    Key("id", Kind.TEXT, "its id", "id:web-1-*", also=("worker", "worker_id", "name")),
+    Key("id", Kind.TEXT, "its id, or its host:pid", "id:web-1:4121", also=("worker", "worker_id", "name")),
     Key("pid", Kind.TEXT, "its process", "pid:4121", also=("process",)),
     Key("version", Kind.TEXT, "the version of horsies that it runs", "version:0.9.*", also=("release", "v")),
     Key(

@@ -35,7 +35,7 @@ def matching(understood: WorkerFilter, rows: Iterable[WorkerRow], now: datetime)
 
 def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
     if term.key == BARE:
-        return any(_is_part(value, text) for value in term.values for text in (row.id, *_hosts(row)))
+        return any(_is_part(value, text) for value in term.values for text in _names(row))
     if term.key == "has":
         # Each that is wanted must hold; of what is excluded none may.
         found = (_HAS[value.word](row) for value in term.values if isinstance(value, Choice))
@@ -46,12 +46,16 @@ def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
     return number is not None and all(_within(value, number) for value in term.values)
 
 
+def _names(row: WorkerRow) -> tuple[str, ...]:
+    return row.id, row.name
+
+
 def _hosts(row: WorkerRow) -> tuple[str, ...]:
     return (row.snapshot.hostname,) if row.snapshot is not None else ()
 
 
 _TEXTS: Final[Mapping[str, Callable[[WorkerRow], Iterable[str]]]] = {
-    "id": lambda row: (row.id,),
+    "id": _names,
     "host": _hosts,
     "pid": lambda row: (str(row.snapshot.pid),) if row.snapshot is not None else (),
     "queue": lambda row: row.snapshot.queues if row.snapshot is not None else (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -72,6 +73,16 @@ class Snapshot:
         return None if self.memory_mb is None else self.memory_mb + (self.children_memory_mb or 0.0)
 
 
+_ID: Final = re.compile(r"(.+)-([0-9]+)-[0-9a-f]{2,}", re.DOTALL)
+"""As horsies.run.settings.Identity makes them."""
+
+
+def name_of(worker_id: str) -> str:
+    """`web-1:4121`, as lists name a worker; an id that is made otherwise stays as it is."""
+    made = _ID.fullmatch(worker_id)
+    return worker_id if made is None else f"{made[1]}:{made[2]}"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker. `running` and `claimed` count the rows that it owns, whatever it says itself."""
@@ -91,14 +102,27 @@ class WorkerRow:
     draining_reason: str | None
 
     @property
+    def name(self) -> str:
+        """`web-1:4121`, as tasks name it too."""
+        return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
+
+    @property
     def held(self) -> int:
         return self.running + self.claimed
 
     @property
-    def load(self) -> float | None:
-        """The share of its processes that run a task: by the rows that it owns; None where it told no processes."""
+    def busy(self) -> int | None:
+        """So many of its processes run a task, at most: one runs many async tasks at once, and is busy once.
+
+        By the rows that it owns; None where it told no processes.
+        """
         processes = self.snapshot.processes if self.snapshot is not None else 0
-        return self.running / processes if processes else None
+        return min(self.running, processes) if processes else None
+
+    @property
+    def load(self) -> float | None:
+        """The share of its processes that are busy; never above 1."""
+        return None if self.busy is None or self.snapshot is None else self.busy / self.snapshot.processes
 
     def silent(self, now: datetime) -> timedelta:
         return max(now - self.seen_at, timedelta())
