@@ -254,6 +254,17 @@ def return_although_stopped() -> Out:
     return TaskResult(ok=None)
 
 
+@app.task("miss_the_signal")
+def miss_the_signal() -> Out:
+    """As one does whose system call begins in the moment in which the signal comes."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    begun()
+    signal.sigwait({signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    time.sleep(60)
+    return TaskResult(ok=None)
+
+
 @app.task("own_title")
 def own_title() -> Out:
     """What `ps` shows for this process as soon as it names the task."""

@@ -407,6 +407,16 @@ async def test_what_a_task_returns_on_being_stopped_counts(watched: Watched) -> 
     assert ok_of(await watched.result_of(key)) == "TaskStopped"
 
 
+async def test_a_stop_whose_signal_is_missed_is_told_again(watched: Watched) -> None:
+    """Else the task sleeps on, and its process is killed 5 s later."""
+    key = watched.submit("miss_the_signal")
+    await watched.until_begun(key)
+    watched.child.stop_task(key)
+    error = error_of(await watched.result_of(key))
+    assert (error["error_code"], "had to be killed" in error["message"]) == ("TASK_INTERRUPTED", False)
+    assert ok_of(await watched.run("add", 2, 2)) == 4
+
+
 async def test_an_exception_of_the_clean_up_does_not_hide_that_the_task_was_stopped(watched: Watched) -> None:
     error = error_of(await watched.run("clean_up_badly", timeout_ms=50))
     assert error["error_code"] == "TASK_TIMEOUT"

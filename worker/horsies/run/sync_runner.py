@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from time import perf_counter
-from typing import TYPE_CHECKING
+from time import perf_counter, sleep
+from typing import TYPE_CHECKING, Final
 
 from horsies.run.execute import Run, TaskStopped, execute
 from horsies.run.frames import CHUNK, FrameReader, pack
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report
+
+_HEARD_AFTER_S: Final = 0.05
+"""A signal is heard within a millisecond, unless C code runs that takes no notice."""
 
 
 class SyncRunner:
@@ -49,7 +52,8 @@ class SyncRunner:
         self._stops[number] = stop
         current = self._current
         if current is not None and current.number == number:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+            _wake()
+            threading.Thread(target=self._insist, args=(current, stop), daemon=True).start()
 
     def on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         """The signal only wakes the main thread; what to stop is in `_stops`.
@@ -61,6 +65,12 @@ class SyncRunner:
         if current is not None and (stop := self._stops.pop(current.number, None)) is not None:
             current.stop = stop
             raise stop
+
+    def _insist(self, run: Run, stop: TaskStopped) -> None:
+        """Until it was heard: one that comes just before a system call does not interrupt it, and is told after it."""
+        while self._current is run and self._stops.get(run.number) is stop:
+            sleep(_HEARD_AFTER_S)
+            _wake()
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
@@ -83,3 +93,7 @@ class SyncRunner:
         stop = self._stops.pop(number, None)
         self._stops = {later: kept for later, kept in self._stops.items() if later > number}
         return stop
+
+
+def _wake() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
