@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
@@ -23,7 +23,6 @@ from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import create
 
 _numbers = itertools.count(1)
-_MACHINE = pytest.StashKey[TextIO]()
 
 
 def pytest_configure() -> None:
@@ -39,25 +38,35 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First what waits much, last what is measured: then the other processes have nothing left to wait with."""
-    items.sort(key=lambda item: (_is_alone(item), "process" not in item.path.parts))
+    """First what is measured, then what waits much: at the end nobody waits for another."""
+    items.sort(key=lambda item: (not _is_alone(item), "process" not in item.path.parts))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Many tests share the machine."""
-    with Path(__file__).open() as machine:
-        fcntl.flock(machine, fcntl.LOCK_SH)
-        item.stash[_MACHINE] = machine
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, bool, bool]:
+    """A test of seconds and milliseconds has the machine to itself: beside three others it would measure them.
+
+    Who wants to be alone keeps the gate until such tests are through: others would come and go, and it never be.
+    """
+    gate, machine = _locks()
+    mode = fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH
+    fcntl.flock(gate, mode)
+    fcntl.flock(machine, mode)
+    if not _is_alone(item):
+        fcntl.flock(gate, fcntl.LOCK_UN)
+    try:
         return (yield)
+    finally:
+        fcntl.flock(machine, fcntl.LOCK_UN)
+        if nextitem is None or not _is_alone(nextitem):
+            fcntl.flock(gate, fcntl.LOCK_UN)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """A test of seconds and milliseconds has it to itself: beside three others it would measure them."""
-    if _is_alone(item):
-        fcntl.flock(item.stash[_MACHINE], fcntl.LOCK_EX)
-    return (yield)
+@cache
+def _locks() -> tuple[int, int]:
+    """The same for all processes that run these tests; they go with the process that holds them."""
+    here = Path(__file__)
+    return os.open(here.parent, os.O_RDONLY), os.open(here, os.O_RDONLY)
 
 
 def _is_alone(item: pytest.Item) -> bool:

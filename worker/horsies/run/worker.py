@@ -391,7 +391,8 @@ class Worker:
         await self._until(lambda: len(self.holdings) <= self.finisher.refused, grace_s)
 
     async def _interrupt(self) -> None:
-        for held in self.holdings.at(Stage.RUNNING):
+        # The last first: what is stopped lets the next one in its child begin, unless that was told to stop before.
+        for held in reversed(self.holdings.at(Stage.RUNNING)):
             held.interrupted = True
             self.slots.stop_task(held)
         await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, _STOP_TASK_S)
