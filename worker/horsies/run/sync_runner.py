@@ -68,9 +68,10 @@ class SyncRunner:
 
     def _insist(self, run: Run, stop: TaskStopped) -> None:
         """Until it was heard: one that comes just before a system call does not interrupt it, and is told after it."""
+        sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
-            sleep(_HEARD_AFTER_S)
             _wake()
+            sleep(_HEARD_AFTER_S)
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
