@@ -49,6 +49,7 @@ async def send_one_that_dies_once(conn: asyncpg.Connection, count_file: Path) ->
     return task_id
 
 
+@pytest.mark.alone
 async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
     database: str, connection: asyncpg.Connection, worker: subprocess.Popen[str], tmp_path: Path
 ) -> None:
