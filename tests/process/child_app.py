@@ -6,6 +6,8 @@ import asyncio
 import atexit
 import contextlib
 import ctypes
+import dataclasses
+import gc
 import multiprocessing
 import os
 import signal
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -351,3 +354,123 @@ async def wait_for(name: str) -> Out:
 async def release(name: str) -> Out:
     events.setdefault(name, asyncio.Event()).set()
     return TaskResult(ok=None)
+
+
+class Cargo:
+    """A local variable of a task that fails: whether it is still alive can be asked."""
+
+    def __init__(self) -> None:
+        cargo.append(weakref.ref(self))
+
+
+cargo: list[weakref.ref[Cargo]] = []
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    text: str
+
+
+@app.task("cargo_alive")
+def cargo_alive() -> Out:
+    """How many of each Cargo until now are alive; from the first call on only reference counts free anything."""
+    gc.disable()
+    return TaskResult(ok=[reference() is not None for reference in cargo])
+
+
+def fail(how: str, _kept: Cargo) -> Out:
+    own = Cargo()  # noqa: F841 - lives as long as this frame
+    if how == "raise":
+        raise ValueError("no")
+    if how == "frozen":
+        raise FrozenError("no")
+    if how == "exit":
+        sys.exit(1)
+    if how == "group":
+        raise ExceptionGroup("two", [tried_before(), KeyError("y")])
+    if how == "name it":
+        last = tried_before()
+        raise RuntimeError("after all tries") from last
+    if how == "in the context":
+        last = tried_before()
+        try:
+            raise last
+        finally:
+            raise RuntimeError("the clean-up failed")
+    if how == "unwritable":
+        return TaskResult(ok=[_kept])
+    result: Out = TaskResult(err=TaskError(error_code="NO", message="no", exception=tried_before()))
+    return result
+
+
+def tried_before() -> OSError:
+    try:
+        own = Cargo()  # noqa: F841
+        raise OSError("the first try")
+    except OSError as error:
+        last = error
+    return last
+
+
+@app.task("fail_holding")
+def fail_holding(how: str) -> Out:
+    return fail(how, Cargo())
+
+
+@app.task("fail_holding_async")
+async def fail_holding_async(how: str) -> Out:
+    await asyncio.sleep(0)
+    return fail(how, Cargo())
+
+
+@app.task("fail_in_a_group_async")
+async def fail_in_a_group_async() -> Out:
+    async def part() -> None:
+        own = Cargo()  # noqa: F841
+        await asyncio.sleep(0)
+        raise OSError("a part")
+
+    async with asyncio.TaskGroup() as group:
+        parts = [group.create_task(part()) for _ in range(2)]
+    return TaskResult(ok=len(parts))
+
+
+@app.task("sleep_holding")
+def sleep_holding() -> Out:
+    own = Cargo()  # noqa: F841
+    begun()
+    time.sleep(60)
+    return TaskResult(ok=None)
+
+
+@app.task("return_holding")
+def return_holding() -> Out:
+    own = Cargo()  # noqa: F841
+    begun()
+    with contextlib.suppress(BaseException):
+        time.sleep(60)
+    return TaskResult(ok=None)
+
+
+@app.task("sleep_holding_async")
+async def sleep_holding_async() -> Out:
+    own = Cargo()  # noqa: F841
+    begun()
+    await asyncio.sleep(60)
+    return TaskResult(ok=None)
+
+
+@app.task("fail_with_megabytes")
+def fail_with_megabytes(megabytes: int) -> Out:
+    held = b"x" * (megabytes << 20)
+    raise ValueError(f"while {len(held)} bytes are held")
+
+
+@app.task("size_async")
+async def size_async(text: str) -> Out:
+    return TaskResult(ok=len(text))
+
+
+@app.task("size")
+def size(text: str) -> Out:
+    return TaskResult(ok=len(text))

@@ -89,6 +89,7 @@ class AsyncRunner:
         else:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
+        run.let_go()
         self._report((run.number, outcome, perf_counter() - begin, run.began))
         self._start_waiting()
 

@@ -45,6 +45,17 @@ class Run:
     number: int
     stop: TaskStopped | None = None
     began: bool = False
+    raised: BaseException | None = None
+    """What it has failed with, until `let_go`."""
+
+    def let_go(self) -> None:
+        """Free what user code has left in its frames; called when the outcome is written and no stop can come any more.
+
+        A frame that names its exception, as `last = error` or the frame of `execute` with the result does, is in a
+        ring with it: three failures that held 300 MB each kept 989 MB in the child for 2 000 tasks more.
+        """
+        _forget_frames(self.raised, self.stop)
+        self.raised = self.stop = None
 
 
 def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
@@ -57,9 +68,9 @@ def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
         return _outcome(result, run)
     except TaskStopped as stopped:
         # What user code has returned already is not lost to a request that came too late.
-        return stopped.outcome(stopped) if result is None else _outcome(result, run)
+        return _stopped(stopped, stopped, run) if result is None else _outcome(result, run)
     except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
-        return _broken(error)
+        return _broken(error, run)
 
 
 async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
@@ -70,9 +81,9 @@ async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
         result = prepared if isinstance(prepared, TaskResult) else await prepared[0].run_async(prepared[1], prepared[2])
         return _outcome(result, run)
     except asyncio.CancelledError as error:
-        return _broken(error) if run.stop is None else run.stop.outcome(error)
+        return _broken(error, run) if run.stop is None else _stopped(run.stop, error, run)
     except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
-        return _broken(error)
+        return _broken(error, run)
 
 
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
@@ -89,22 +100,44 @@ def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, 
 
 
 def _outcome(result: TaskResult[Any, Any], run: Run) -> Outcome:
-    if run.stop is not None and (struck := _stop_behind(result.err)) is not None:
-        return run.stop.outcome(struck)
+    run.raised = raised = _exception_of(result.err)
+    if run.stop is not None and raised is not None and _comes_from_a_stop(raised):
+        return run.stop.outcome(raised)
     return outcome_of(result)
 
 
-def _stop_behind(error: object) -> BaseException | None:
-    """The exception, if it came from the request to stop: also one that clean-up code raised on the way out."""
+def _stopped(stop: TaskStopped, raised: BaseException, run: Run) -> Outcome:
+    run.raised = raised
+    return stop.outcome(raised)
+
+
+def _exception_of(error: object) -> BaseException | None:
     raised = error.exception if isinstance(error, TaskError) else None
-    if not isinstance(raised, BaseException):
-        return None
+    return raised if isinstance(raised, BaseException) else None
+
+
+def _comes_from_a_stop(raised: BaseException) -> bool:
+    """Also one that clean-up code raised on the way out."""
     link: BaseException | None = raised
     for _ in range(_LONGEST_CHAIN):
         if link is None or isinstance(link, TaskStopped | asyncio.CancelledError):
             break
         link = link.__cause__ or link.__context__
-    return raised if isinstance(link, TaskStopped | asyncio.CancelledError) else None
+    return isinstance(link, TaskStopped | asyncio.CancelledError)
+
+
+def _forget_frames(*raised: BaseException | None) -> None:
+    """Take the tracebacks from these exceptions, from all that led to them, and from those in a group."""
+    waiting, seen = list(raised), set[int]()
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        BaseException.with_traceback(error, None)  # assigning fails where the exception is a frozen dataclass
+        waiting += (error.__cause__, error.__context__)
+        if isinstance(error, BaseExceptionGroup):
+            waiting += error.exceptions
 
 
 def _unknown(name: str) -> TaskError:
@@ -114,6 +147,7 @@ def _unknown(name: str) -> TaskError:
     )
 
 
-def _broken(error: BaseException) -> Outcome:
+def _broken(error: BaseException, run: Run) -> Outcome:
+    run.raised = error
     what = f"{type(error).__name__} while the arguments were read or the result was written"
     return failed(OperationalErrorCode.UNHANDLED_EXCEPTION, what, error)

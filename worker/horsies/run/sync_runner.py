@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections import deque
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
@@ -43,9 +44,11 @@ class SyncRunner:
         self._tasks = tasks
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
-            for job in frames.feed(data):
+            # Taken out one by one: 100 MB of arguments would otherwise stay here until the next job comes.
+            jobs = deque(frames.feed(data))
+            while jobs:
                 # Each result leaves before other user code starts: that may crash, or take an hour.
-                self._channel.sendall(pack([self._finished(job)]))
+                self._channel.sendall(pack([self._finished(jobs.popleft())]))
 
     def stop(self, number: int, stop: TaskStopped) -> None:
         """Interrupt this job if it runs, refuse it if it comes; one that has ended already is left alone."""
@@ -82,6 +85,7 @@ class SyncRunner:
         else:
             outcome = execute(self._tasks, job, run)
         self._current = None
+        run.let_go()
         duration_s = perf_counter() - begin
         self._flush_output()  # still under its key, but no longer open to a stop
         self.current_key = None
