@@ -216,6 +216,7 @@ async def test_arguments_of_10_mb_arrive(watched: Watched) -> None:
         (None, "[]", "expected a JSON object"),
         ("[1]", None, "missing a required argument"),
         ("[1,2,3]", None, "too many positional arguments"),
+        ("[1]", '{"right": "not an int"}', "right is str, not int"),
     ],
 )
 async def test_arguments_that_cannot_be_used_are_an_error_of_that_task(

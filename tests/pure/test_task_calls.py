@@ -280,7 +280,9 @@ def test_stored_arguments_that_do_not_fit_are_a_documented_code_and_no_call() ->
 
     error = error_of(make_app().task("add", body).run([1, 2], {"c": 3}))
     assert error.error_code is OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-    assert error.message == "the stored arguments do not fit body(a, *, b=2): too many positional arguments"
+    assert error.message == (
+        "task 'add' was not run: the stored arguments do not fit body(a, *, b=2): too many positional arguments"
+    )
     assert calls == []
 
 

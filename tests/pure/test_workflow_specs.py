@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from task_apps import make_app, make_custom_app
-from workflow_shop import Item, Order, Parcel, Sized, app, orders, pack, price, report, skus, total
+from workflow_shop import Item, Order, Parcel, Sized, app, orders, pack_all, price, report, skus, total
 
 from horsies import ErrorCode, MultipleValidationErrors, OnError, TaskError, TaskResult
 from horsies.domain.errors import HorsiesError
@@ -70,17 +70,17 @@ def test_the_copies_refer_to_each_other_and_not_to_the_nodes_of_the_user() -> No
 
 def test_values_are_copied_so_that_nobody_changes_them_later() -> None:
     item, sizes = Item(sku="a"), {"weights": [1, 2]}
-    node = TaskNode(pack, kwargs={"item": item, "parcel": sizes})
+    node = TaskNode(pack_all, kwargs={"item": item, "sizes": sizes})
     spec = make(node)
     item.sku = "changed"
     sizes["weights"].append(3)
     kwargs = spec.tasks[0].kwargs
     assert kwargs["item"] == Item(sku="a")
-    assert kwargs["parcel"]["weights"] == (1, 2)
+    assert kwargs["sizes"]["weights"] == (1, 2)
     kwargs["item"].sku = "changed in the copy"
     stored = json.loads(spec.to_plan().nodes[0].kwargs_json or "")
     assert stored["item"]["data"] == {"sku": "a", "count": 1}
-    assert stored["parcel"] == {"weights": [1, 2]}
+    assert stored["sizes"] == {"weights": [1, 2]}
 
 
 def test_nothing_of_a_finished_workflow_can_be_set() -> None:
@@ -112,7 +112,7 @@ def test_a_plan_holds_what_the_tables_hold() -> None:
         left=from_node(a), right=from_node(b)
     )
     c.args_from = {"right": b}
-    c.kwargs = {"left": None}
+    c.kwargs = {"left": TaskResult(ok=1)}
     spec = make(
         a,
         b,

@@ -41,6 +41,11 @@ def pack(item: Item, parcel: Parcel | None = None) -> TaskResult[Parcel, TaskErr
     return TaskResult(ok=parcel or Parcel(item.count))
 
 
+@app.task("pack_all")
+def pack_all(item: Item, sizes: dict[str, list[int]]) -> TaskResult[int, TaskError]:
+    return TaskResult(ok=item.count * len(sizes))
+
+
 @app.task("total")
 def total(
     left: TaskResult[int, TaskError],

@@ -109,10 +109,14 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
             return self._judge.failure(error)
 
     def _misfit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, TaskError] | None:
-        if (reason := self._sender.parameters.why_not(args, kwargs)) is None:
+        parameters = self._sender.parameters
+        reason = parameters.why_not(args, kwargs) or parameters.why_not_by_type(args, kwargs)
+        if reason is None:
             return None
         code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
-        return TaskResult(err=TaskError(error_code=code, message=f"the stored {reason}"))
+        return TaskResult(
+            err=TaskError(error_code=code, message=f"task {self.task_name!r} was not run: the stored {reason}")
+        )
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
         """Store the task for a worker. Nothing is raised; an Err says what to do."""

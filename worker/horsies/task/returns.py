@@ -13,6 +13,7 @@ from pydantic.warnings import ArbitraryTypeWarning
 from pydantic_core import SchemaError
 from typing_extensions import TypeAliasType
 
+from horsies.domain.argument_types import spell
 from horsies.domain.codes import ContractCode
 from horsies.domain.errors import ErrorCode, SourceLocation, TaskDefinitionError
 from horsies.domain.task_result import TaskError, TaskResult
@@ -67,7 +68,7 @@ def promise_of(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Promis
     hint = _unwrap(_return_hint(fn, local_names))
     arguments = get_args(hint)
     if get_origin(hint) is not TaskResult or len(arguments) != 2:
-        raise _refused(fn, f"task function {fn.__name__}() returns {_spell(hint)}, not TaskResult[T, E]")
+        raise _refused(fn, f"task function {fn.__name__}() returns {spell(hint)}, not TaskResult[T, E]")
     return Promise(*arguments)
 
 
@@ -139,17 +140,13 @@ def _mismatch(variant: str, kind: Any, validator: TypeAdapter[Any], value: objec
         found = error.errors(include_url=False, include_input=False, include_context=False)[:_MOST_ERRORS]
         return TaskError(
             error_code=ContractCode.RETURN_TYPE_MISMATCH,
-            message=f"the {variant} value is {type(value).__name__}, which does not fit {_spell(kind)}: "
+            message=f"the {variant} value is {type(value).__name__}, which does not fit {spell(kind)}: "
             f"{found[0]['msg']}",
             data={
                 "variant": variant,
-                "expected_type": _spell(kind),
+                "expected_type": spell(kind),
                 "actual_value": _short.repr(value),
                 "validation_errors": [{**line, "loc": list(line["loc"])} for line in found],
             },
         )
     return None
-
-
-def _spell(kind: Any) -> str:
-    return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else str(kind)

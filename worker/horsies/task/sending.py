@@ -103,7 +103,11 @@ class Sender:
             return self._suppressed()
         try:
             self._check_arguments(args, kwargs)
-            return Ok(self._request(args, kwargs, options, sent_at or datetime.now(UTC)))
+            request = self._request(args, kwargs, options, sent_at or datetime.now(UTC))
+            # After the codec, which says of a Decimal or a set what to send in its place.
+            if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
+                raise UnsendableError(f"the {reason}")
+            return Ok(request)
         # UnsendableError, CodecError, and that of Python for a message that shows an integer of 5 000 digits.
         except ValueError as error:
             return invalid(f"task {self._task_name!r} was not sent: {error}", error)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
 from horsies.domain.errors import ErrorCode
 from horsies.workflow.check_maps import map_problems
 from horsies.workflow.context import CONTEXT_PARAMETER
-from horsies.workflow.fitting import fits, spell
+from horsies.workflow.fitting import fits
 from horsies.workflow.nodes import FromNode, MapNode, Node, SubWorkflowNode
 from horsies.workflow.outputs import value_type
 from horsies.workflow.problems import node_problem
@@ -27,7 +28,8 @@ _FILLED: Final = "it is filled in when the task runs; take it out of the node"
 
 def argument_problems(node: AnyNode, graph: Graph) -> Iterable[WorkflowValidationError]:
     yield from _source_problems(node, graph)
-    yield from _value_problems(node)
+    target = target_of(node)
+    yield from _value_problems(node, target)
     yield from _deadline_problems(node)
     if isinstance(node, SubWorkflowNode) and not node.workflow_def.has_key():
         yield node_problem(
@@ -45,7 +47,6 @@ def argument_problems(node: AnyNode, graph: Graph) -> Iterable[WorkflowValidatio
                 "define build_with(cls, app, ...) with these parameters in the definition",
             )
         return
-    target = target_of(node)
     given = [*node.kwargs, *node.args_from]
     yield from _name_problems(node, target, given)
     if isinstance(node, MapNode):
@@ -95,7 +96,7 @@ def _holds_marker(value: object) -> bool:
     return isinstance(value, FromNode)
 
 
-def _value_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
+def _value_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
     for name, value in node.kwargs.items():
         if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
             continue  # reported as such
@@ -107,6 +108,15 @@ def _value_problems(node: AnyNode) -> Iterator[WorkflowValidationError]:
                 ErrorCode.WORKFLOW_KWARGS_NOT_SERIALIZABLE,
                 f"has an argument that cannot be stored: {error}",
                 "give it plain JSON values, a dataclass or a pydantic model",
+            )
+            continue
+        kind = None if name in node.args_from else target.kind(name)
+        if kind is not None and (misfit := kind.misfit(value, name)) is not None:
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH,
+                f"gives {target.label} an argument of another type: {misfit}",
+                "change the value or the annotation: the worker refuses to run a task with such an argument",
             )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from horsies.domain.argument_types import spell
 from horsies.domain.codec import CodecError, dump_value, load_value
 from horsies.domain.errors import ErrorCode
-from horsies.workflow.fitting import fits, item_type, spell
+from horsies.workflow.fitting import fits, item_type
 from horsies.workflow.nodes import Node
 from horsies.workflow.outputs import value_type
 from horsies.workflow.problems import node_problem
@@ -15,6 +16,7 @@ from horsies.workflow.problems import node_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from horsies.domain.argument_types import Kind
     from horsies.domain.errors import WorkflowValidationError
     from horsies.workflow.nodes import MapNode
     from horsies.workflow.signatures import Target
@@ -46,7 +48,7 @@ def map_problems(node: MapNode[Any], target: Target) -> Iterator[WorkflowValidat
     if isinstance(node.over, Node):
         yield from _source_type_problems(node, target, parameter)
     else:
-        yield from _item_problems(node, limit)
+        yield from _item_problems(node, limit, target.kind(parameter))
 
 
 def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) -> Iterator[WorkflowValidationError]:
@@ -70,7 +72,7 @@ def _source_type_problems(node: MapNode[Any], target: Target, parameter: str) ->
         )
 
 
-def _item_problems(node: MapNode[Any], limit: int) -> Iterator[WorkflowValidationError]:
+def _item_problems(node: MapNode[Any], limit: int, kind: Kind | None) -> Iterator[WorkflowValidationError]:
     items = node.over
     if not isinstance(items, Sequence) or isinstance(items, str | bytes):
         yield node_problem(
@@ -96,3 +98,13 @@ def _item_problems(node: MapNode[Any], limit: int) -> Iterator[WorkflowValidatio
             f"has an item that cannot be stored: {error}",
             "give it plain JSON values, dataclasses or pydantic models",
         )
+        return
+    for position, item in enumerate(items):
+        if kind is not None and (misfit := kind.misfit(item, "over", position)) is not None:
+            yield node_problem(
+                node,
+                ErrorCode.WORKFLOW_ARGS_FROM_TYPE_MISMATCH,
+                f"goes over an item of another type than its task takes: {misfit}",
+                "change the item or the annotation: the worker refuses to run a task with such an argument",
+            )
+            return

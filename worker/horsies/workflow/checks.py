@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.domain.argument_types import spell
 from horsies.domain.errors import ErrorCode, SourceLocation, WorkflowValidationError
 from horsies.domain.states import OnError
 from horsies.workflow.check_arguments import argument_problems
 from horsies.workflow.check_shape import shape_problems
-from horsies.workflow.fitting import fits, spell
+from horsies.workflow.fitting import fits
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy, TaskNode
 from horsies.workflow.outputs import nested_cycle, output_type, value_type
 

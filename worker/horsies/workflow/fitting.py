@@ -80,7 +80,3 @@ def item_type(kind: Any) -> Any:
         return None
     arguments = get_args(kind)
     return arguments[0] if len(arguments) == 1 or (len(arguments) == 2 and arguments[1] is Ellipsis) else Any
-
-
-def spell(kind: Any) -> str:
-    return kind.__qualname__ if isinstance(kind, type) and not get_args(kind) else str(kind)

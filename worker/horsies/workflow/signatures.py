@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from types import SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, Union, get_args, get_origin
 
 from typing_extensions import TypeAliasType
 
+from horsies.domain.argument_types import hint_of, kind_of_parameter
 from horsies.domain.task_result import TaskResult
 from horsies.workflow.context import CONTEXT_PARAMETER, META_PARAMETER
 from horsies.workflow.nodes import SubWorkflowNode
@@ -16,6 +17,7 @@ from horsies.workflow.nodes import SubWorkflowNode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.domain.argument_types import Kind
     from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.nodes import AnyNode
 
@@ -48,16 +50,16 @@ class Target:
     def hint(self, name: str) -> Any:
         """The type of a parameter; its text where the names in it lead nowhere here, None without annotation."""
         parameter = self.by_keyword.get(name)
-        if parameter is None or parameter.annotation is parameter.empty:
-            return None
-        only_this = SimpleNamespace(__annotations__={"it": parameter.annotation})
-        plain = inspect.unwrap(getattr(self._fn, "__func__", self._fn))
-        try:
-            return get_type_hints(only_this, getattr(plain, "__globals__", {}), {}, include_extras=True)["it"]
-        # An annotation is an expression of the user's: it may raise anything, and often names what only type checkers
-        # import. The task runs without it, so that is no error.
-        except Exception:  # noqa: BLE001
-            return str(parameter.annotation)
+        return None if parameter is None else hint_of(self._function(), parameter)
+
+    def kind(self, name: str) -> Kind | None:
+        """What values of a parameter are held against; None where they are not judged."""
+        parameter = self.by_keyword.get(name)
+        return None if parameter is None else kind_of_parameter(self._function(), parameter)
+
+    def _function(self) -> Callable[..., Any]:
+        plain: Callable[..., Any] = inspect.unwrap(getattr(self._fn, "__func__", self._fn))
+        return plain
 
 
 def build_target(definition: type[WorkflowDefinition[Any]]) -> Target:

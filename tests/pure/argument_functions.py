@@ -1,0 +1,20 @@
+"""Functions whose annotations are text, some of which lead nowhere when the program runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from codec_models import Colour, Order, Parcel
+
+if TYPE_CHECKING:
+    from decimal import Decimal as Money
+
+
+def in_words(item_id: int, order: Order | None = None, *, colour: Colour = Colour.RED, **more: list[Parcel]) -> Any: ...
+
+
+def with_unknown_names(price: Money, count: int, later: Later) -> Any: ...
+
+
+class Later:
+    """Defined below the function that names it."""

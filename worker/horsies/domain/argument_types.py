@@ -1,0 +1,359 @@
+"""Whether arguments fit the annotations of their parameters, as far as that is certain.
+
+A value is held against what JSON makes of a type: a tuple arrives as a list, a StrEnum as its text, an object of a
+subclass of str as str. What the codec cannot carry at all (UUID, Decimal, set) and what cannot be asked (protocols,
+plain classes, type variables, names that only type checkers import) is not judged, and neither are the keys of a dict,
+which arrive as text. So no call is refused that would get what its annotations say. Values are never changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from datetime import date, datetime, time
+from enum import Enum
+from functools import partial
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NewType,
+    TypeAlias,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import BaseModel
+
+from horsies.domain.codec.errors import spell_path
+from horsies.domain.task_result import TaskError, TaskResult
+
+Part: TypeAlias = "tuple[str | int, Kind, Any]"
+"""Where in a value, what is expected there, and what is there."""
+ArgumentCheck: TypeAlias = "Callable[[Sequence[Any], Mapping[str, Any]], Misfit | None]"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Misfit:
+    """Which argument, or which part of it, is of another type. Quotes no value."""
+
+    path: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is {self.found}, not {self.expected}"
+
+
+def _never(_value: Any) -> bool:
+    return False
+
+
+def _no_parts(_value: Any) -> Iterable[Part]:
+    return ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Kind:
+    """A type that values can be held against."""
+
+    spelled: str
+    classes: frozenset[type] = frozenset()
+    """A value of exactly one of these fits. Asked first: most values do."""
+    otherwise: Callable[[Any], bool] = _never
+    parts: Callable[[Any], Iterable[Part]] = _no_parts
+
+    def fits(self, value: Any) -> bool:
+        return type(value) in self.classes or self.otherwise(value)
+
+    def all_fit(self, values: Iterable[Any]) -> bool:
+        return self.classes.issuperset(map(type, values)) or all(map(self.fits, values))
+
+    def misfit(self, value: Any, *path: str | int) -> Misfit | None:
+        """The innermost part that does not fit."""
+        if self.fits(value):
+            return None
+        for step, kind, part in self.parts(value):
+            if (inner := kind.misfit(part, *path, step)) is not None:
+                return inner
+        name = "None" if value is None else type(value).__qualname__
+        return Misfit(spell_path(path), self.spelled, f"{name} of {len(value)}" if type(value) is list else name)
+
+
+@dataclasses.dataclass(slots=True)
+class _Kinds:
+    """Of the parameters of one function; `rest` is that of *args, `more` that of **kwargs."""
+
+    by_position: list[tuple[str, Kind | None]] = dataclasses.field(default_factory=list)
+    by_name: dict[str, Kind | None] = dataclasses.field(default_factory=dict)
+    rest: tuple[str, Kind | None] = ("", None)
+    more: Kind | None = None
+
+
+def checker(fn: Callable[..., Any]) -> ArgumentCheck:
+    """For calls that `fn` takes by their shape: which of the arguments is of another type, None for none.
+
+    Built once per function, in 30 µs per parameter; asked for each call, in 0.2 µs per argument of a simple type.
+    """
+    kinds = _kinds_of(fn)
+    by_position, by_name, (rest_name, rest), more = kinds.by_position, kinds.by_name, kinds.rest, kinds.more
+
+    def check(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Misfit | None:
+        for (name, kind), value in zip(by_position, args, strict=False):
+            if kind is not None and type(value) not in kind.classes and not kind.otherwise(value):
+                return kind.misfit(value, name)
+        for name, value in kwargs.items():
+            kind = by_name.get(name, more)
+            if kind is not None and type(value) not in kind.classes and not kind.otherwise(value):
+                return kind.misfit(value, name)
+        if rest is None:
+            return None
+        found = (rest.misfit(value, rest_name, at) for at, value in enumerate(args[len(by_position) :]))
+        return next(filter(None, found), None)
+
+    return check
+
+
+def _kinds_of(fn: Callable[..., Any]) -> _Kinds:
+    kinds = _Kinds()
+    for name, parameter in inspect.signature(fn).parameters.items():
+        kind = kind_of_parameter(fn, parameter)
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            kinds.rest = name, kind
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            kinds.more = kind
+        else:
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                kinds.by_position.append((name, kind))
+            if parameter.kind is not parameter.POSITIONAL_ONLY:
+                kinds.by_name[name] = kind
+    return kinds
+
+
+def hint_of(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The type of a parameter; its text where the names in it lead nowhere here, None without annotation."""
+    if parameter.annotation is parameter.empty:
+        return None
+    only_this = SimpleNamespace(__annotations__={"it": parameter.annotation})
+    try:
+        return get_type_hints(only_this, getattr(fn, "__globals__", {}), {}, include_extras=True)["it"]
+    # An annotation is an expression of the user's: it may raise anything, and often names what only type checkers
+    # import. The function runs without it, so that is no error.
+    except Exception:  # noqa: BLE001
+        return str(parameter.annotation)
+
+
+def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> Kind | None:
+    """None where its values are not judged."""
+    hint = hint_of(fn, parameter)
+    kind = kind_of(hint)
+    # `count: int = None` is an old way to write Optional.
+    return _union(spell(hint), [kind, _NONE]) if kind is not None and parameter.default is None else kind
+
+
+def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
+    """The type that an annotation names; None where values cannot be judged by it. `within`: aliases being read."""
+    while True:
+        if get_origin(hint) is Annotated:
+            hint = get_args(hint)[0]
+        elif isinstance(hint, NewType):
+            hint = hint.__supertype__
+        elif _is_alias(hint) and id(hint) not in within:
+            within |= {id(hint)}
+            hint = _value_of(hint)
+        else:
+            break
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is NoneType:
+        return _NONE
+    if origin is Union or origin is UnionType:
+        return _union(spell(hint), [kind_of(member, within) for member in arguments])
+    if origin is Literal:
+        return _literal(spell(hint), arguments)
+    cls = origin or hint
+    if not isinstance(cls, type) or cls is Any or cls is object:
+        return None
+    return _SCALARS.get(cls) or _value_class(cls, spell(hint)) or _container(cls, arguments, spell(hint), within)
+
+
+def spell(hint: Any) -> str:
+    """The annotation as a person would write it."""
+    plain = isinstance(hint, type) and not get_args(hint)
+    return hint.__qualname__ if plain else str(hint).replace("typing.", "")
+
+
+def _is_alias(hint: Any) -> bool:
+    """Asked by name: in Python 3.12 and 3.13 typing_extensions has a class of its own beside that of `type X = ...`."""
+    return type(hint).__name__ == "TypeAliasType"
+
+
+def _value_of(alias: Any) -> Any:
+    try:
+        return alias.__value__
+    except Exception:  # noqa: BLE001 - evaluated here for the first time, so it may name what is not there
+        return Any
+
+
+def _value_class(cls: type, spelled: str) -> Kind | None:
+    """A class whose instances are no containers, by what the codec gives back for them."""
+    if issubclass(cls, Enum):
+        return _enum(cls)
+    for base in (*_SCALARS, datetime, date, time):
+        if issubclass(cls, base):
+            return dataclasses.replace(_SCALARS.get(base, _instances(base)), spelled=spelled)
+    if issubclass(cls, TaskError):
+        return dataclasses.replace(
+            _instances(TaskError), spelled=spelled
+        )  # one whose own class is gone is read as that
+    if issubclass(cls, BaseModel):
+        # Page[int] is a class of its own, and no instance of Page is one of it.
+        generic: Any = cls.__pydantic_generic_metadata__["origin"]
+        return dataclasses.replace(_instances(generic or cls), spelled=spelled)
+    if issubclass(cls, TaskResult) or dataclasses.is_dataclass(cls):
+        return dataclasses.replace(_instances(cls), spelled=spelled)
+    return None
+
+
+def _instances(cls: type) -> Kind:
+    """A module that is imported under two names has each of its classes twice, so the name of one is enough."""
+
+    def is_one(value: Any) -> bool:
+        return isinstance(value, cls) or any(base.__qualname__ == cls.__qualname__ for base in type(value).__mro__)
+
+    return Kind(spell(cls), frozenset((cls,)), is_one)
+
+
+def _enum(cls: type[Enum]) -> Kind | None:
+    """A member, or the value of one; of an enum that cannot be stored also the name, which is sent in its place."""
+    if not all(isinstance(member.value, str | int | float | None) for member in cls):
+        return None
+    names = set() if issubclass(cls, str | int | float) else set(cls.__members__)
+
+    def stands_for_one(value: Any) -> bool:
+        if isinstance(value, str) and value in names:
+            return True
+        try:
+            cls(value)
+        except Exception:  # noqa: BLE001 - `_missing_` is the user's
+            return False
+        return True
+
+    return Kind(f"a value of {cls.__qualname__}", frozenset((cls,)), stands_for_one)
+
+
+def _literal(spelled: str, members: Sequence[Any]) -> Kind | None:
+    values = {member.value if isinstance(member, Enum) else member for member in members}
+    if not all(isinstance(value, str | int | None) for value in values):
+        return None
+    allowed = {
+        (isinstance(value, bool), value) for value in values
+    }  # 1 == True, but the one is not written for the other
+
+    def is_one(value: Any) -> bool:
+        plain = value.value if isinstance(value, Enum) else value
+        return isinstance(plain, str | int | None) and (isinstance(plain, bool), plain) in allowed
+
+    return Kind(spelled, otherwise=is_one)
+
+
+def _union(spelled: str, members: Sequence[Kind | None]) -> Kind | None:
+    kinds = [kind for kind in members if kind is not None]
+    if len(kinds) < len(members):
+        return None
+    slow = [kind.otherwise for kind in kinds if kind.otherwise is not _never]
+    inner = [kind.parts for kind in kinds if kind is not _NONE]
+    return Kind(
+        spelled,
+        frozenset[type]().union(*(kind.classes for kind in kinds)),
+        slow[0] if len(slow) == 1 else lambda value: any(fits(value) for fits in slow),
+        inner[0] if len(inner) == 1 else _no_parts,
+    )
+
+
+def _container(cls: type, arguments: Sequence[Any], spelled: str, within: frozenset[int]) -> Kind | None:
+    kinds = [None if argument is Ellipsis else kind_of(argument, within) for argument in arguments]
+    if issubclass(cls, Mapping):
+        return _mapping(spelled, kinds[1] if cls in _MAPPINGS and len(kinds) == 2 else None)
+    if issubclass(cls, bytes | bytearray | memoryview):
+        return None
+    if cls is tuple and arguments and Ellipsis not in arguments:
+        unpacked = any(get_origin(argument) is Unpack for argument in arguments)
+        return _sequence(spelled, None, _is_list) if unpacked else _fixed_length(spelled, kinds)
+    item = kinds[0] if cls in _SEQUENCES and kinds else None
+    if cls in _TAKING_TEXT:
+        return _sequence(spelled, item, partial(_is_instance, cls))
+    return _sequence(spelled, item, _is_list) if issubclass(cls, Sequence) else None
+
+
+def _is_instance(cls: type, value: Any) -> bool:
+    return isinstance(value, cls)
+
+
+def _is_list(value: Any) -> bool:
+    """What the codec writes as a JSON array."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
+
+
+def _sequence(spelled: str, item: Kind | None, is_one: Callable[[Any], bool]) -> Kind:
+    if item is None:
+        return Kind(spelled, frozenset((list, tuple)), is_one)
+
+    def fits(value: Any) -> bool:
+        if type(value) is not list and not is_one(value):
+            return False
+        return item.all_fit(value) if isinstance(value, Sequence) else True  # of a dict only its keys would be seen
+
+    def parts(value: Any) -> Iterable[Part]:
+        return ((position, item, part) for position, part in enumerate(value)) if _is_list(value) else ()
+
+    return Kind(spelled, otherwise=fits, parts=parts)
+
+
+def _fixed_length(spelled: str, kinds: Sequence[Kind | None]) -> Kind:
+    def fits(value: Any) -> bool:
+        return (
+            _is_list(value)
+            and len(value) == len(kinds)
+            and all(kind is None or kind.fits(part) for kind, part in zip(kinds, value, strict=True))
+        )
+
+    def parts(value: Any) -> Iterable[Part]:
+        if not _is_list(value) or len(value) != len(kinds):
+            return ()
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return ((position, kind, part) for position, (kind, part) in pairs if kind is not None)
+
+    return Kind(spelled, otherwise=fits, parts=parts)
+
+
+def _mapping(spelled: str, item: Kind | None) -> Kind:
+    is_mapping = partial(_is_instance, Mapping)
+    if item is None:
+        return Kind(spelled, frozenset((dict,)), is_mapping)
+    return Kind(
+        spelled,
+        otherwise=lambda value: (type(value) is dict or is_mapping(value)) and item.all_fit(value.values()),
+        parts=lambda value: ((key, item, part) for key, part in value.items()) if is_mapping(value) else (),
+    )
+
+
+_NONE: Final = Kind("None", frozenset((NoneType,)))
+
+_SCALARS: Final = {
+    bool: Kind("bool", frozenset((bool,))),
+    int: Kind("int", frozenset((int, bool)), partial(_is_instance, int)),
+    float: Kind("float", frozenset((float, int, bool)), lambda value: isinstance(value, float | int)),
+    str: Kind("str", frozenset((str,)), partial(_is_instance, str)),
+}
+
+# Of others that take parameters nothing tells which one is the type of the items.
+_MAPPINGS: Final = frozenset((dict, Mapping, MutableMapping, defaultdict, OrderedDict))
+_TAKING_TEXT: Final = frozenset((Sequence, Collection, Iterable))
+_SEQUENCES: Final = _TAKING_TEXT | {list, tuple, MutableSequence, deque}
