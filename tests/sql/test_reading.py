@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from blackhole_proxy import BlackholeProxy
 from hypothesis import given, strategies as st
 from until import until_listening
 
@@ -176,17 +177,55 @@ async def test_a_handle_keeps_what_it_has_seen(broker: PostgresBroker, connectio
 
 
 async def test_a_handle_keeps_an_error_as_well(broker: PostgresBroker, connection: asyncpg.Connection) -> None:
+    await store(connection, status="FAILED", result=dump_task_result(NO))
+    handle = TaskHandle[int]("t", broker)
+    assert handle.get() == NO
+    await connection.execute("DELETE FROM horsies_tasks")
+    assert handle.get() == await handle.get_async() == NO
+
+
+async def test_a_handle_finds_a_task_that_was_stored_after_it_had_asked(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    """A send in the caller's transaction gives its handle before the row can be seen."""
     handle = TaskHandle[int]("t", broker)
     assert handle.get().err_value.error_code is RetrievalCode.TASK_NOT_FOUND
+    assert (await handle.get_async()).err_value.error_code is RetrievalCode.TASK_NOT_FOUND
     await store(connection, status="COMPLETED", result=dump_task_result(FORTY_TWO))
-    assert handle.get().err_value.error_code is RetrievalCode.TASK_NOT_FOUND
-    assert TaskHandle[int]("t", broker).get() == FORTY_TWO
+    assert handle.get() == FORTY_TWO
+
+
+@pytest.mark.parametrize("unreadable", [None, '{"ok":', LOST_CLASS])
+async def test_a_handle_asks_again_for_a_result_that_it_could_not_read(
+    broker: PostgresBroker, connection: asyncpg.Connection, unreadable: str | None
+) -> None:
+    await store(connection, status="COMPLETED", result=unreadable)
+    handle = TaskHandle[int]("t", broker)
+    assert handle.get().is_err()
+    await finish(connection, FORTY_TWO)
+    assert await handle.get_async() == FORTY_TWO
+
+
+async def test_a_handle_asks_again_after_an_outage(database: str, connection: asyncpg.Connection) -> None:
+    await store(connection, status="COMPLETED", result=dump_task_result(FORTY_TWO))
+    async with BlackholeProxy(database) as proxy:
+        broker = PostgresBroker(PostgresConfig(database_url=proxy.url))
+        handle = TaskHandle[int]("t", broker)
+        await broker.ensure_schema_initialized()
+        proxy.refuse(1_000)
+        proxy.cut()
+        for result in (await handle.get_async(timeout_ms=0), await asyncio.to_thread(handle.get, 0)):
+            assert result.err_value.error_code is OperationalErrorCode.BROKER_ERROR
+            assert result.err_value.data == {"retryable": True}
+        proxy.refuse(0)
+        assert await asyncio.to_thread(handle.get) == FORTY_TWO
+        assert await broker.close_async() == Ok(None)
 
 
 async def test_a_handle_without_a_broker_says_so() -> None:
     handle = TaskHandle[int]("t")
     assert handle.get().err_value.error_code is RetrievalCode.RESULT_NOT_AVAILABLE
-    assert await handle.get_async() is handle.get()
+    assert await handle.get_async() == handle.get()
     assert handle.info().unwrap_err().code is BrokerErrorCode.NO_BROKER
     assert (await handle.info_async()).unwrap_err().code is BrokerErrorCode.NO_BROKER
 
@@ -198,7 +237,6 @@ def test_trouble_with_the_database_is_an_error_within_the_time_of_the_wait() -> 
     assert error.error_code is OperationalErrorCode.BROKER_ERROR
     assert error.data == {"retryable": True}
     assert "localhost:1" in error.message
-    assert handle.get() is handle.get()
     info = handle.info().unwrap_err()
     assert (info.code, info.retryable) == (BrokerErrorCode.TASK_INFO_QUERY_FAILED, True)
     assert "hunter2" not in repr((error, info))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from horsies.domain.codes import RetrievalCode
+from horsies.domain.codes import ContractCode, OperationalErrorCode, RetrievalCode
 from horsies.domain.result import Err, Result
 from horsies.domain.task_result import TaskError, TaskResult
 
@@ -102,8 +102,15 @@ class ResultSource(Protocol):
     ) -> BrokerResult[TaskInfo | None]: ...
 
 
+# These may pass: the database was away or slow, the row was not there yet, its text or its class could not be read.
+# A task whose own stored error has such a code is asked for again too, which costs a query.
+_ASKED_ANEW = frozenset(
+    {OperationalErrorCode.BROKER_ERROR, ContractCode.PYDANTIC_HYDRATION_ERROR, *RetrievalCode.__members__.values()}
+)
+
+
 class TaskHandle(Generic[T]):
-    """One sent task. An outcome that was seen once is kept; a wait that ran out is not an outcome."""
+    """One sent task. Its stored outcome is kept once it was read; what only says why none was read is asked anew."""
 
     __slots__ = ("_outcome", "_source", "task_id")
 
@@ -117,7 +124,7 @@ class TaskHandle(Generic[T]):
         if self._outcome is not None:
             return self._outcome
         if self._source is None:
-            return self._keep(self._nowhere_to_look())
+            return self._nowhere_to_look()
         return self._keep(self._source.get_result(self.task_id, timeout_ms))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
@@ -125,7 +132,7 @@ class TaskHandle(Generic[T]):
         if self._outcome is not None:
             return self._outcome
         if self._source is None:
-            return self._keep(self._nowhere_to_look())
+            return self._nowhere_to_look()
         return self._keep(await self._source.get_result_async(self.task_id, timeout_ms))
 
     def info(
@@ -158,7 +165,7 @@ class TaskHandle(Generic[T]):
         return f"TaskHandle({self.task_id!r})"
 
     def _keep(self, result: TaskResult[T, TaskError]) -> TaskResult[T, TaskError]:
-        if result.err is None or result.err.error_code is not RetrievalCode.WAIT_TIMEOUT:
+        if result.err is None or result.err.error_code not in _ASKED_ANEW:
             self._outcome = result
         return result
 
