@@ -94,8 +94,8 @@ async def test_the_keys_of_workers_and_queues_in_json_stay(connection: asyncpg.C
         (["workers", "ls"], "no worker was here in the last hour\n`horsies worker MODULE` starts one"),
         (["queues", "ls"], "no queue has tasks that wait or run, and no worker serves one\n"),
         (["recovery", "ls"], "nothing is stuck: every task is where it should be\n"),
-        (["audit", "ls"], "nothing was done by hand\n"),
-        (["audit", "ls", "--task", "t"], "nothing of that was done by hand\n"),
+        (["audit", "ls"], "no operator action is on record\n"),
+        (["audit", "ls", "--task", "t"], "no operator action of that kind is on record\n"),
     ],
 )
 async def test_empty_lists_say_so_in_words(words: list[str], said: str) -> None:

@@ -47,6 +47,7 @@ def test_recovery_defaults_are_the_documented_ones() -> None:
         "heartbeat_retention_hours": 24,
         "worker_state_retention_hours": 168,
         "terminal_record_retention_hours": 720,
+        "operator_action_retention_hours": 8_760,
     }
 
 
@@ -63,6 +64,7 @@ def test_recovery_defaults_are_the_documented_ones() -> None:
         ("heartbeat_retention_hours", 1, 8_760),
         ("worker_state_retention_hours", 1, 8_760),
         ("terminal_record_retention_hours", 1, 43_800),
+        ("operator_action_retention_hours", 1, 87_600),
     ],
 )
 def test_recovery_ranges_hold_at_both_ends(field: str, low: int, high: int) -> None:
@@ -83,10 +85,9 @@ def test_recovery_ranges_hold_at_both_ends(field: str, low: int, high: int) -> N
 
 
 def test_retention_can_be_disabled() -> None:
-    kept = RecoveryConfig(
-        heartbeat_retention_hours=None, worker_state_retention_hours=None, terminal_record_retention_hours=None
-    )
-    assert kept.terminal_record_retention_hours is None
+    fields = [name for name in RecoveryConfig.model_fields if name.endswith("_retention_hours")]
+    kept = RecoveryConfig(**dict.fromkeys(fields)).model_dump()
+    assert [kept[name] for name in fields] == [None] * 4
 
 
 def test_the_seeds_invalid_example_is_a_value_error_with_a_code_and_a_way_out() -> None:

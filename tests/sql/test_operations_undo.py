@@ -11,8 +11,10 @@ import pytest
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, everything, running, start_tokens, task
 from operation_steps import OPS, audit, completed, done, failed, in_state, look
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.lifecycle.retention import ages_of, prune
 from horsies.operations import queues
 from horsies.operations.actor import Actor
 from horsies.operations.preview import OperationError
@@ -237,6 +239,18 @@ async def test_rows_that_the_operation_refused_are_not_part_of_its_undo(connecti
 async def test_an_unknown_operation_is_an_error_that_says_where_to_look(connection: asyncpg.Connection) -> None:
     with pytest.raises(OperationError, match="has changed anything"):
         await undo(connection, uuid4(), OPS, None)
+
+
+async def test_an_operation_whose_record_was_pruned_says_that_this_may_be_so(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "t")
+    outcome = await done(connection, V.CANCEL, "t")
+    await connection.execute("UPDATE horsies_operator_actions SET acted_at = now() - interval '366 days'")
+    await prune(connection, ages_of(RecoveryConfig()))
+    for attempt in (preview_undo(connection, outcome.operation_id), undo(connection, outcome.operation_id, OPS, None)):
+        with pytest.raises(OperationError, match="or its record was pruned") as refused:
+            await attempt
+        assert "operator_action_retention_hours" in str(refused.value.help_text)
+    assert await connection.fetchval("SELECT status FROM horsies_tasks") == "CANCELLED"
 
 
 async def test_orders_to_queues_are_taken_back_by_the_same_function(connection: asyncpg.Connection) -> None:

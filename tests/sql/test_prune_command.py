@@ -20,6 +20,8 @@ from horsies.store.schema import SchemaError
 
 Command = Callable[..., Result]
 
+ALL = {"heartbeats": 48, "tasks": 1, "operator_actions": 1}
+
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
@@ -31,7 +33,7 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
 
 @pytest.fixture
 async def filled(database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with heartbeats of every hour of the last three days, and a task that ended 40 days ago."""
+    """Heartbeats of every hour of the last three days, a task that ended 40 days ago, an action of 500 days ago."""
     monkeypatch.setenv("HORSIES_DATABASE_URL", database)
     await connection.execute(
         "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
@@ -40,6 +42,10 @@ async def filled(database: str, connection: asyncpg.Connection, monkeypatch: pyt
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, completed_at)"
         " VALUES ('t', 'demo.add', 'default', 'COMPLETED', now() - interval '40 days')"
+    )
+    await connection.execute(
+        "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
+        " VALUES (now() - interval '500 days', gen_random_uuid(), 'cancel', 'task', 't', 'applied')"
     )
     return database
 
@@ -60,14 +66,17 @@ def rows(result: Result) -> dict[str, int]:
 
 def test_a_dry_run_counts_and_leaves_everything(command: Command, filled: str) -> None:
     for _ in range(2):
-        assert rows(command("--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
-    assert rows(command("--json")) == {"heartbeats": 48, "tasks": 1}
+        assert rows(command("--dry-run", "--json")) == ALL
+    assert rows(command("--json")) == ALL
     assert rows(command("--json")) == {}
 
 
 def test_people_read_what_is_kept_and_what_goes(command: Command, filled: str) -> None:
     said = command("--dry-run").stdout.splitlines()
-    assert "heartbeats 1 d, worker-states 7 d, terminal-records 30 d (defaults, then --older-than)" in said[0]
+    assert (
+        "heartbeats 1 d, worker-states 7 d, terminal-records 30 d, operator-actions 365 d (defaults, then --older-than)"
+        in said[0]
+    )
     assert said[1].split() == ["heartbeats", "48", "would", "be", "deleted"]
     assert command().stdout.splitlines()[1].split() == ["heartbeats", "48", "deleted"]
 
@@ -75,11 +84,12 @@ def test_people_read_what_is_kept_and_what_goes(command: Command, filled: str) -
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["heartbeats=12h"], {"heartbeats": 60, "tasks": 1}),
-        (["heartbeats=2d", "terminal-records=never"], {"heartbeats": 24}),
-        (["heartbeats=never", "terminal-records=8w"], {}),
-        (["heartbeats=0.5d"], {"heartbeats": 60, "tasks": 1}),
-        (["heartbeats=45m"], {"heartbeats": 71, "tasks": 1}),
+        (["heartbeats=12h"], ALL | {"heartbeats": 60}),
+        (["heartbeats=2d", "terminal-records=never"], {"heartbeats": 24, "operator_actions": 1}),
+        (["heartbeats=never", "terminal-records=8w", "operator-actions=501d"], {}),
+        (["operator-actions=never"], {"heartbeats": 48, "tasks": 1}),
+        (["heartbeats=0.5d"], ALL | {"heartbeats": 60}),
+        (["heartbeats=45m"], ALL | {"heartbeats": 71}),
     ],
     ids=str,
 )
@@ -94,10 +104,20 @@ async def test_without_an_age_the_settings_of_the_newest_worker_count(
     command: Command, filled: str, connection: asyncpg.Connection
 ) -> None:
     """Records that the application keeps for ever must not go because somebody typed a short command."""
-    await tell_settings(connection, terminal_record_retention_hours=None, heartbeat_retention_hours=48)
+    await tell_settings(
+        connection,
+        terminal_record_retention_hours=None,
+        heartbeat_retention_hours=48,
+        operator_action_retention_hours=24,
+    )
     report = json.loads(await in_thread(command, "--dry-run", "--json"))
     assert report["settings_from"] == "web-1"
-    assert report["older_than_s"] == {"heartbeats": 172_800, "worker_states": 604_800, "terminal_records": None}
+    assert report["older_than_s"] == {
+        "heartbeats": 172_800,
+        "worker_states": 604_800,
+        "terminal_records": None,
+        "operator_actions": 86_400,
+    }
     assert report["rows"]["heartbeats"] == 24
     assert "tasks" not in report["rows"]
 
@@ -109,7 +129,12 @@ async def test_settings_that_cannot_be_used_are_the_defaults(
     await tell_settings(connection)
     await connection.execute("UPDATE horsies_worker_states SET recovery_config = $1", told)
     report = json.loads(await in_thread(command, "--dry-run", "--json"))
-    assert report["older_than_s"] == {"heartbeats": 86_400, "worker_states": 604_800, "terminal_records": 2_592_000}
+    assert report["older_than_s"] == {
+        "heartbeats": 86_400,
+        "worker_states": 604_800,
+        "terminal_records": 2_592_000,
+        "operator_actions": 31_536_000,
+    }
 
 
 async def in_thread(command: Command, *words: str) -> str:
@@ -122,7 +147,7 @@ async def in_thread(command: Command, *words: str) -> str:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("heartbeat=1d", "choose one of heartbeats, worker-states, terminal-records"),
+        ("heartbeat=1d", "choose one of heartbeats, worker-states, terminal-records, operator-actions"),
         ("heartbeats", "write for example heartbeats=12h"),
         ("heartbeats=1 day", "'1 day' is no age"),
         ("heartbeats=-1h", "'-1h' is no age"),
@@ -157,14 +182,14 @@ def test_a_read_only_context_is_counted_and_never_pruned(command: Command, fille
     refused = command("--context", "mirror", "--yes")
     assert isinstance(refused.exception, ConfigurationError)
     assert "read-only" in refused.exception.message
-    assert rows(command("--context", "mirror", "--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
+    assert rows(command("--context", "mirror", "--dry-run", "--json")) == ALL
 
 
 def test_a_production_context_wants_its_name_typed(command: Command, filled: str, tmp_path: Path) -> None:
     write_config(tmp_path, f'[contexts.prod]\nurl = "{filled}"\nproduction = true\n')
     refused = command("--context", "prod", input="y\n")
     assert isinstance(refused.exception, ConfigurationError)
-    assert rows(command("--context", "prod", "--dry-run", "--json")) == {"heartbeats": 48, "tasks": 1}
+    assert rows(command("--context", "prod", "--dry-run", "--json")) == ALL
     assert command("--context", "prod", input="prod\n").exit_code == 0
     assert rows(command("--context", "prod", "--yes", "--json")) == {}
 

@@ -42,6 +42,9 @@ INSERT INTO horsies_workflows (id, name, status, completed_at, root_workflow_id)
 SELECT n::text, 'x', 'COMPLETED', now(), n::text FROM generate_series(1, 5000) n;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
 SELECT id || '-' || n, id, n, 'x', 'COMPLETED', id || n FROM horsies_workflows, generate_series(1, 4) n;
+INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)
+SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text, 'applied'
+  FROM generate_series(1, 50000) n;
 """
 
 
@@ -83,8 +86,13 @@ STATEMENTS = {
             "uq_horsies_workflow_task_index",
         },
     ),
+    "old_operator_actions": (
+        "31536000.0, now() - interval '9 years', 0, 5000",
+        {"ix_horsies_operator_actions_latest"},
+    ),
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
+    "prune_operator_actions": (NUMBERS, {"horsies_operator_actions_pkey"}),
     "prune_tasks": (f"86400.0, {IDS}", {"horsies_tasks_pkey", *NODES}),
     "prune_lock": (IDS, {"horsies_workflows_pkey"}),
     "prune_workflows": (

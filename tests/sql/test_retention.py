@@ -15,6 +15,7 @@ from horsies.lifecycle.retention import MOST_ROWS, Category, Pruned, ages_of, pr
 DEFAULTS = ages_of(RecoveryConfig())
 OLD, YOUNG = "now() - interval '31 days'", "now() - interval '29 days'"
 TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
+PRUNED = ("heartbeats", "worker_states", "workflows", "workflow_tasks", "tasks", "operator_actions")
 
 
 async def insert(conn: asyncpg.Connection, table: str, **columns: Any) -> None:
@@ -55,6 +56,16 @@ async def add_states(conn: asyncpg.Connection, count: int, age: str) -> None:
         "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
         " queues, worker_started_at, snapshot_at)"
         f" SELECT 'w', 'h', 1, 1, 1, 1, '{{}}', now(), now() - interval '{age}' FROM generate_series(1, {count})"
+    )
+
+
+async def add_actions(conn: asyncpg.Connection, count: int, age: str) -> None:
+    """Operator actions, each of which but the first undoes the one before it."""
+    await conn.execute(
+        "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
+        f" SELECT now() - interval '{age}', gen_random_uuid(), 'fail', 'task', 't', 'applied'"
+        f" FROM generate_series(1, {count});"
+        "UPDATE horsies_operator_actions SET undoes = id - 1 WHERE id > 1"
     )
 
 
@@ -154,6 +165,33 @@ async def test_heartbeats_and_snapshots_go_by_their_own_ages(connection: asyncpg
     assert (await count(connection, "horsies_heartbeats"), await count(connection, "horsies_worker_states")) == (4, 6)
 
 
+async def test_operator_actions_go_after_a_year(connection: asyncpg.Connection) -> None:
+    """The one that undid an old one is young: it stays, and refers to nothing any more."""
+    await add_actions(connection, 3, "366 days")
+    await add_actions(connection, 2, "364 days")
+    assert await connection.fetchval("SELECT undoes FROM horsies_operator_actions WHERE id = 4") == 3
+    assert (await prune(connection, DEFAULTS)).rows["operator_actions"] == 3
+    rows = await connection.fetch("SELECT id, undoes FROM horsies_operator_actions ORDER BY id")
+    assert [tuple(row) for row in rows] == [(4, None), (5, 4)]
+
+
+async def test_an_action_that_is_being_undone_is_left_and_nobody_waits(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await add_actions(connection, 2, "366 days")
+    other = await asyncpg.connect(database)
+    await connection.execute("SET lock_timeout = '1s'")
+    async with other.transaction():
+        await other.execute(
+            "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, undoes)"
+            " VALUES (gen_random_uuid(), 'undo', 'task', 't', 'applied', 1)"
+        )
+        done = await prune(connection, DEFAULTS)
+    await other.close()
+    assert (done.rows["operator_actions"], done.refused) == (1, ())
+    assert await left(connection, "horsies_operator_actions") == {"1", "3"}
+
+
 @pytest.mark.parametrize("category", Category)
 async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection, category: Category) -> None:
     field = category.value.removesuffix("s") + "_retention_hours"
@@ -161,10 +199,12 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     await add_states(connection, 1, "400 days")
     await add_task(connection, "t", "COMPLETED", completed_at=OLD)
     await add_workflow(connection, "w", "COMPLETED", OLD)
+    await add_actions(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
         Category.WORKER_STATES: {"worker_states"},
         Category.TERMINAL_RECORDS: {"tasks", "workflows"},
+        Category.OPERATOR_ACTIONS: {"operator_actions"},
     }
     done = await prune(connection, ages_of(RecoveryConfig(**{field: None})))
     every = set().union(*tables.values())
@@ -174,9 +214,7 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
 
 
 async def test_nothing_is_pruned_where_everything_is_kept(connection: asyncpg.Connection) -> None:
-    keep = dict.fromkeys(
-        ("heartbeat_retention_hours", "worker_state_retention_hours", "terminal_record_retention_hours")
-    )
+    keep = {category.value.removesuffix("s") + "_retention_hours": None for category in Category}
     await add_beats(connection, 1, "400 days")
     assert await prune(connection, ages_of(RecoveryConfig(**keep))) == Pruned({})
     assert await count(connection, "horsies_heartbeats") == 1
@@ -196,13 +234,14 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         " $$ BEGIN INSERT INTO gone SELECT TG_RELID::regclass::text, pg_current_xact_id() FROM old; RETURN NULL; END $$"
         " LANGUAGE plpgsql"
     )
-    for table in ("heartbeats", "worker_states", "tasks", "task_attempts", "workflows", "workflow_tasks"):
+    for table in (*PRUNED, "task_attempts"):
         await connection.execute(
             f"CREATE TRIGGER note AFTER DELETE ON horsies_{table} REFERENCING OLD TABLE AS old"
             " FOR EACH STATEMENT EXECUTE FUNCTION note()"
         )
     await add_beats(connection, 12_000, "3 days")
     await add_states(connection, 6_000, "9 days")
+    await add_actions(connection, 6_000, "366 days")
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, retry_count, completed_at)"
@@ -226,6 +265,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         "workflows": 700,
         "workflow_tasks": 7_000,
         "tasks": 4_000,
+        "operator_actions": 6_000,
     }
     sizes = [row["count"] for row in await connection.fetch("SELECT count(*) FROM gone GROUP BY xid")]
     assert sum(sizes) == sum(done.rows.values()) + 12_000
@@ -275,5 +315,5 @@ async def test_counting_changes_nothing(connection: asyncpg.Connection) -> None:
     await add_task(connection, "t", "CANCELLED")
     async with connection.transaction(readonly=True):
         rows = await prunable(connection, DEFAULTS)
-    assert rows == {"heartbeats": 3, "worker_states": 0, "workflows": 0, "workflow_tasks": 0, "tasks": 1}
+    assert rows == dict.fromkeys(PRUNED, 0) | {"heartbeats": 3, "tasks": 1}
     assert await count(connection, "horsies_heartbeats") == 3

@@ -77,7 +77,7 @@ def _lines(page: AuditPage, screen: Screen, *, each: bool) -> list[str]:
     if not page.recorded:
         return ["this database keeps no audit yet: `horsies db upgrade` makes a place for it"]
     if not page.rows:
-        return ["nothing was done by hand" if not each else "nothing of that was done by hand"]
+        return ["no operator action is on record" if not each else "no operator action of that kind is on record"]
     groups = [[row] for row in page.rows] if each else [list(group) for _, group in groupby(page.rows, _SAME)]
     return table(_COLUMNS, [_cells(group, page, screen) for group in groups], screen)
 

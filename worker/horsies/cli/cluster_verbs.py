@@ -10,7 +10,7 @@ from horsies.cli.operation_ids import operation_of
 from horsies.cli.words import unshortened
 from horsies.operations import queues, workers
 from horsies.operations.audit import actions_of, standing
-from horsies.operations.preview import OperationError, Preview, Target
+from horsies.operations.preview import Preview, Target
 from horsies.operations.queues import QueueVerb
 from horsies.operations.undo import undo
 from horsies.operations.workers import WorkerVerb
@@ -82,11 +82,6 @@ class _Undo:
         """All that the operation changed; what has moved on since is refused when it is tried."""
         operation_id = await operation_of(connection, self.operation)
         actions = await actions_of(connection, operation_id)
-        if not actions:
-            raise OperationError(
-                f"no operation {operation_id} has changed anything",
-                help_text="`horsies audit ls` lists what was done by hand",
-            )
         return Preview(
             verb="undo",
             options={"operation_id": operation_id},

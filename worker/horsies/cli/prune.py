@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
 
 _UNITS_S = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-_CATEGORIES = ("heartbeats", "worker-states", "terminal-records")
+_CATEGORIES = ("heartbeats", "worker-states", "terminal-records", "operator-actions")
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.", show_default=False)]
 OlderThanOption = Annotated[
@@ -25,7 +25,8 @@ OlderThanOption = Annotated[
         "--older-than",
         metavar="CATEGORY=AGE",
         help="How long to keep one category, for example `heartbeats=12h` or `terminal-records=90d`; `never` keeps all "
-        "of it. Categories: heartbeats, worker-states, terminal-records (tasks, attempts, workflows). May be repeated.",
+        "of it. Categories: heartbeats, worker-states, terminal-records (tasks, attempts, workflows), operator-actions "
+        "(the audit trail). May be repeated.",
         show_default=False,
     ),
 ]
@@ -40,11 +41,12 @@ def prune(
     yes: YesOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Delete old heartbeats, worker snapshots, and finished tasks and workflows.
+    """Delete old heartbeats, worker snapshots, finished tasks and workflows, and operator actions.
 
     Workers do the same every hour. Without `--older-than` a category is kept as long as the newest worker keeps it, or
-    where no worker has told: heartbeats 24 h, worker states 7 d, terminal records 30 d. Tasks of unfinished workflows
-    stay. At most 5 000 rows go in one transaction: it may run beside everything else, and be interrupted.
+    where no worker has told: heartbeats 24 h, worker states 7 d, terminal records 30 d, operator actions 365 d. Tasks
+    of unfinished workflows stay; an operation whose actions were deleted cannot be undone any more. At most 5 000 rows
+    go in one transaction: it may run beside everything else, and be interrupted.
     """
     choice = choose(database_url, context)
     ages = dict(_age(text) for text in older_than or ())

@@ -32,6 +32,7 @@ class RecoveryConfig(CheckedModel):
     heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
     worker_state_retention_hours: int | None = Field(default=168, ge=1, le=8_760)
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
+    operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """A threshold must outlast two beats: with less, one late beat makes a healthy task look dead."""

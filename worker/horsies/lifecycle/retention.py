@@ -34,6 +34,7 @@ class Category(StrEnum):
     HEARTBEATS = "heartbeats"
     WORKER_STATES = "worker_states"
     TERMINAL_RECORDS = "terminal_records"
+    OPERATOR_ACTIONS = "operator_actions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ _PARTS = (
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
+    # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
+    _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", 0),
 )
 
 Ages = dict[Category, float | None]
@@ -101,6 +104,7 @@ def ages_of(config: RecoveryConfig) -> Ages:
         Category.HEARTBEATS: None if heartbeats is None else max(heartbeats, judged_s),
         Category.WORKER_STATES: _seconds(config.worker_state_retention_hours),
         Category.TERMINAL_RECORDS: _seconds(config.terminal_record_retention_hours),
+        Category.OPERATOR_ACTIONS: _seconds(config.operator_action_retention_hours),
     }
 
 

@@ -59,8 +59,13 @@ async def require_writable(conn: asyncpg.Connection) -> None:
 
 
 async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
-    """What the operation has changed, in order."""
-    return [Action(*row) for row in await conn.fetch(statement("audit_actions"), operation_id)]
+    """What the operation has changed, in order; OperationError where nothing is on record."""
+    if rows := await conn.fetch(statement("audit_actions"), operation_id):
+        return [Action(*row) for row in rows]
+    raise OperationError(
+        f"no operation {operation_id} has changed anything, or its record was pruned",
+        help_text="`horsies audit ls` lists what is on record, which is kept for operator_action_retention_hours",
+    )
 
 
 def _problem(

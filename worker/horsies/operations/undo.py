@@ -12,7 +12,7 @@ from horsies.lifecycle.by_hand import Deed, Seen
 from horsies.lifecycle.families import read_flows
 from horsies.operations.audit import actions_of, require_writable, standing
 from horsies.operations.batches import in_batches
-from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
 from horsies.operations.tasks import tell_workflows
 from horsies.operations.undo_orders import undo_orders
 from horsies.operations.undo_workflows import undo_workflows, why_no_way_back
@@ -40,7 +40,7 @@ _NO_WAY_BACK: Mapping[str, str] = {
 async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     """What would be taken back as things stand; the statements judge again, and more closely. Reads only."""
     now = (await standing(conn)).now
-    actions = await _changed_by(conn, operation_id)
+    actions = await actions_of(conn, operation_id)
     ids = [action.target_id for action in actions if action.target_kind == "task"]
     rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
     flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
@@ -87,7 +87,7 @@ async def undo(
 ) -> Outcome:
     """The inverse for each row that the operation changed; a row without one is refused with the reason."""
     await require_writable(conn)
-    actions = await _changed_by(conn, operation_id)
+    actions = await actions_of(conn, operation_id)
     undoing = UUID(new_task_id())
     deed = Deed(undoing, "undo", actor.os_user, actor.os_host, reason, None)
     tasks = [_target(action) for action in actions if action.target_kind == "task"]
@@ -101,14 +101,6 @@ async def undo(
     orders = await undo_orders(conn, operation_id, undoing, actor, reason)
     workflows = await undo_workflows(conn, operation_id, undoing, actor, reason)
     return replace(outcome, rows=(*outcome.rows, *orders, *workflows))
-
-
-async def _changed_by(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
-    if actions := await actions_of(conn, operation_id):
-        return actions
-    raise OperationError(
-        f"no operation {operation_id} has changed anything", help_text="`horsies audit ls` lists what was done by hand"
-    )
 
 
 def _target(action: Action) -> Target:
