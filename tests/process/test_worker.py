@@ -202,6 +202,18 @@ async def test_a_retry_waits_its_delay_and_keeps_the_history(
     assert 0 <= late < 0.25  # by the alarm, not by the next poll after up to 5 s
 
 
+async def test_the_error_of_the_last_try_says_that_the_retries_are_spent(
+    table: Table, start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    start()
+    task_id = await table.send("flaky", str(tmp_path / "runs"), 9, max_retries=1, task_options=options(["TRY_AGAIN"]))
+    declined = await table.send("refuse", max_retries=1, retry_count=1, task_options=options(["CARD_DECLINED"]))
+    row = await table.done(task_id)
+    assert (row["status"], row["retry_count"], row["error_code"]) == ("FAILED", 1, "TRY_AGAIN")
+    assert result_of(row)["err"]["data"] == {"reason": "all retries are spent", "retry_count": 1, "max_retries": 1}
+    assert result_of(await table.done(declined))["err"]["data"] == {"limit": 5}
+
+
 def options(codes: list[str]) -> str:
     policy = {
         "max_retries": 2,

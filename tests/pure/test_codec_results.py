@@ -16,6 +16,7 @@ from horsies.domain.codec import (
     load_task_result,
     load_value,
     storable_task_result,
+    with_retries_spent,
 )
 from horsies.domain.codes import ContractCode, OperationalErrorCode, OutcomeCode
 from horsies.domain.states import WorkflowStatus
@@ -277,3 +278,31 @@ def test_surrogates_in_a_message_do_not_cost_the_error() -> None:
 def test_a_result_within_a_value_is_a_result_again() -> None:
     value = {"both": [TaskResult(ok=Order(number=1, placed=ORDER.placed)), TaskResult(err=TaskError())]}
     assert load_value(dump_value(value)) == value
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_the_error_of_the_last_try_says_in_its_empty_data_that_no_retry_is_left(empty: dict[str, Any] | None) -> None:
+    code = OperationalErrorCode.WORKER_CRASHED
+    text = dump_task_result(TaskResult(err=TaskError(error_code=code, data=empty, message="größer")))
+    error = load_task_result(with_retries_spent(text, retry_count=2, max_retries=2)).err_value
+    assert "retry" in str(error.data)  # what the documentation of retry policies looks for
+    assert error == TaskError(
+        error_code=code,
+        data={"reason": "all retries are spent", "retry_count": 2, "max_retries": 2},
+        message="größer",
+    )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        *(TaskResult(err=TaskError(error_code="MINE", data=data)) for data in ({"limit": 5}, [], "", 0, False)),
+        TaskResult(err=PaymentError(error_code="MINE", order=ORDER, attempts=2)),
+        TaskResult(err={"data": None}),
+        TaskResult(err="a plain text"),
+    ],
+    ids=repr,
+)
+def test_an_error_with_data_or_of_a_class_of_its_own_stays_as_the_task_gave_it(result: TaskResult[Any, Any]) -> None:
+    text = dump_task_result(result)
+    assert with_retries_spent(text, retry_count=2, max_retries=2) == text

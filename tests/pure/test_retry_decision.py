@@ -127,6 +127,7 @@ def test_a_covered_error_with_budget_is_retried_from_the_given_clock() -> None:
         ({"retry_count": 4}, GiveUpReason.RETRIES_SPENT),
         ({"error_code": "OTHER"}, GiveUpReason.CODE_NOT_COVERED),
         ({"error_code": None}, GiveUpReason.CODE_NOT_COVERED),
+        ({"error_code": "OTHER", "retry_count": 3}, GiveUpReason.CODE_NOT_COVERED),
         ({"good_until": NOW}, GiveUpReason.DEADLINE_PASSED),
         ({"good_until": NOW - timedelta(seconds=1)}, GiveUpReason.DEADLINE_PASSED),
         ({"good_until": NOW + timedelta(seconds=60)}, GiveUpReason.DEADLINE_TOO_NEAR),

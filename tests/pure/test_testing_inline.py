@@ -63,6 +63,18 @@ def flaky(failures: int) -> TaskResult[int, TaskError]:
     return TaskResult(ok=heard.count("try"))
 
 
+@app.task("declined", retry_policy=TWICE)
+def declined(data: dict[str, int] | None) -> TaskResult[int, TaskError]:
+    return TaskResult(err=TaskError(error_code="TRY_AGAIN", data=data))
+
+
+@app.task("declined_at_last", retry_policy=TWICE)
+def declined_at_last() -> TaskResult[int, TaskError]:
+    """Fails for good, on its last try, with an error that is never tried again."""
+    heard.append("try")
+    return TaskResult(err=TaskError(error_code="TRY_AGAIN" if len(heard) < 3 else "CARD_DECLINED"))
+
+
 @app.task("broken")
 def broken() -> TaskResult[int, TaskError]:
     raise LookupError("no such order")
@@ -141,6 +153,26 @@ def test_with_raises_an_exception_comes_out_of_the_send_with_its_own_traceback()
 def test_ctrl_c_in_a_task_stops_the_test_and_not_only_the_task() -> None:
     with inline(app), pytest.raises(KeyboardInterrupt):
         impatient.send()
+
+
+@pytest.mark.parametrize(
+    ("data", "stored"),
+    [
+        (None, {"reason": "all retries are spent", "retry_count": 2, "max_retries": 2}),
+        ({"limit": 5}, {"limit": 5}),
+    ],
+)
+def test_the_last_error_says_that_the_retries_are_spent_unless_it_has_data(
+    data: dict[str, int] | None, stored: dict[str, object]
+) -> None:
+    with inline(app):
+        assert declined.send(data).unwrap().get().err_value.data == stored
+
+
+def test_an_error_that_is_never_tried_again_says_nothing_of_retries() -> None:
+    with inline(app):
+        error = declined_at_last.send().unwrap().get().err_value
+    assert (error.error_code, error.data, len(heard)) == ("CARD_DECLINED", None, 3)
 
 
 def test_waiting_for_a_result_lets_the_time_pass_that_retries_need() -> None:

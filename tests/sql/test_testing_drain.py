@@ -168,7 +168,8 @@ def test_only_the_time_that_is_said_passes() -> None:
     assert drain(app, seconds=59) == Ran()
     assert drain(app, seconds=5) == Ran(retried=1)
     assert drain(app, seconds=300) == Ran(failed=1)
-    assert handle.get(0).err == TaskError(error_code="TRY_AGAIN", message="not yet")
+    spent = {"reason": "all retries are spent", "retry_count": 2, "max_retries": 2}
+    assert handle.get(0).err == TaskError(error_code="TRY_AGAIN", data=spent, message="not yet")
     assert drain(app, seconds=3600) == Ran(completed=1)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 
 if TYPE_CHECKING:
     from random import Random
@@ -99,6 +99,9 @@ class GiveUp:
     reason: GiveUpReason
 
 
+RETRIES_SPENT: Final = GiveUp(GiveUpReason.RETRIES_SPENT)
+
+
 def decide(
     rule: RetryRule | None,
     *,
@@ -114,10 +117,10 @@ def decide(
         return GiveUp(GiveUpReason.NO_POLICY)
     if max_retries <= 0:
         return GiveUp(GiveUpReason.NO_RETRIES)
-    if retry_count >= max_retries:
-        return GiveUp(GiveUpReason.RETRIES_SPENT)
     if error_code not in rule.auto_retry_for:
         return GiveUp(GiveUpReason.CODE_NOT_COVERED)
+    if retry_count >= max_retries:
+        return RETRIES_SPENT
     if good_until is not None and good_until <= now:
         return GiveUp(GiveUpReason.DEADLINE_PASSED)
     delay = delay_s(rule, retry_count + 1, rng)

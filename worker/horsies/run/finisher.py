@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from horsies.domain.codec import dump_task_result
+from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import OperationalErrorCode
-from horsies.domain.retry import RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, stored_earlier
@@ -265,6 +265,9 @@ class Finisher:
             good_until=None,  # judged by the statement, with the database's clock
             rng=self._rng,
         )
+        if decision == RETRIES_SPENT and stored is not None:
+            task = held.task
+            stored = with_retries_spent(stored, retry_count=task.retry_count, max_retries=task.max_retries)
         delay = decision.delay_s if isinstance(decision, RetryAt) else None
         kind = OutcomeKind.FAILED if delay is None else OutcomeKind.RETRY
         return self._outcome(held, kind, stored, code, message, failed_reason, delay)

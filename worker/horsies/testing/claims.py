@@ -23,7 +23,7 @@ from horsies.run.settings import Identity
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
-from horsies.testing.here import retry_delay_s
+from horsies.testing.here import next_try
 from horsies.testing.ran import Ran
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Claims:
 
     async def store(self, task: ClaimedTask, ended: Ended) -> bool:
         """True when it is going to be tried again."""
-        delay_s = retry_delay_s(
+        delay_s, ended = next_try(
             ended,
             task.task_options,
             retry_count=task.retry_count,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain.codec import load_args, load_kwargs
+from horsies.domain.codec import load_args, load_kwargs, with_retries_spent
 from horsies.domain.result import Err
-from horsies.domain.retry import RetryAt, RetryRule, decide
+from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.run.outcomes import outcome_of
 from horsies.workflow.context import call_kwargs
@@ -67,7 +67,7 @@ async def run_here_async(task: AnyTask, args: str | None, kwargs: str | None) ->
     return _ended(await asyncio.to_thread(task.run, *values))
 
 
-def retry_delay_s(
+def next_try(
     ended: Ended,
     task_options: str | None,
     *,
@@ -76,10 +76,10 @@ def retry_delay_s(
     now: datetime,
     good_until: datetime | None,
     rng: Random,
-) -> float | None:
-    """When the task is tried again; None where this was the last time."""
+) -> tuple[float | None, Ended]:
+    """In how many seconds the task is tried again, None where this was the last time; and what is stored then."""
     if ended.ok:
-        return None
+        return None, ended
     decision = decide(
         RetryRule.from_text(task_options),
         error_code=ended.error_code,
@@ -89,7 +89,10 @@ def retry_delay_s(
         good_until=good_until,
         rng=rng,
     )
-    return decision.delay_s if isinstance(decision, RetryAt) else None
+    if decision == RETRIES_SPENT:
+        stored = with_retries_spent(ended.stored, retry_count=retry_count, max_retries=max_retries)
+        return None, replace(ended, stored=stored)
+    return decision.delay_s if isinstance(decision, RetryAt) else None, ended
 
 
 def _values(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
-from horsies.testing.here import retry_delay_s, run_here, run_here_async
+from horsies.testing.here import next_try, run_here, run_here_async
 from horsies.testing.inline_broker import InlineBroker
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.ran import Ran
@@ -173,7 +173,7 @@ class Inline:
 
     def _end(self, task: InlineTask, ended: Ended) -> Ran:
         now, request = self._now(), task.request
-        delay_s = retry_delay_s(
+        delay_s, ended = next_try(
             ended,
             request.task_options,
             retry_count=task.retry_count,

@@ -13,6 +13,7 @@ from horsies.domain.codec.results import (
     load_task_error,
     load_task_result,
     storable_task_result,
+    with_retries_spent,
 )
 from horsies.domain.codec.text import clean_text
 from horsies.domain.codec.values import dump_value, load_value
@@ -38,4 +39,5 @@ __all__ = [
     "parse_json",
     "storable_task_result",
     "to_json",
+    "with_retries_spent",
 ]

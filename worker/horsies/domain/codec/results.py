@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from horsies.domain import tags
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
-from horsies.domain.codec.json_text import parse_json
+from horsies.domain.codec.json_text import parse_json, to_json
 from horsies.domain.codec.read import error_from_tree, result_from_tree, unreadable
 from horsies.domain.codec.values import dump_value, load_value
 from horsies.domain.codes import OperationalErrorCode
@@ -28,6 +29,20 @@ def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, 
 def dump_task_result(result: TaskResult[Any, Any]) -> str:
     """The text of the result column."""
     return storable_task_result(result)[1]
+
+
+def with_retries_spent(text: str, *, retry_count: int, max_retries: int) -> str:
+    """The stored result of the last try: where the error has no data of its own, that says that no retry is left.
+
+    The error of a subclass stays as it is: its `data` may have a type that would refuse ours when it is read back.
+    """
+    tree = parse_json(text, "result")
+    error = tree["err"]
+    plain = isinstance(error, dict) and error.get(tags.TASK_ERROR) is True and tags.ERROR_CLASS not in error
+    if not plain or error["data"] not in (None, {}):
+        return text
+    error["data"] = {"reason": "all retries are spent", "retry_count": retry_count, "max_retries": max_retries}
+    return to_json(tree, "result")
 
 
 def dump_task_error(error: TaskError) -> str:
