@@ -83,7 +83,7 @@ async def test_what_a_killed_worker_ran_fails_as_crashed_within_threshold_and_in
     assert (data["stale_threshold_ms"], data["worker_pid"]) == (2_000, row["worker_pid"])
     (attempt,) = await table.attempts(task_id)
     assert (attempt["outcome"], attempt["error_code"]) == ("FAILED", "WORKER_CRASHED")
-    record = await asyncio.to_thread(other.wait_for, "swept")
+    record = await asyncio.to_thread(other.wait_for, "swept", level="INFO")
     assert (record["failed"], record["retried"], record["requeued"], record["expired"]) == (1, 0, 0, 0)
 
 

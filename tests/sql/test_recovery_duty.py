@@ -10,8 +10,12 @@ from typing import Any
 import asyncpg
 import pytest
 
+from horsies.config.recovery import RecoveryConfig
+from horsies.config.resilience import WorkerResilienceConfig
+from horsies.run.events import Events
+from horsies.run.outage import Outage
 from horsies.run.settings import Identity
-from horsies.run.sweeper import Duty
+from horsies.run.sweeper import Chore, Duty, Recovery, Retention
 from horsies.store.sweep_state import take_duty, write_report
 
 MINUTE_MS = 60_000
@@ -204,3 +208,36 @@ async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_l
     assert chore.done == 1
     await duty.step()
     assert chore.done == 1
+
+
+@pytest.mark.parametrize(
+    ("chore", "told"),
+    [
+        (
+            Recovery(RecoveryConfig(), Events(), Outage(WorkerResilienceConfig())),
+            ("swept", {"requeued": 0, "retried": 0, "failed": 0, "expired": 1, "repairs": 0, "workflows": 0}),
+        ),
+        (
+            Retention(RecoveryConfig(terminal_record_retention_hours=None), Events()),
+            ("pruned", {"heartbeats": 1, "worker_states": 0, "operator_actions": 0, "complete": True}),
+        ),
+    ],
+    ids=["recovery", "retention"],
+)
+async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was_nothing(
+    connection: asyncpg.Connection, caplog: pytest.LogCaptureFixture, chore: Chore, told: tuple[str, dict[str, Any]]
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, good_until) VALUES ('t', 'x', 'default', now());"
+        "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
+        " VALUES ('t', 'w', 'runner', now() - interval '25 h')"
+    )
+    caplog.set_level("DEBUG", logger="horsies.worker")
+    await chore.do(connection)
+    await chore.do(connection)
+    event, counts = told
+    nothing = {name: value if value is True else 0 for name, value in counts.items()}
+    assert [(one.levelname, one.message, vars(one)["fields"]) for one in caplog.records] == [
+        ("INFO", event, counts),
+        ("DEBUG", event, nothing),
+    ]

@@ -254,7 +254,9 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
         "RUNNING: COMPLETED ENQUEUED PENDING",
         "RUNNING: ENQUEUED PENDING PENDING",
     ]
-    assert "reconciled" in caplog.text
+    (told,) = [record for record in caplog.records if record.message == "swept"]
+    assert told.levelname == "INFO"
+    assert (vars(told)["fields"]["repairs"], vars(told)["fields"]["workflows"]) == (2, 1)
     assert "stepped over a workflow" in caplog.text
 
 

@@ -122,6 +122,10 @@ class Events:
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
         self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
+    def swept(self, text: str, *, changed: int, **counts: Any) -> None:
+        """One record for each sweep, so that the log shows that there are sweeps; at DEBUG where nothing was to do."""
+        self._tell(logging.INFO if changed else logging.DEBUG, text, **counts)
+
     def note(self, text: str, **fields: Any) -> None:
         self._tell(logging.INFO, text, **fields)
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.lifecycle.reconciling import Reconciled
+    from horsies.lifecycle.recovering import Recovered
     from horsies.run.events import Events
     from horsies.run.outage import Outage
     from horsies.run.settings import Identity
@@ -99,21 +100,25 @@ class Recovery:
             self._events.note("sweep spares what runs", reason="the database was away, and who lives beats again soon")
         self._sparing = spare_runs
         done = await recover(connection, self._config, spare_runs=spare_runs)
-        if done.changed:
-            self._events.note(
-                "swept", requeued=done.requeued, retried=done.retried, failed=done.failed, expired=done.expired
-            )
+        reconciled = await reconcile_all(connection, self._config.crashed_worker_recovery_grace_ms)
+        self._tell(done, reconciled)
+        return done.report() | reconciled.report()
+
+    def _tell(self, done: Recovered, reconciled: Reconciled) -> None:
+        self._events.swept(
+            "swept",
+            changed=done.changed + reconciled.repairs,
+            requeued=done.requeued,
+            retried=done.retried,
+            failed=done.failed,
+            expired=done.expired,
+            repairs=reconciled.repairs,
+            workflows=reconciled.workflows,
+        )
         for refused in done.refused[:_TOLD]:
             self._events.warn("sweep stepped over a task", id=refused.item, error=refused.error)
         if len(done.refused) > _TOLD:
             self._events.warn("sweep stepped over tasks", count=len(done.refused))
-        reconciled = await reconcile_all(connection, self._config.crashed_worker_recovery_grace_ms)
-        self._tell(reconciled)
-        return done.report() | reconciled.report()
-
-    def _tell(self, reconciled: Reconciled) -> None:
-        if reconciled.repairs:
-            self._events.note("reconciled", repairs=reconciled.repairs, workflows=reconciled.workflows)
         for refused in reconciled.refused[:_TOLD]:
             self._events.warn("reconciliation stepped over a workflow", id=refused.item, error=refused.error)
         if len(reconciled.refused) > _TOLD:
@@ -133,7 +138,7 @@ class Retention:
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
         done = await prune(connection, self._ages, budget_s=_PRUNE_BUDGET_S)
-        self._events.note("pruned", **done.rows, complete=done.complete)
+        self._events.swept("pruned", changed=sum(done.rows.values()), **done.rows, complete=done.complete)
         for refused in done.refused[:_TOLD]:
             self._events.warn("retention stepped over a row", row=refused.item, error=refused.error)
         if len(done.refused) > _TOLD:
