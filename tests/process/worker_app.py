@@ -17,6 +17,7 @@ from horsies import (
     QueueMode,
     RecoveryConfig,
     RetryPolicy,
+    ScheduleConfig,
     TaskError,
     TaskResult,
 )
@@ -38,6 +39,7 @@ app = Horsies(
             claimer_heartbeat_interval_ms=1_000,
             **json.loads(os.environ.get("TEST_RECOVERY", "{}")),
         ),
+        schedule=ScheduleConfig(**json.loads(os.environ.get("TEST_SCHEDULE", "{}"))),
     )
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +13,7 @@ from horsies.config.exception_mapper import ExceptionMapper, default_code_proble
 from horsies.config.queues import CustomQueueConfig, QueueMode
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.resilience import WorkerResilienceConfig
-from horsies.config.rules import CheckedModel
+from horsies.config.rules import CheckedModel, in_child_process
 from horsies.config.schedule import ScheduleConfig
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
@@ -63,6 +62,15 @@ class AppConfig(CheckedModel):
             yield ConfigurationError(
                 "requeue_pending=False cannot be had: waiting tasks are rows in PostgreSQL and outlive every shutdown",
                 help_text="leave it out; to have tasks dropped when they get old, send them with good_until",
+            )
+
+    def without_effect(self) -> Iterable[str]:
+        if self.schedule is None or not self.schedule.enabled:
+            return
+        if names := [schedule.name for schedule in self.schedule.schedules if schedule.enabled]:
+            yield (
+                f"AppConfig.schedule is not run yet: this release has no scheduler, nothing sends {', '.join(names)}; "
+                "until there is one, send these tasks from cron or another timer, and set enabled=False"
             )
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:
@@ -130,7 +138,7 @@ class AppConfig(CheckedModel):
 
     def log_config(self, logger: logging.Logger | None = None) -> None:
         """One INFO record with every setting, passwords masked; silent in a worker's child processes."""
-        if os.environ.get("HORSIES_CHILD_PROCESS") == "1":
+        if in_child_process():
             return
         (logger or logging.getLogger("horsies")).info("AppConfig: %s", self)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -38,6 +40,9 @@ class CheckedModel(BaseModel):
         if refused is not None:  # raised out here, so that the error with the inputs is not even its context
             raise refused
         raise_collected(self.broken_rules(), ConfigurationErrors)
+        if not in_child_process():  # each child imports the application again
+            for text in self.without_effect():
+                warnings.warn(text, stacklevel=2)
 
     def __setattr__(self, name: str, value: Any) -> None:
         refused = None
@@ -51,6 +56,15 @@ class CheckedModel(BaseModel):
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """Each cross-field rule that these values break."""
         return ()
+
+    def without_effect(self) -> Iterable[str]:
+        """What is accepted although nothing comes of it, a sentence each: warned of where the object is made."""
+        return ()
+
+
+def in_child_process() -> bool:
+    """Whether this is a child process of a worker, which has said everything about the configuration itself."""
+    return os.environ.get("HORSIES_CHILD_PROCESS") == "1"
 
 
 def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:

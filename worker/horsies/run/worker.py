@@ -76,6 +76,8 @@ class Worker:
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.strangers]
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         self._supervisor.start(loops)
+        for text in self.app.config.without_effect():
+            self.events.warn("configured without effect", reason=text)
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
