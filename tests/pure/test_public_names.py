@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import logging
 import subprocess
 import sys
 from importlib import import_module
+from typing import get_type_hints
 
 import pytest
 
 import horsies
+from horsies.registry import TaskRegistry
 
 PUBLIC = """
 TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES AppConfig BrokerErrorCode
@@ -31,9 +36,37 @@ def test_the_public_names_are_exactly_these() -> None:
     assert dir(horsies) == sorted(horsies.__all__)
 
 
-@pytest.mark.parametrize("name", PUBLIC.split())
-def test_each_public_name_leads_to_something(name: str) -> None:
-    assert getattr(horsies, name) is getattr(horsies, name)
+APPLICATION = """
+are_sends_suppressed check config discover_tasks expand_module_globs get_broker get_discovered_task_modules
+get_valid_queue_names get_workflow_builders import_task_modules list_tasks logger run_worker send_many send_many_async
+set_role suppress_sends task tasks validate_queue_name workflow workflow_builder
+"""
+
+
+def test_the_public_attributes_of_an_application_are_exactly_these() -> None:
+    config = horsies.AppConfig(broker=horsies.PostgresConfig(database_url="postgresql://u@db/app"))
+    app = horsies.Horsies(config)
+    assert [name for name in dir(app) if not name.startswith("_")] == APPLICATION.split()
+    assert app.config is config
+    hints = get_type_hints(horsies.Horsies, localns={"AppConfig": horsies.AppConfig})
+    assert hints == {"config": horsies.AppConfig, "tasks": TaskRegistry, "logger": logging.Logger}
+
+
+def typed_names() -> dict[str, str]:
+    """Of each name that type checkers find in the package, the module that they find it in."""
+    tree = ast.parse(inspect.getsource(horsies))
+    (block,) = (step for step in tree.body if isinstance(step, ast.If) and ast.unparse(step.test) == "TYPE_CHECKING")
+    froms = [step for step in block.body if isinstance(step, ast.ImportFrom)]
+    return {name.name: str(step.module) for step in froms for name in step.names}
+
+
+TYPED = typed_names()
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC.split()) - {"__version__"}))
+def test_each_public_name_leads_to_what_type_checkers_see(name: str) -> None:
+    """The package names the home of each twice: for type checkers, and for the import on first use."""
+    assert getattr(horsies, name) is getattr(import_module(TYPED[name]), name)
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -39,7 +39,15 @@ if TYPE_CHECKING:
 
 
 class Horsies:
-    """One object for a whole program, usable from any thread and any event loop."""
+    """One object for a whole program, usable from any thread and any event loop.
+
+    `config` is the AppConfig that it was made with, `tasks` the registry of its tasks by name, and `logger` the logger
+    `horsies`, which everything here logs to.
+    """
+
+    config: AppConfig
+    tasks: TaskRegistry
+    logger: logging.Logger
 
     def __init__(self, config: AppConfig) -> None:
         self.config = config
