@@ -77,6 +77,7 @@ async def test_a_filter_narrows_rows_and_counts(shop: str) -> None:
     async with console(shop) as screen:
         await screen.filter("status:failed error:TIMEOUT name:charge_card")
         await screen.sees("TIMEOUT", "match · 6 000 in table")
+        assert screen.rows
         assert all("charge_card" in row and "TIMEOUT" in row for row in screen.rows)
 
 
@@ -222,6 +223,7 @@ async def test_the_order_is_chosen_from_a_menu(shop: str) -> None:
         assert "00001770" in screen.cursor
         await screen.press("s", "r")
         await screen.sees("longest running")
+        assert screen.rows
         assert all("running" in row for row in screen.rows)
 
 

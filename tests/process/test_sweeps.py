@@ -179,16 +179,26 @@ async def test_sweeps_come_once_an_interval_however_many_workers_there_are(
 
 
 async def test_only_the_worker_on_duty_holds_a_connection_for_it_and_only_meanwhile(
-    table: Table, start: Callable[..., Worker]
+    table: Table, start: Callable[..., Worker], database: str
 ) -> None:
-    for _ in range(2):
-        start(**QUICK)
-    state = await first_sweep(table)
-    state = await next_sweep(table, state)
+    """Held up by a lock, both sweeps of two workers go on until they have been seen."""
+    seldom = {"TEST_RECOVERY": json.dumps(RECOVERY | {"check_interval_ms": 60_000})}
+    holder = await asyncpg.connect(database)
+    async with holder.transaction():
+        await holder.execute("LOCK TABLE horsies_workflows IN ACCESS EXCLUSIVE MODE")
+        for _ in range(2):
+            start(**seldom)
+        await until_held_for_sweeps(table, ["horsies worker recovery", "horsies worker retention"])
+    await holder.close()
+    await until_held_for_sweeps(table, [])
+
+
+async def until_held_for_sweeps(table: Table, names: list[str]) -> None:
+    """Until the sweeps of all workers hold just these connections."""
     async with asyncio.timeout(PATIENCE_S):
-        while await table.connection.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
-            " AND application_name IN ('horsies worker recovery', 'horsies worker retention')"
+        while names != await table.connection.fetchval(
+            "SELECT COALESCE(array_agg(application_name ORDER BY application_name), '{}') FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name ~ '^horsies worker re(covery|tention)$'"
         ):
             await breathe(table)
 

@@ -75,27 +75,26 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("module", "name", "home"),
     [
-        ("horsies.core.models.recovery", "RecoveryConfig"),
-        ("horsies.core.models.schedule", "DailySchedule"),
-        ("horsies.core.models.schedule", "TaskSchedule"),
-        ("horsies.core.models.queues", "CustomQueueConfig"),
-        ("horsies.core.models.tasks", "BUILTIN_CODE_REGISTRY"),
-        ("horsies.core.models.task_pg", "TaskStatus"),
-        ("horsies.core.models.workflow.context", "SubWorkflowSummary"),
-        ("horsies.core.models.workflow.context", "WorkflowContext"),
-        ("horsies.core.workflows.recovery", "recover_stuck_workflows"),
-        ("horsies.core.brokers.postgres", "PostgresBroker"),
-        ("horsies.core.errors", "HorsiesError"),
-        ("horsies.core.errors", "ConfigurationError"),
-        ("horsies.core.errors", "TaskDefinitionError"),
-        ("horsies.core.errors", "RegistryError"),
+        ("horsies.core.models.recovery", "RecoveryConfig", "horsies.config.recovery"),
+        ("horsies.core.models.schedule", "DailySchedule", "horsies.config.schedule"),
+        ("horsies.core.models.schedule", "TaskSchedule", "horsies.config.schedule"),
+        ("horsies.core.models.queues", "CustomQueueConfig", "horsies.config.queues"),
+        ("horsies.core.models.tasks", "BUILTIN_CODE_REGISTRY", "horsies.domain.codes"),
+        ("horsies.core.models.task_pg", "TaskStatus", "horsies.domain.states"),
+        ("horsies.core.models.workflow.context", "SubWorkflowSummary", "horsies.domain.task_result"),
+        ("horsies.core.models.workflow.context", "WorkflowContext", "horsies.workflow.context"),
+        ("horsies.core.workflows.recovery", "recover_stuck_workflows", "horsies.workflow.recovery"),
+        ("horsies.core.brokers.postgres", "PostgresBroker", "horsies.broker"),
+        ("horsies.core.errors", "HorsiesError", "horsies.domain.errors"),
+        ("horsies.core.errors", "ConfigurationError", "horsies.domain.errors"),
+        ("horsies.core.errors", "TaskDefinitionError", "horsies.domain.errors"),
+        ("horsies.core.errors", "RegistryError", "horsies.domain.errors"),
     ],
 )
-def test_each_documented_deep_path_leads_to_the_one_class(module: str, name: str) -> None:
-    found = getattr(import_module(module), name)
-    assert found is getattr(horsies, name, found)
+def test_each_documented_deep_path_leads_to_the_one_class(module: str, name: str, home: str) -> None:
+    assert getattr(import_module(module), name) is getattr(import_module(home), name)
 
 
 def modules_after(code: str) -> set[str]:

@@ -54,7 +54,9 @@ async def test_every_task_is_in_every_view(conn: asyncpg.Connection) -> None:
 
 
 async def test_each_task_can_be_opened(conn: asyncpg.Connection) -> None:
-    for task_id in await every_id(conn):
+    ids = await every_id(conn)
+    assert ids
+    for task_id in ids:
         detail = await task_detail(conn, task_id)
         assert isinstance(detail, TaskDetail)
         assert (detail.audit, detail.reruns, detail.row.unique_key) == ((), (), None)
@@ -80,7 +82,7 @@ async def test_a_beat_without_a_zone_counts_as_utc_wherever_the_server_is(conn: 
 async def test_workers_queues_and_audit_do_without_our_tables(conn: asyncpg.Connection) -> None:
     known = {row["worker_id"] for row in await conn.fetch("SELECT worker_id FROM horsies_worker_states")}
     assert known <= {row.id for row in await worker_rows(conn, gone_within=None)}
-    assert all(row.paused_at is None for row in await queue_rows(conn))
+    assert {row.paused_at for row in await queue_rows(conn)} == {None}
     page = await audit_page(conn)
     assert (page.rows, page.recorded) == ((), False)
     assert (await cluster_status(conn)).interrupted.number == 0
