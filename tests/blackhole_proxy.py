@@ -44,6 +44,11 @@ class BlackholeProxy:
         self._replies = asyncio.Event()
         self._replies.set()
 
+    def silence(self) -> None:
+        """Nothing passes any more, also for those who connect later."""
+        self._open.clear()
+        self._replies.clear()
+
     def cut(self) -> None:
         """Those connected learn that they are not any more; what the server is about it brings to its end."""
         for client in self._clients:

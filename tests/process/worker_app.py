@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import time
+from collections import deque
+from itertools import repeat
 from pathlib import Path
 
 from horsies import (
@@ -131,3 +133,31 @@ def say(text: str) -> TaskResult[None, TaskError]:
 @app.task("echo", **queue)
 def echo(text: str) -> TaskResult[int, TaskError]:
     return TaskResult(ok=len(text))
+
+
+@app.task("wait_stubbornly", requeue_on_interrupt=True, **queue)
+def wait_stubbornly(started: str) -> TaskResult[None, TaskError]:
+    """Takes no notice of being stopped."""
+    Path(started).write_text("started")
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is the point
+            continue
+
+
+@app.task("wait_in_c", requeue_on_interrupt=True, **queue)
+def wait_in_c(started: str) -> TaskResult[None, TaskError]:
+    """Never comes back to Python, and lets no other thread of its process run."""
+    Path(started).write_text("started")
+    return TaskResult(ok=deque(repeat(None), maxlen=0))
+
+
+@app.task("wait_stubbornly_async", requeue_on_interrupt=True, **queue)
+async def wait_stubbornly_async(started: str) -> TaskResult[None, TaskError]:
+    await asyncio.to_thread(Path(started).write_text, "started")
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except BaseException:  # noqa: BLE001 - that is the point
+            continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,19 @@ class UnknownTasks(StrEnum):
     FAIL = "fail"
 
 
+def _grace(text: str) -> float | None:
+    """Seconds; None for `auto`."""
+    if text == "auto":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise typer.BadParameter(f"{text!r} is not auto, or a number of seconds")
+    return seconds
+
+
 def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
@@ -40,8 +54,15 @@ def worker(
         int | None, typer.Option(min=1, help="Replace a child after so many tasks (for tasks that leak).")
     ] = None,
     shutdown_grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running tasks get to end after SIGTERM or ctrl+c.")
-    ] = 30.0,
+        float | None,
+        typer.Option(
+            parser=_grace,
+            metavar="auto|SECONDS",
+            show_default="auto",
+            help="How long running tasks may go on after SIGTERM or ctrl+c. auto: 8 s where a container runtime kills "
+            "after 10, 25 s under Kubernetes, which kills after 30, and elsewhere.",
+        ),
+    ] = None,
     unknown_tasks: Annotated[
         UnknownTasks | None,
         typer.Option(
@@ -75,7 +96,7 @@ def worker(
         max_claim_batch=max_claim_batch,
         max_claim_per_worker=max_claim_per_worker,
         max_tasks_per_child=max_tasks_per_child,
-        shutdown_grace_ms=round(shutdown_grace * 1000),
+        shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
     )
     setproctitle(f"horsies: worker {locator}")
@@ -118,6 +139,7 @@ def _banner(running: Worker) -> None:
         "queues": queues,
         "children": children,
         "limits": ", ".join(caps) or "none beyond the children",
+        "stop": f"grace {settings.stop_times.drain_s:g}s: {settings.stop_times.why}",
         "worker": running.identity.worker_id,
     }
     print("horsies worker", file=sys.stdout)

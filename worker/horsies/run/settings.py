@@ -8,12 +8,14 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Literal
 
+from horsies.run.stop_times import Platform, StopTimes
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """What one worker is told; 0 for `max_claim_per_worker` means as many as fit into its children.
 
-    `unknown_tasks` is the application's own where it is None.
+    `unknown_tasks` is the application's own where it is None, and `shutdown_grace_ms` what the platform allows.
     """
 
     locator: str
@@ -22,8 +24,14 @@ class WorkerSettings:
     max_claim_batch: int = 0
     max_claim_per_worker: int = 0
     max_tasks_per_child: int | None = None
-    shutdown_grace_ms: int = 30_000
+    shutdown_grace_ms: int | None = None
     unknown_tasks: Literal["leave", "fail"] | None = None
+    platform: Platform = field(default_factory=Platform.here)
+
+    @property
+    def stop_times(self) -> StopTimes:
+        grace_ms = self.shutdown_grace_ms
+        return StopTimes.of(self.platform, None if grace_ms is None else grace_ms / 1000)
 
 
 @dataclass(frozen=True, slots=True)

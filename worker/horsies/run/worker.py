@@ -30,6 +30,7 @@ from horsies.run.sweeper import Duty, Recovery, Retention
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.lane import Lane, is_behind_pooler
 from horsies.store.listener import Listener
+from horsies.store.pool import TROUBLE
 from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
@@ -42,11 +43,10 @@ if TYPE_CHECKING:
     from horsies.run.events import Events
 
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
-_STOP_TASK_S = 5.0
 _LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
-_STORE_S = 30.0
+_CLOSE_S = 0.1
 _STORE_HURRIED_S = 3.0
 
 
@@ -101,20 +101,34 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop claiming, give claims back, drain with beats going on, interrupt the rest, store every outcome."""
+        begin, times = time.monotonic(), self.settings.stop_times
         self._supervisor.hasten()
         await self._stop_claiming()
         await self._give_back()
-        await self._drain(self.settings.shutdown_grace_ms / 1000)
+        await self._drain(begin + times.drain_s)
         if self.holdings.count(Stage.RUNNING):
-            await self._interrupt()
-        await self._until(self._is_stored, _STORE_S, hurried=_STORE_HURRIED_S)
+            await self._interrupt(times.stop_task_s)
+        await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
         if lost := self.finisher.pending + self.finisher.refused:
             self.events.warn("outcomes lost", count=lost, reason="the database did not take them")
-        await self._supervisor.stop_all()
-        await self._give_back()
-        await self._say_goodbye()
-        await self.slots.close(_GOODBYE_S)
-        await self._resources.aclose()
+        await self._leave(begin + times.end_s)
+
+    async def _leave(self, end: float) -> None:
+        """End the loops, say goodbye and close all that is open; after `end` without waiting for an answer."""
+        try:
+            async with asyncio.timeout(end - time.monotonic()):
+                await self._supervisor.stop_all()
+                await self._give_back()
+                await self._say_goodbye()
+                await self.slots.close(_GOODBYE_S)
+        except TimeoutError:
+            self.events.warn("no time for a goodbye", reason="the database does not answer, or a child does not end")
+            path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
+            for lane in (*path, self.beats.lane, self.snapshots.lane, *(duty.lane for duty in self.duties)):
+                lane.discard()
+        with suppress(*TROUBLE):  # a connection that cannot be closed has been cut
+            async with asyncio.timeout(max(end - time.monotonic(), _CLOSE_S)):
+                await self._resources.aclose()
 
     def _wire(self) -> None:
         self.claim_rules = self._rules()
@@ -387,17 +401,18 @@ class Worker:
         except Exception:  # noqa: BLE001 - without it the worker counts as late, then as gone, which it is
             self.snapshots.lane.discard()
 
-    async def _drain(self, grace_s: float) -> None:
+    async def _drain(self, end: float) -> None:
         if len(self.holdings):
-            self.events.note("draining", running=self.holdings.count(Stage.RUNNING), grace=f"{grace_s:.0f}s")
-        await self._until(lambda: len(self.holdings) <= self.finisher.refused, grace_s)
+            left_s = max(0.0, end - time.monotonic())
+            self.events.note("draining", running=self.holdings.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
+        await self._until(lambda: len(self.holdings) <= self.finisher.refused, end)
 
-    async def _interrupt(self) -> None:
+    async def _interrupt(self, within_s: float) -> None:
         # The last first: what is stopped lets the next one in its child begin, unless that was told to stop before.
         for held in reversed(self.holdings.at(Stage.RUNNING)):
             held.interrupted = True
             self.slots.stop_task(held)
-        await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, _STOP_TASK_S)
+        await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
         await self.slots.close(0.0)
         for held in self.slots.take_unbegun():
             self.finisher.interrupted(held, began=False)
@@ -405,11 +420,11 @@ class Worker:
     def _is_stored(self) -> bool:
         return self.finisher.pending + self.advancer.pending == 0
 
-    async def _until(self, done: Callable[[], bool], seconds: float, *, hurried: float = 0.0) -> None:
+    async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
         """Wait until `done`, looking whenever an outcome was stored; `hurried` is what a second signal leaves of it."""
         begin = time.monotonic()
         while not done():
-            left = begin + (hurried if self._hurry.is_set() else seconds) - time.monotonic()
+            left = (min(end, begin + hurried) if self._hurry.is_set() else end) - time.monotonic()
             if left <= 0:
                 return
             await self._quiet.wait(min(left, 0.5))
