@@ -1,4 +1,4 @@
-"""A TCP door to a PostgreSQL socket that can go silent on those inside, as a firewall does that forgot them."""
+"""A TCP door to a PostgreSQL server that can go silent on those inside, as a firewall does that forgot them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import asyncio
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import quote
+
+from psycopg.conninfo import conninfo_to_dict
 
 _STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0"
 
@@ -15,9 +17,7 @@ class BlackholeProxy:
     """Passes bytes both ways. After `swallow()` those connected then hear and are heard no more; new ones work."""
 
     def __init__(self, database_url: str) -> None:
-        parts = urlsplit(database_url)
-        self._socket = parse_qs(parts.query)["host"][0] + "/.s.PGSQL.5432"
-        self._login, self._database = parts.username, parts.path
+        self._behind = conninfo_to_dict(database_url)
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
@@ -30,7 +30,8 @@ class BlackholeProxy:
     def url(self) -> str:
         assert self._server is not None
         port = self._server.sockets[0].getsockname()[1]
-        return f"postgresql://{self._login}@127.0.0.1:{port}{self._database}?sslmode=disable"
+        login = ":".join(quote(self._behind[part], safe="") for part in ("user", "password") if part in self._behind)
+        return f"postgresql://{login}@127.0.0.1:{port}/{self._behind['dbname']}?sslmode=disable"
 
     def swallow(self) -> None:
         self._open.clear()
@@ -80,7 +81,11 @@ class BlackholeProxy:
             to_client.write(b"E" + (len(_STARTING_UP) + 4).to_bytes(4) + _STARTING_UP)
             to_client.close()
             return
-        server, to_server = await asyncio.open_unix_connection(self._socket)
+        host, port = self._behind["host"], self._behind.get("port", "5432")
+        if host.startswith("/"):
+            server, to_server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        else:
+            server, to_server = await asyncio.open_connection(host, int(port))
         self._clients.add(to_client)
         for source, sink, door in ((client, to_server, self._open), (server, to_client, self._replies)):
             task = asyncio.create_task(self._pass_on(source, sink, door))

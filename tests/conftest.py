@@ -1,28 +1,28 @@
-"""One embedded PostgreSQL for the whole run, one database for each test that asks."""
+"""One PostgreSQL for the whole run, one database for each test that asks.
+
+The server is an embedded one of each process, or the one that HORSIES_TEST_DATABASE_URL names: a URL of any database
+there, with a superuser. A test that stops, freezes or reconfigures its server asks for `embedded_server` and
+`embedded_database`, which are embedded in any case.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
-import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import asyncpg
-import psycopg
 import pytest
+from database_server import DatabaseServer, new_role
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.embedded.locks import FileLock
-from horsies.store.schema import create
 
-_numbers = itertools.count(1)
+SERVER_VARIABLE = "HORSIES_TEST_DATABASE_URL"
 
 
 def pytest_configure() -> None:
@@ -83,15 +83,33 @@ def short_directory() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[EmbeddedServer]:
+def embedded_server() -> Iterator[EmbeddedServer]:
+    """A server of this process's own."""
     directory = Path(tempfile.mkdtemp(prefix="hc-tests-", dir=_fast_place()))
     directory.chmod(0o755)
     held = acquire(Place(directory))
     yield held
-    if _administrators.cache_info().currsize:
-        _administrators(held.url).close()
     held.release()
     stop_and_remove(directory)
+
+
+@pytest.fixture(scope="session")
+def own_databases(embedded_server: EmbeddedServer) -> Iterator[DatabaseServer]:
+    # Copied as files a database is there in 8 ms, through the log in 17.
+    made = DatabaseServer(embedded_server.url, copying="STRATEGY FILE_COPY")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
+    """Where tests have their databases."""
+    if given := os.environ.get(SERVER_VARIABLE):
+        made = DatabaseServer(given)
+        yield made
+        made.close()
+    else:
+        yield request.getfixturevalue("own_databases")
 
 
 def _fast_place() -> str | None:
@@ -109,16 +127,23 @@ def stop_and_remove(directory: Path) -> None:
 
 
 @pytest.fixture
-async def empty_database(server: EmbeddedServer) -> AsyncIterator[str]:
+def empty_database(server: DatabaseServer) -> Iterator[str]:
     """The URL of a database with nothing in it."""
-    async for url in _fresh_database(server, "template0"):
+    with server.empty_database() as url:
         yield url
 
 
 @pytest.fixture
-async def database(server: EmbeddedServer, template: str) -> AsyncIterator[str]:
+def database(server: DatabaseServer) -> Iterator[str]:
     """The URL of a database with our schema."""
-    async for url in _fresh_database(server, template):
+    with server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def embedded_database(own_databases: DatabaseServer) -> Iterator[str]:
+    """The same on the embedded server, for a test that stops, freezes or reconfigures its server."""
+    with own_databases.database() as url:
         yield url
 
 
@@ -130,38 +155,8 @@ async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
     await connected.close()
 
 
-@pytest.fixture(scope="session")
-def template(server: EmbeddedServer) -> str:
-    """A database with our schema, copied for each test that wants one."""
-
-    async def make() -> str:
-        name = f"template_{os.getpid()}"
-        _administer(server, f"CREATE DATABASE {name}")
-        connected = await asyncpg.connect(url_of(server, name))
-        await create(connected)
-        await connected.close()
-        return name
-
-    return asyncio.run(make())
-
-
-def url_of(server: EmbeddedServer, database: str) -> str:
-    return f"postgresql://horsies@/{database}?host={quote(str(server.place.sockets), safe='/')}"
-
-
-async def _fresh_database(server: EmbeddedServer, template: str) -> AsyncIterator[str]:
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    # Copied as files a database is there in 8 ms, through the log in 17.
-    _administer(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
-    yield url_of(server, name)
-    _administer(server, f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _administer(server: EmbeddedServer, statement: str) -> None:
-    _administrators(server.url).execute(statement.encode())
-
-
-@cache
-def _administrators(url: str) -> psycopg.Connection[Any]:
-    """Kept for all tests: to connect takes as long as what is asked for. It goes with the server."""
-    return psycopg.connect(url, autocommit=True)
+@pytest.fixture
+async def role(connection: asyncpg.Connection) -> AsyncIterator[str]:
+    """The name of a role without any rights; `url_with(database, role=…)` connects as it."""
+    async with new_role(connection) as name:
+        yield name

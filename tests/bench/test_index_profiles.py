@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from horsies.store.embedded import EmbeddedServer
+    from database_server import DatabaseServer
 
 pytestmark = pytest.mark.bench
 
@@ -120,31 +120,23 @@ async def drain(connection: asyncpg.Connection, batch: int) -> Run:
 
 
 @asynccontextmanager
-async def profile(server: EmbeddedServer, template: str, name: str, change: str) -> AsyncIterator[asyncpg.Connection]:
+async def profile(server: DatabaseServer, change: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection, as a worker has it, to a database of its own with the indexes changed."""
-    database = f"{template}_{name}"
-    administrator = await asyncpg.connect(server.url)
-    await administrator.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
-    connection = await asyncpg.connect(
-        server.url, database=database, server_settings={"plan_cache_mode": "force_generic_plan"}
-    )
-    try:
+    with server.database() as database:
+        connection = await asyncpg.connect(database, server_settings={"plan_cache_mode": "force_generic_plan"})
         await connection.execute(change)
         await fill(connection, "COMPLETED", FINISHED_BEFORE)
         yield connection
-    finally:
         await connection.close()
-        await administrator.execute(f"DROP DATABASE {database} WITH (FORCE)")
-        await administrator.close()
 
 
 async def test_the_partial_indexes_are_not_slower_than_the_full_ones(
-    server: EmbeddedServer, template: str, capsys: pytest.CaptureFixture[str]
+    server: DatabaseServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
     async with (
-        profile(server, template, "full", DOCUMENTED) as full,
-        profile(server, template, "partial", AS_MIGRATED) as partial,
+        profile(server, DOCUMENTED) as full,
+        profile(server, AS_MIGRATED) as partial,
     ):
         for _ in range(ROUNDS):
             for batch in TASKS_BY_BATCH:

@@ -19,7 +19,6 @@ from horsies.lifecycle.starting import Start, start
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from horsies.store.embedded import EmbeddedServer
 
 pytestmark = pytest.mark.bench
 
@@ -145,25 +144,18 @@ async def fill(connection: asyncpg.Connection, status: str, count: int) -> None:
 
 
 @asynccontextmanager
-async def worker_connection(server: EmbeddedServer, template: str) -> AsyncIterator[asyncpg.Connection]:
-    database = f"{template}_ceiling"
-    administrator = await asyncpg.connect(server.url)
-    await administrator.execute(f"CREATE DATABASE {database} TEMPLATE {template}")
-    connection = await asyncpg.connect(server.url, database=database, server_settings=SETTINGS)
-    try:
-        await fill(connection, "COMPLETED", FINISHED_BEFORE)
-        yield connection
-    finally:
-        await connection.close()
-        await administrator.execute(f"DROP DATABASE {database} WITH (FORCE)")
-        await administrator.close()
+async def worker_connection(database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(database, server_settings=SETTINGS)
+    await fill(connection, "COMPLETED", FINISHED_BEFORE)
+    yield connection
+    await connection.close()
 
 
 async def test_guards_and_history_cost_less_than_the_updates_themselves(
-    server: EmbeddedServer, template: str, capsys: pytest.CaptureFixture[str]
+    database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     runs: dict[tuple[str, int], list[Run]] = defaultdict(list)
-    async with worker_connection(server, template) as connection:
+    async with worker_connection(database) as connection:
         for _ in range(ROUNDS):
             for batch in TASKS_BY_BATCH:
                 runs["bare", batch].append(await drain(connection, batch, bare_batch))

@@ -59,8 +59,10 @@ async def test_a_database_that_does_not_answer_shows_the_others_instead_of_an_em
         assert pilot.app.screen is pilot.app.screen_stack[0]
 
 
-async def test_a_database_that_comes_up_later_takes_the_picker_away(database: str, short_directory: Path) -> None:
-    there, _, sockets = database.partition("host=")
+async def test_a_database_that_comes_up_later_takes_the_picker_away(
+    embedded_database: str, short_directory: Path
+) -> None:
+    there, _, sockets = embedded_database.partition("host=")
     late = short_directory / "late"
     async with console(options(f"{there}host={late}")) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
@@ -103,7 +105,7 @@ async def test_a_database_that_upstream_made_says_first_what_adds_the_rest(empty
         assert "; workers cannot be drained; " in pilot.app._errors[-1].text
 
 
-async def test_an_embedded_database_has_a_short_name(server: EmbeddedServer) -> None:
-    async with console(options(f"embedded://{server.place.root}"), (140, 24)) as pilot:
+async def test_an_embedded_database_has_a_short_name(embedded_server: EmbeddedServer) -> None:
+    async with console(options(f"embedded://{embedded_server.place.root}"), (140, 24)) as pilot:
         await live(pilot)
-        assert f"▸ embedded {server.place.root} " in lines(pilot)[0]
+        assert f"▸ embedded {embedded_server.place.root} " in lines(pilot)[0]

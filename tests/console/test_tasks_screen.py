@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer
 from task_rows import fill
 from task_steps import console
 from verb_steps import until
-
-from horsies.store.embedded import EmbeddedServer
-from horsies.store.schema import create
 
 ROWS = 6_000
 
 
 @pytest.fixture(scope="module")
-def shop(server: EmbeddedServer) -> Iterator[str]:
+def shop(server: DatabaseServer) -> Iterator[str]:
     """A database full of rows that no test changes."""
-    name = "tasks_screen"
-    url = f"postgresql://horsies@/{name}?host={quote(str(server.place.sockets), safe='/')}"
-
-    async def administer(statement: str) -> None:
-        connected = await asyncpg.connect(server.url)
-        await connected.execute(statement)
-        await connected.close()
 
     async def make() -> None:
-        await administer(f"CREATE DATABASE {name}")
         connected = await asyncpg.connect(url)
-        await create(connected)
         await fill(connected, ROWS)
         await connected.close()
 
-    asyncio.run(make())
-    yield url
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+    with server.database() as url:
+        asyncio.run(make())
+        yield url
 
 
 async def send(conn: asyncpg.Connection, *ids: str, status: str = "PENDING", queue: str = "mail") -> None:
@@ -300,7 +288,8 @@ async def test_a_database_that_goes_away_leaves_its_rows_and_comes_back(
     async with console(database) as screen:
         await screen.sees("FOLLOW", "LIVE")
         await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'horsies console%'"
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name LIKE 'horsies console%'"
         )
         await send(connection, "n-000001")
         await screen.sees("n-000001", "LIVE")

@@ -250,11 +250,13 @@ async def test_nobody_has_to_read_to_the_end(environ: dict[str, str], connection
     assert complaint == b""
 
 
+WAITING = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
 async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
     """Until the command stands behind a lock."""
-    here = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'horsies %' AND wait_event_type = 'Lock'"
     async with asyncio.timeout(30):
-        while not await connection.fetchval(here):
+        while not await connection.fetchval(f"SELECT count(*) {WAITING}"):
             pass
 
 
@@ -283,9 +285,7 @@ async def test_a_connection_that_is_lost_on_the_way_leaves_a_true_account(
     await holder.execute("BEGIN; SELECT FROM horsies_tasks WHERE id = 'f02999' FOR UPDATE")
     with Terminal(environ, "tasks", "requeue", "--filter", "status:failed", "--yes") as terminal:
         await waits_for_a_lock(connection)
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-        )
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {WAITING}")
         assert await asyncio.to_thread(terminal.end) == 1
     await holder.close()
     summary = next(line for line in terminal.lines if "in doubt" in line)

@@ -7,6 +7,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from cli_steps import POLICY, ago, audited, claimed, failed, horsies, insert, running, statuses
+from database_server import url_with
 
 
 @pytest.fixture(autouse=True)
@@ -250,18 +251,14 @@ async def test_read_only_sessions_still_look(connection: asyncpg.Connection) -> 
 
 @pytest.mark.parametrize("words", [["tasks", "cancel", "t"], ["queues", "pause", "default"], ["recovery", "run"]])
 async def test_a_role_that_may_only_read_is_told_what_it_lacks(
-    connection: asyncpg.Connection, database: str, words: list[str]
+    connection: asyncpg.Connection, database: str, role: str, words: list[str]
 ) -> None:
-    """One role for all: roles belong to the server, not to the database of the test."""
     await insert(connection, "t", good_until=ago(5))
-    await connection.execute(
-        "DO $$ BEGIN CREATE ROLE cli_watcher LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
-    )
-    await connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO cli_watcher")
-    url = database.replace("horsies@", "cli_watcher@")
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    url = url_with(database, role=role)
     said = await horsies(*words, "--yes", "--database-url", url)
     assert said.code == 1
-    assert "the role cli_watcher lacks UPDATE ON horsies_tasks" in said.err
+    assert f"the role {role} lacks UPDATE ON horsies_tasks" in said.err
     assert (await horsies("tasks", "ls", "--database-url", url)).code == 0
     assert (await horsies("tasks", "cancel", "t", "--dry-run", "--database-url", url)).code == 0
     assert await statuses(connection) == {"t": "PENDING"}

@@ -18,6 +18,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from database_server import DatabaseServer, new_role, url_with
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -228,8 +229,8 @@ def test_a_foreign_url_is_one_clear_error(environ: dict[str, str]) -> None:
     assert "hunter2" not in said
 
 
-def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server: EmbeddedServer) -> None:
-    said = fails(environ, "db", "status", "--database-url", server.url.replace("/horsies?", "/nowhere?"))
+def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server: DatabaseServer) -> None:
+    said = fails(environ, "db", "status", "--database-url", url_with(server.url, database="nowhere"))
     assert "there is no database 'nowhere'" in said
     assert "createdb nowhere" in said
 
@@ -258,7 +259,7 @@ def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
 HOLD = """
 import sys
 from pathlib import Path
-from horsies.store.embedded import Place, acquire
+from horsies.store.embedded import EmbeddedServer, Place, acquire
 with acquire(Place(Path(sys.argv[1]))) as held:
     print(held.url, flush=True)
     sys.stdin.readline()
@@ -267,11 +268,11 @@ with acquire(Place(Path(sys.argv[1]))) as held:
 
 async def test_missing_privileges_name_the_grant_that_helps(environ: dict[str, str], empty_database: str) -> None:
     connection = await asyncpg.connect(empty_database)
-    await connection.execute("DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN")
+    async with new_role(connection) as role:
+        said = fails(environ, "db", "init", "--database-url", url_with(empty_database, role=role))
     await connection.close()
-    said = fails(environ, "db", "init", "--database-url", empty_database.replace("horsies@", "reader@"))
-    assert "role reader may not change schema public" in said
-    assert 'GRANT USAGE, CREATE ON SCHEMA "public" TO "reader"' in said
+    assert f"role {role} may not change schema public" in said
+    assert f'GRANT USAGE, CREATE ON SCHEMA "public" TO "{role}"' in said
 
 
 async def test_a_connection_lost_in_the_middle_is_one_clear_error(environ: dict[str, str], empty_database: str) -> None:
@@ -297,13 +298,13 @@ WHERE datname = current_database() AND application_name = 'horsies db init' AND 
 
 
 def test_a_statement_that_takes_too_long_is_one_clear_error(environ: dict[str, str], empty_database: str) -> None:
-    said = fails(environ, "db", "init", "--database-url", f"{empty_database}&statement_timeout=1")
+    said = fails(environ, "db", "init", "--database-url", url_with(empty_database, statement_timeout="1"))
     assert "canceling statement due to statement timeout" in said
     assert "?statement_timeout=0" in said
 
 
 def test_a_url_without_user_says_whose_name_was_taken(environ: dict[str, str], empty_database: str) -> None:
-    url = empty_database.replace("horsies@", "")
+    url = url_with(empty_database, role="")
     said = fails({**environ, "PGUSER": "nobody_here"}, "db", "status", "--database-url", url)
     assert "refuses user 'nobody_here'" in said
     assert "the URL names no user" in said
@@ -326,9 +327,9 @@ async def test_a_process_without_account_is_told_to_name_a_user(monkeypatch: pyt
     assert not error.transient
 
 
-async def test_no_server_of_the_wanted_kind_is_a_state_that_passes(server: EmbeddedServer) -> None:
-    error = await connecting(f"{server.url}&target_session_attrs=standby")
-    assert error.message == f"none of {server.place.sockets} is a standby server now"
+async def test_no_server_of_the_wanted_kind_is_a_state_that_passes(server: DatabaseServer) -> None:
+    error = await connecting(url_with(server.url, target_session_attrs="standby"))
+    assert error.message == f"none of {DatabaseUrl.parse(server.url).where} is a standby server now"
     assert error.transient
 
 

@@ -300,8 +300,8 @@ async def test_a_backend_killed_in_the_middle_of_a_sweep_costs_neither_task_nor_
     )
     await execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at)"
-        " SELECT uuidv7()::text, 'gone', 'default', 'RUNNING', 'dead', now() - interval '1 h', now() - interval '1 h'"
-        " FROM generate_series(1, 5000)"
+        " SELECT gen_random_uuid(), 'gone', 'default', 'RUNNING', 'dead', at, at"
+        " FROM generate_series(1, 5000), LATERAL (SELECT now() - interval '1 h' AS at) time"
     )
     worker = start(**QUICK)
     running, left = "SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'", 5_000

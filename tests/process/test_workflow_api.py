@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import asyncpg
 import pytest
+from database_server import DatabaseServer
 from test_worker import PATIENCE_S, Worker
 
 from horsies import (
@@ -31,44 +30,24 @@ from horsies import (
     from_node,
     start_workflow_async,
 )
-from horsies.store.embedded import EmbeddedServer
 
 WAIT_MS = int(PATIENCE_S * 1000)
 Flow = Callable[..., WorkflowSpec[Any]]
 
 
-def administer(server: EmbeddedServer, command: str) -> None:
-    async def run() -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    asyncio.run(run())
-
-
 @pytest.fixture(scope="module")
-def shop(server: EmbeddedServer, template: str) -> Iterator[Any]:
+def shop(server: DatabaseServer) -> Iterator[Any]:
     """The module with the application, and a worker for it: one for all tests, which do not meet in the database."""
-    name = f"{template}_workflows"
-    administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-    url = f"postgresql://horsies@/{name}?host={quote(str(server.place.sockets), safe='/')}"
-    before = os.environ.get("HORSIES_DATABASE_URL")
-    os.environ["HORSIES_DATABASE_URL"] = url
-    try:
+    with server.database() as url, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("HORSIES_DATABASE_URL", url)
         module = import_module("workflow_api_app")
-    finally:
-        if before is None:
-            del os.environ["HORSIES_DATABASE_URL"]
-        else:
-            os.environ["HORSIES_DATABASE_URL"] = before
-    worker = Worker("--processes", "2", app="workflow_api_app:app", HORSIES_DATABASE_URL=url)
-    worker.wait_for("ready")
-    yield module
-    assert worker.stop() == 0
-    worker.kill()
-    module.app.get_broker().close()
-    del sys.modules["workflow_api_app"]
-    administer(server, f"DROP DATABASE {name} WITH (FORCE)")
+        worker = Worker("--processes", "2", app="workflow_api_app:app", HORSIES_DATABASE_URL=url)
+        worker.wait_for("ready")
+        yield module
+        assert worker.stop() == 0
+        worker.kill()
+        module.app.get_broker().close()
+        del sys.modules["workflow_api_app"]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from horsies.views.settings import READER_SETTINGS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from horsies.store.embedded import EmbeddedServer
+    from database_server import DatabaseServer
 
 FILL = """
 SET session_replication_role = replica; -- nobody listens to 200 000 notifications
@@ -91,31 +91,14 @@ LARGE = {"horsies_tasks", "horsies_heartbeats", "horsies_worker_states"}
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    name = f"{template}_diagnose"
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    async def make() -> None:
-        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(make())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 @pytest.fixture(params=MODES)
-async def reader(
-    request: pytest.FixtureRequest, server: EmbeddedServer, full_database: str
-) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[request.param])
+async def reader(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     yield connection
     await connection.close()
 

@@ -12,7 +12,7 @@ import asyncpg
 import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from until import until
+from until import PRODUCERS, until
 
 from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
@@ -200,7 +200,7 @@ async def test_a_key_in_an_open_transaction_is_waited_for_and_nobody_else_waits_
     await other.execute("BEGIN")
     await enqueue_one(other, request(unique_key="k"))
     waiting = asyncio.create_task(broker.send_async(request(unique_key="k")))
-    await until(connection, "EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+    await until(connection, f"EXISTS (SELECT {PRODUCERS} AND wait_event_type = 'Lock')")
     assert (await broker.send_async(request())).unwrap().outcome is CREATED
     assert not waiting.done()
     await other.execute(end)

@@ -12,6 +12,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from blackhole_proxy import BlackholeProxy
+from database_server import url_with
 from feed_steps import ACTOR, QUICK, Published, choice, history, ids, linked, send
 from until import until
 
@@ -108,14 +109,15 @@ def frozen(pids: list[int]) -> Iterator[None]:
 
 
 async def test_a_frozen_database_is_called_slow_then_stale_and_comes_back(
-    server: EmbeddedServer, database: str, connection: asyncpg.Connection
+    embedded_server: EmbeddedServer, embedded_database: str
 ) -> None:
+    connection = await asyncpg.connect(embedded_database)
     await send(connection, "a")
-    async with linked(database, patience=HASTY) as (link, statuses), fed(link) as published:
+    async with linked(embedded_database, patience=HASTY) as (link, statuses), fed(link) as published:
         await statuses.until(is_live)
         await published.until(lambda snapshot: snapshot.counts is not None)
         backends = [row["pid"] for row in await connection.fetch(f"SELECT pid {CONSOLE}")]
-        postmaster = int((server.place.data / "postmaster.pid").read_text().splitlines()[0])
+        postmaster = int((embedded_server.place.data / "postmaster.pid").read_text().splitlines()[0])
         seen = len(statuses.all)
         with frozen([*backends, postmaster]):
             with pytest.raises(LinkError):
@@ -130,6 +132,7 @@ async def test_a_frozen_database_is_called_slow_then_stale_and_comes_back(
         await statuses.until(is_live)
         await send(connection, "b")
         assert ids(await published.until(lambda snapshot: len(snapshot.rows) == 2)) == ["b", "a"]
+    await connection.close()
 
 
 async def test_a_statement_that_takes_too_long_is_given_up_by_the_server_and_the_connection_kept(
@@ -177,15 +180,12 @@ async def test_a_connection_that_a_firewall_forgot_is_replaced(database: str, co
 
 
 @pytest.fixture
-async def watcher(database: str, connection: asyncpg.Connection) -> AsyncIterator[str]:
+async def watcher(database: str, connection: asyncpg.Connection, role: str) -> str:
     """The URL of one who may read and not be notified: as behind a pooler, which takes LISTEN and never delivers."""
-    role = f"watcher_{os.getpid()}"
     await connection.execute(
-        f"CREATE ROLE {role} LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};"
-        "REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
     )
-    yield database.replace("//horsies@", f"//{role}@")
-    await connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+    return url_with(database, role=role)
 
 
 async def test_where_it_cannot_listen_it_polls(watcher: str, connection: asyncpg.Connection) -> None:
@@ -230,7 +230,7 @@ async def test_nobody_acts_without_a_link(database: str) -> None:
 async def test_the_operators_connection_is_opened_on_demand_and_replaced_when_it_is_lost(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    operators = "FROM pg_stat_activity WHERE application_name = 'horsies console operator'"
+    operators = f"{CONSOLE} AND application_name = 'horsies console operator'"
     async with linked(database) as (link, statuses):
         await statuses.until(is_live)
         assert await connection.fetchval(f"SELECT count(*) {operators}") == 0
@@ -263,7 +263,7 @@ async def test_a_database_made_by_upstream_is_shown_and_says_what_it_lacks(
 
 
 async def test_an_empty_database_names_the_command_that_fills_it_and_is_shown_once_it_ran(
-    server: EmbeddedServer, template: str, empty_database: str
+    empty_database: str,
 ) -> None:
     async with linked(empty_database) as (link, _), fed(link) as published:
         snapshot = await published.until(lambda snapshot: snapshot.error is not None)

@@ -235,7 +235,7 @@ async def test_the_newest_need_wins(database: str, connection: asyncpg.Connectio
 async def test_a_slow_read_that_nobody_wants_any_more_is_ended(database: str, connection: asyncpg.Connection) -> None:
     """The table is locked, and the server's patience is endless: only the console itself can end the first question."""
     await send(connection, "a")
-    waits = "FROM pg_stat_activity WHERE application_name = 'horsies console' AND wait_event_type = 'Lock'"
+    waits = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     async with watching(database, patience=Patience(statement_s=60, read_s=60)) as (feed, published, _):
         async with connection.transaction():
             await connection.execute("LOCK TABLE horsies_tasks IN ACCESS EXCLUSIVE MODE")

@@ -27,8 +27,6 @@ from horsies.lifecycle.tokens import Token, Verdict
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from horsies.store.embedded import EmbeddedServer
-
 WORKERS = ("worker-a", "worker-b", "worker-c")
 HOUR_MS = 3_600_000
 ALLOWED = {(arrow.source, arrow.target) for arrow in TASK_TRANSITIONS if arrow.verb != "undo"}
@@ -335,20 +333,12 @@ class Lifecycle(RuleBasedStateMachine):
         assert await self._god.fetchval(open_ones) == 0
 
 
-def test_no_order_of_steps_loses_doubles_or_strands_a_task(server: EmbeddedServer, template: str) -> None:
-    name = f"{template}_model"
-
+def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str) -> None:
     async def connect() -> dict[str, asyncpg.Connection]:
-        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
-        god = await asyncpg.connect(server.url, database=name)
+        god = await asyncpg.connect(database)
         await god.execute(LOG)
-        actors = [await asyncpg.connect(server.url, database=name, server_settings=LANE) for _ in WORKERS]
+        actors = [await asyncpg.connect(database, server_settings=LANE) for _ in WORKERS]
         return {"god": god, **dict(zip(WORKERS, actors, strict=True))}
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
 
     with asyncio.Runner() as runner:
         connections = runner.run(connect())
@@ -360,4 +350,3 @@ def test_no_order_of_steps_loses_doubles_or_strands_a_task(server: EmbeddedServe
         )
         for connection in connections.values():
             runner.run(connection.close())
-        runner.run(administer(f"DROP DATABASE {name}"))

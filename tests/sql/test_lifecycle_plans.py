@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from database_server import uuid7
 from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
 
 from horsies.lifecycle.claiming import claim_capped, claim_expired, large_arguments, release
@@ -19,7 +19,7 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from horsies.store.embedded import EmbeddedServer
+    from database_server import DatabaseServer
 
 FINISHED = 100_000
 BATCH = 20
@@ -27,19 +27,19 @@ BATCH = 20
 FILL_FINISHED = f"""
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
                            completed_at)
-SELECT uuidv7()::text, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
+SELECT {uuid7()}, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
   FROM generate_series(1, {FINISHED}) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
 SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks WHERE task_name = 'demo.old';
 """
 
-FILL_LIVE = """
+FILL_LIVE = f"""
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, enqueued_at, max_retries)
-SELECT uuidv7()::text, 'demo.add', 'default', 1 + n % 3, now() + n % 2 * interval '1 h', 3
+SELECT {uuid7()}, 'demo.add', 'default', 1 + n % 3, now() + n % 2 * interval '1 h', 3
   FROM generate_series(1, 4000) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, claimed, started_at,
                            claim_expires_at)
-SELECT uuidv7()::text, 'demo.add', 'default', status, 'worker-' || n % 9, now(), status = 'CLAIMED', now(),
+SELECT {uuid7()}, 'demo.add', 'default', status, 'worker-' || n % 9, now(), status = 'CLAIMED', now(),
        now() + interval '1 h'
   FROM generate_series(1, 400) n CROSS JOIN LATERAL (SELECT (ARRAY['CLAIMED', 'RUNNING'])[1 + n % 2] AS status) row;
 """
@@ -91,12 +91,6 @@ STATEMENTS = {
 MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
 
 
-async def administer(server: EmbeddedServer, command: str) -> None:
-    connection = await asyncpg.connect(server.url)
-    await connection.execute(command)
-    await connection.close()
-
-
 async def fill(connection: asyncpg.Connection, *parts: str) -> None:
     """Nobody listens to 100 000 notifications."""
     await connection.execute("SET session_replication_role = replica")
@@ -106,28 +100,16 @@ async def fill(connection: asyncpg.Connection, *parts: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    """The name of a database with 100 000 finished, 4 000 waiting and 400 claimed or running tasks."""
-    name = f"{template}_busy"
-
-    async def make() -> None:
-        await administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-        connection = await asyncpg.connect(server.url, database=name)
-        await fill(connection, FILL_FINISHED, FILL_LIVE)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(make())
-    yield name
-    asyncio.run(administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    """A database with 100 000 finished, 4 000 waiting and 400 claimed or running tasks."""
+    with server.filled_database(f"SET session_replication_role = replica; {FILL_FINISHED} {FILL_LIVE}") as url:
+        yield url
 
 
 @pytest.fixture(params=MODES)
-async def busy(
-    request: pytest.FixtureRequest, server: EmbeddedServer, full_database: str
-) -> AsyncIterator[asyncpg.Connection]:
+async def busy(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
     """A connection to the full database; what it changes is taken back."""
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[request.param])
+    connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     transaction = connection.transaction()
     await transaction.start()
     yield connection
@@ -228,10 +210,8 @@ async def read_by(conn: asyncpg.Connection, rounds: int) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_round_of_everything_reads_little_more_than_its_batch(
-    server: EmbeddedServer, full_database: str, mode: str
-) -> None:
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+async def test_a_round_of_everything_reads_little_more_than_its_batch(full_database: str, mode: str) -> None:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
     scans, entries = await read_by(connection, 7)
     assert scans == 0
     assert entries < 5_000  # 400 in flight are counted twice under caps; a whole index has 100 000

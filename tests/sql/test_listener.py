@@ -349,9 +349,7 @@ async def test_a_lost_connection_costs_no_send(
     for number in range(5):
         sent = await broker.enqueue_async("demo.add", task_id=f"t{number}", enqueue_sha="a")
         assert sent == Ok(f"t{number}")
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'horsies producer'"
-        )
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {PRODUCERS}")
 
 
 @pytest.mark.parametrize(("resend", "refusals", "accepted"), [(False, 1, 1), (True, 2, None), (True, 4, 4)])

@@ -10,6 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from horsies.store.embedded import EmbeddedServer
 from horsies.store.embedded.binaries import find_programs
 from horsies.store.schema import (
     LOCK_KEY,
@@ -191,8 +192,8 @@ async def test_another_migration_is_waited_for_beyond_the_lock_timeout(
     await migrating.close()
 
 
-async def psql(server, url: str, text: str, *options: str) -> tuple[int | None, str]:
-    programs = find_programs(server.place)
+async def psql(embedded_server: EmbeddedServer, url: str, text: str, *options: str) -> tuple[int | None, str]:
+    programs = find_programs(embedded_server.place)
     process = await asyncio.create_subprocess_exec(
         programs.bin / "psql", "-X", "-q", *options, url,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
@@ -202,10 +203,10 @@ async def psql(server, url: str, text: str, *options: str) -> tuple[int | None, 
 
 
 async def test_the_script_fed_to_psql_makes_the_same_schema(
-    server, empty_database: str, watcher: asyncpg.Connection, connection: asyncpg.Connection
+    embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection, connection: asyncpg.Connection
 ) -> None:
     state = await inspect_schema(watcher)
-    assert await psql(server, empty_database, script(state.pending, state.schema)) == (0, "")
+    assert await psql(embedded_server, empty_database, script(state.pending, state.schema)) == (0, "")
     await require_current(watcher)
     for catalog in (
         "SELECT table_name, column_name, data_type, column_default FROM information_schema.columns"
@@ -218,27 +219,27 @@ async def test_the_script_fed_to_psql_makes_the_same_schema(
 
 
 async def test_the_script_adopts_a_database_of_upstream(
-    server, empty_database: str, watcher: asyncpg.Connection
+    embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
     await watcher.execute(UPSTREAM_SHAPE)
     state = await inspect_schema(watcher)
-    assert await psql(server, empty_database, script(state.pending, state.schema)) == (0, "")
+    assert await psql(embedded_server, empty_database, script(state.pending, state.schema)) == (0, "")
     await require_current(watcher)
 
 
 async def test_a_script_run_a_second_time_is_refused_and_changes_nothing(
-    server, empty_database: str, watcher: asyncpg.Connection
+    embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
     await create(watcher)
     before = await watcher.fetch("SELECT * FROM horsies_console_schema")
-    _, errors = await psql(server, empty_database, script(MIGRATIONS, "public"))
+    _, errors = await psql(embedded_server, empty_database, script(MIGRATIONS, "public"))
     assert "migration 1 is already applied, or the one before it is not" in errors
     assert await watcher.fetch("SELECT * FROM horsies_console_schema") == before
 
 
 async def test_a_script_without_its_first_migration_is_refused(
-    server, empty_database: str, watcher: asyncpg.Connection
+    embedded_server: EmbeddedServer, empty_database: str, watcher: asyncpg.Connection
 ) -> None:
-    _, errors = await psql(server, empty_database, script(MIGRATIONS[1:], "public"))
+    _, errors = await psql(embedded_server, empty_database, script(MIGRATIONS[1:], "public"))
     assert "migration 2 is already applied, or the one before it is not" in errors
     assert (await inspect_schema(watcher)).kind is SchemaKind.EMPTY

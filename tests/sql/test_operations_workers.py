@@ -240,21 +240,17 @@ async def test_a_read_only_session_is_refused_before_anything_is_tried(connectio
         await apply(connection, found, OPS, None)
 
 
-async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(connection: asyncpg.Connection) -> None:
+async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(
+    connection: asyncpg.Connection, role: str
+) -> None:
     await snapshot(connection, "web-1")
     found = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
-    async with connection.transaction():
-        await connection.execute("CREATE ROLE clerk")
-        await connection.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO clerk")
-        await connection.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO clerk")
-        await connection.execute("REVOKE INSERT ON horsies_worker_orders FROM clerk")
-        await connection.execute("SET LOCAL ROLE clerk")
-        with pytest.raises(OperationError, match="INSERT ON horsies_worker_orders"):
-            await apply(connection, found, OPS, None)
-        await connection.execute("RESET ROLE")
-        await connection.execute("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM clerk")
-        await connection.execute("REVOKE ALL ON ALL SEQUENCES IN SCHEMA public FROM clerk")
-        await connection.execute("DROP ROLE clerk")
+    await connection.execute(
+        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role};"
+        f"REVOKE INSERT ON horsies_worker_orders FROM {role}; SET ROLE {role}"
+    )
+    with pytest.raises(OperationError, match="INSERT ON horsies_worker_orders"):
+        await apply(connection, found, OPS, None)
 
 
 async def test_a_database_of_upstream_is_told_the_way_out(connection: asyncpg.Connection) -> None:

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer, uuid7
 from lifecycle_steps import LANE
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.lifecycle.retention import ages_of, prunable, prune
-from horsies.store.embedded import EmbeddedServer
 from horsies.store.statements import statement
 
-FILL = """
+FILL = f"""
+SET session_replication_role = replica; -- nobody listens to 100 000 notifications
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
                            completed_at)
-SELECT uuidv7()::text, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
+SELECT {uuid7()}, 'demo.old', 'default', 'COMPLETED', 'worker-a', at, at, at, at + interval '1 s'
   FROM generate_series(1, 100000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
 INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finished_at)
 SELECT id, 1, 'COMPLETED', started_at, completed_at FROM horsies_tasks;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status)
-SELECT uuidv7()::text, 'demo.old', 'default', 'CANCELLED' FROM generate_series(1, 3000) n;
+SELECT {uuid7()}, 'demo.old', 'default', 'CANCELLED' FROM generate_series(1, 3000) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, good_until)
-SELECT uuidv7()::text, 'demo.add', 'default', now() + interval '1 h' FROM generate_series(1, 4000) n;
+SELECT {uuid7()}, 'demo.add', 'default', now() + interval '1 h' FROM generate_series(1, 4000) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, claimed, started_at)
-SELECT uuidv7()::text, 'demo.add', 'queue-' || n % 5, (ARRAY['CLAIMED', 'RUNNING'])[1 + n % 2], 'worker-' || n % 9,
+SELECT {uuid7()}, 'demo.add', 'queue-' || n % 5, (ARRAY['CLAIMED', 'RUNNING'])[1 + n % 2], 'worker-' || n % 9,
        now() - interval '1 h', n % 2 = 0, now() - interval '1 h'
   FROM generate_series(1, 400) n;
 INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
@@ -37,7 +37,8 @@ SELECT id, 'w', CASE status WHEN 'CLAIMED' THEN 'claimer' ELSE 'runner' END, now
   FROM horsies_tasks, generate_series(1, 500) n WHERE status IN ('CLAIMED', 'RUNNING');
 INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues,
                                    worker_started_at, snapshot_at, recovery_config)
-SELECT 'w-' || n % 20, 'h', 1, 1, 1, 1, '{}', now(), now() - n * interval '5 s', '{}' FROM generate_series(1, 50000) n;
+SELECT 'w-' || n % 20, 'h', 1, 1, 1, 1, '{{}}', now(), now() - n * interval '5 s', '{{}}'
+  FROM generate_series(1, 50000) n;
 INSERT INTO horsies_workflows (id, name, status, completed_at, root_workflow_id)
 SELECT n::text, 'x', 'COMPLETED', now(), n::text FROM generate_series(1, 5000) n;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
@@ -103,27 +104,11 @@ STATEMENTS = {
 }
 
 
-async def administer(server: EmbeddedServer, command: str) -> None:
-    connection = await asyncpg.connect(server.url)
-    await connection.execute(command)
-    await connection.close()
-
-
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    """The name of a database in which nothing is stale, overdue or old, beside much that is not."""
-    name = f"{template}_swept"
-
-    async def make() -> None:
-        await administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(f"SET session_replication_role = replica; {FILL}")
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(make())
-    yield name
-    asyncio.run(administer(server, f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    """A database in which nothing is stale, overdue or old, beside much that is not."""
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 # A worker's lane, and a connection that nobody has set up, such as a producer's or one behind a pooler.
@@ -131,10 +116,8 @@ MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "au
 
 
 @pytest.fixture(params=["lane", "generic"])
-async def full(
-    request: pytest.FixtureRequest, server: EmbeddedServer, full_database: str
-) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[request.param])
+async def full(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     yield connection
     await connection.close()
 
@@ -165,10 +148,10 @@ SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables)::integer,
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(
-    server: EmbeddedServer, full_database: str, mode: str
+    full_database: str, mode: str
 ) -> None:
     """400 in flight, a beat of each, and one page of the 200 000 heartbeats: the oldest ones."""
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
     ages = ages_of(RecoveryConfig())
     await connection.execute("SELECT pg_stat_force_next_flush()")
     before = await connection.fetchrow(READ)

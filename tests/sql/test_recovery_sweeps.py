@@ -10,6 +10,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from database_server import uuid7
 from lifecycle_steps import (
     LANE,
     ME,
@@ -369,13 +370,13 @@ async def test_two_retries_of_one_sweep_do_not_fall_due_together(connection: asy
 
 FILL = f"""
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at, max_retries)
-SELECT uuidv7()::text, 'demo.add', 'default', 'RUNNING', 'alive', at, at, 3
+SELECT {uuid7()}, 'demo.add', 'default', 'RUNNING', 'alive', at, at, 3
   FROM generate_series(1, 2000), LATERAL (SELECT now() - interval '1 h' AS at) time;
 INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)
 SELECT id, 'alive:1', 'runner', now() - n * interval '30 s' FROM horsies_tasks, generate_series(0, 20) n;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at, max_retries,
                            task_options)
-SELECT uuidv7()::text, 'demo.add', 'queue-' || n % 9, 'RUNNING', 'dead-' || n % 40, at, at, 3,
+SELECT {uuid7()}, 'demo.add', 'queue-' || n % 9, 'RUNNING', 'dead-' || n % 40, at, at, 3,
        CASE n % 2 WHEN 0 THEN {CRASH} END
   FROM generate_series(1, 10000) n, LATERAL (SELECT now() - interval '1 h' AS at) time;
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.store.embedded import EmbeddedServer
+    from database_server import DatabaseServer
 
 FILL = """
 SET session_replication_role = replica; -- nobody listens to 100 000 notifications
@@ -155,25 +154,10 @@ QUERIES = {
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    """The name of a database with 100 000 finished and 4 000 live tasks."""
-    name = f"{template}_full"
-
-    async def administer(statement: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(statement)
-        await connection.close()
-
-    async def fill() -> None:
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
-    asyncio.run(fill())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name}"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    """A database with 100 000 finished and 4 000 live tasks."""
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -182,31 +166,28 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(child)
 
 
-async def planned(server: EmbeddedServer, database: str, query: str) -> list[dict[str, Any]]:
-    connection = await asyncpg.connect(server.url, database=database)
+async def planned(database: str, query: str) -> list[dict[str, Any]]:
+    connection = await asyncpg.connect(database)
     plan = json.loads(await connection.fetchval(f"EXPLAIN (FORMAT JSON) {query}"))
     await connection.close()
     return list(nodes(plan[0]["Plan"]))
 
 
 @pytest.mark.parametrize("purpose", QUERIES)
-async def test_the_query_uses_its_index_and_reads_no_whole_table(
-    server: EmbeddedServer, full_database: str, purpose: str
-) -> None:
+async def test_the_query_uses_its_index_and_reads_no_whole_table(full_database: str, purpose: str) -> None:
     index, query = QUERIES[purpose]
-    steps = await planned(server, full_database, query)
+    steps = await planned(full_database, query)
     assert "Seq Scan" not in {step["Node Type"] for step in steps}
     assert {step["Index Name"] for step in steps if "Index Name" in step} == {index}
 
 
-async def test_the_claim_reads_in_order_and_sorts_nothing(server: EmbeddedServer, full_database: str) -> None:
-    steps = await planned(server, full_database, QUERIES["queue_name: claim"][1])
+async def test_the_claim_reads_in_order_and_sorts_nothing(full_database: str) -> None:
+    steps = await planned(full_database, QUERIES["queue_name: claim"][1])
     assert [step["Node Type"] for step in steps] == ["Limit", "LockRows", "Index Scan"]
 
 
-async def test_a_claim_of_upstream_with_its_or_finds_indexes_too(server: EmbeddedServer, full_database: str) -> None:
+async def test_a_claim_of_upstream_with_its_or_finds_indexes_too(full_database: str) -> None:
     steps = await planned(
-        server,
         full_database,
         "SELECT id FROM horsies_tasks WHERE queue_name = 'q1' AND (status = 'PENDING'"
         " OR status = 'CLAIMED' AND claim_expires_at IS NOT NULL AND claim_expires_at < now())"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from database_server import new_role
 
 from horsies.domain.errors import ErrorCode
 from horsies.store.schema import (
@@ -215,10 +216,8 @@ async def test_a_read_only_session_looks_and_does_not_create(empty: asyncpg.Conn
 
 @pytest.fixture
 async def groom(empty: asyncpg.Connection):
-    """A role that may log in and nothing else; roles are the server's, so it goes again."""
-    await empty.execute("CREATE ROLE groom")
-    yield "groom"
-    await empty.execute("RESET ROLE; DROP OWNED BY groom; DROP ROLE groom")
+    async with new_role(empty) as name:
+        yield name
 
 
 READ_ONLY = "this server, or this session, is read-only"
@@ -253,7 +252,7 @@ async def test_a_role_that_lacks_a_privilege_of_workers_is_told_it_and_the_grant
         state = await inspect_schema(empty)
         await empty.execute("RESET ROLE")
         assert state.kind is SchemaKind.READ_ONLY
-        assert state.problem == f"schema public has version {LATEST}, but role groom has no {what}"
+        assert state.problem == f"schema public has version {LATEST}, but role {groom} has no {what}"
         assert state.way_out.startswith("as its owner: GRANT ")
     await empty.execute(state.way_out.removeprefix("as its owner: "))
     await empty.execute(f"SET ROLE {groom}")
@@ -262,10 +261,10 @@ async def test_a_role_that_lacks_a_privilege_of_workers_is_told_it_and_the_grant
 
 async def test_a_role_that_may_not_create_is_told_the_grant(empty: asyncpg.Connection, groom: str) -> None:
     await empty.execute(f"SET ROLE {groom}")
-    with pytest.raises(SchemaError, match="role groom may not change schema public: permission denied") as caught:
+    with pytest.raises(SchemaError, match=f"role {groom} may not change schema public: permission denied") as caught:
         await create(empty)
-    assert caught.value.help_text == 'as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA "public" TO "groom"'
-    await empty.execute('RESET ROLE; GRANT USAGE, CREATE ON SCHEMA "public" TO "groom"; SET ROLE groom')
+    assert caught.value.help_text == f'as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA "public" TO "{groom}"'
+    await empty.execute(f'RESET ROLE; GRANT USAGE, CREATE ON SCHEMA "public" TO "{groom}"; SET ROLE {groom}')
     assert await create(empty) == list(MIGRATIONS)
 
 
@@ -291,9 +290,9 @@ async def test_neither_owner_nor_allowed_to_create_is_told_the_owner_and_no_gran
 async def test_a_role_that_may_not_read_the_versions_is_told_the_grant(empty: asyncpg.Connection, groom: str) -> None:
     await create(empty)
     await empty.execute(f"SET ROLE {groom}")
-    with pytest.raises(SchemaError, match=r"role groom may not read public\.horsies_console_schema") as caught:
+    with pytest.raises(SchemaError, match=rf"role {groom} may not read public\.horsies_console_schema") as caught:
         await inspect_schema(empty)
-    assert caught.value.help_text == 'as its owner: GRANT SELECT ON ALL TABLES IN SCHEMA "public" TO "groom"'
+    assert caught.value.help_text == f'as its owner: GRANT SELECT ON ALL TABLES IN SCHEMA "public" TO "{groom}"'
 
 
 async def test_what_stands_in_the_way_is_named(empty: asyncpg.Connection) -> None:

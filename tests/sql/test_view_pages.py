@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 # Times and priorities come from few values, so that there are many ties.
-FILL = """
+ANY_OF_3, ANY_OF_9 = "ceil(3 * random())::integer", "ceil(9 * random())::integer"
+FILL = f"""
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, claimed, claimed_by_worker_id, claimed_at,
                            created_at, enqueued_at, started_at, completed_at, failed_at, error_code, next_retry_at)
-SELECT gen_random_uuid(), 'demo.' || random(1, 3), 'q' || random(1, 3), random(1, 3), status, status = 'CLAIMED',
-       CASE WHEN status <> 'PENDING' THEN 'w-1' END, now(), now() - random(1, 9) * interval '1 min',
-       now() - random(1, 9) * interval '1 min', now() - random(1, 9) * interval '1 min',
-       CASE status WHEN 'COMPLETED' THEN now() - random(1, 9) * interval '1 s' END,
-       CASE WHEN status IN ('FAILED', 'EXPIRED') THEN now() - random(1, 9) * interval '1 s' END,
-       CASE status WHEN 'FAILED' THEN 'CODE_' || random(1, 2) END, NULL
+SELECT gen_random_uuid(), 'demo.' || {ANY_OF_3}, 'q' || {ANY_OF_3}, {ANY_OF_3}, status, status = 'CLAIMED',
+       CASE WHEN status <> 'PENDING' THEN 'w-1' END, now(), now() - {ANY_OF_9} * interval '1 min',
+       now() - {ANY_OF_9} * interval '1 min', now() - {ANY_OF_9} * interval '1 min',
+       CASE status WHEN 'COMPLETED' THEN now() - {ANY_OF_9} * interval '1 s' END,
+       CASE WHEN status IN ('FAILED', 'EXPIRED') THEN now() - {ANY_OF_9} * interval '1 s' END,
+       CASE status WHEN 'FAILED' THEN 'CODE_' || {ANY_OF_3} END, NULL
   FROM generate_series(1, 210) n
  CROSS JOIN LATERAL (SELECT (ARRAY['PENDING', 'CLAIMED', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED'])
                             [1 + n % 7] AS status) row

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer, uuid7
 from view_steps import cost, every_id, reader, wanted
 
 from horsies.store.statements import statement
@@ -30,14 +30,13 @@ from horsies.views.search import Source, Stretch, bound, over_tasks
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from horsies.store.embedded import EmbeddedServer
 
 # One in fifty failed, one in twenty has a random id as upstream makes them; of what waits, a tenth is new.
-FILL = """
+FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 240 000 notifications
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, args, status, claimed_by_worker_id, claimed_at,
                            created_at, sent_at, enqueued_at, started_at, completed_at, failed_at, error_code)
-SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE uuidv7(at - now()) END, 'shop.task_' || n % 40, 'q' || n % 6,
+SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE {uuid7("at")} END, 'shop.task_' || n % 40, 'q' || n % 6,
        1 + n % 10, '[' || n || ',"order"]', status, 'web-' || n % 500, at, at, at, at, at + interval '1 s',
        CASE status WHEN 'COMPLETED' THEN at + interval '3 s' END,
        CASE WHEN status IN ('FAILED', 'EXPIRED') THEN at + interval '3 s' END,
@@ -47,12 +46,12 @@ SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE uuidv7(at - now()) END, 
                             CASE WHEN n % 50 = 0 THEN 'FAILED' WHEN n % 501 = 0 THEN 'EXPIRED'
                                  WHEN n % 503 = 0 THEN 'CANCELLED' ELSE 'COMPLETED' END AS status) row;
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, status, created_at, enqueued_at, next_retry_at)
-SELECT uuidv7(), 'shop.task_' || n % 40, 'q' || n % 6, 1 + n % 10, 'PENDING', at, at,
+SELECT {uuid7()}, 'shop.task_' || n % 40, 'q' || n % 6, 1 + n % 10, 'PENDING', at, at,
        CASE WHEN n % 10 = 1 THEN now() + interval '1 h' END
   FROM generate_series(1, 40000) n
  CROSS JOIN LATERAL (SELECT now() - CASE WHEN n % 10 = 0 THEN n * interval '1 ms' ELSE interval '30 d' END AS at) row;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at, started_at)
-SELECT uuidv7(), 'shop.task_' || n % 40, 'q' || n % 6, status, status = 'CLAIMED', 'web-' || n % 500, now(),
+SELECT {uuid7()}, 'shop.task_' || n % 40, 'q' || n % 6, status, status = 'CLAIMED', 'web-' || n % 500, now(),
        CASE status WHEN 'RUNNING' THEN now() END
   FROM generate_series(1, 2000) n
  CROSS JOIN LATERAL (SELECT (ARRAY['CLAIMED', 'RUNNING'])[1 + n / 500 % 2] AS status) row;
@@ -64,7 +63,7 @@ INSERT INTO horsies_task_attempts (task_id, attempt, outcome, started_at, finish
 SELECT id, 1, 'FAILED', started_at, failed_at FROM horsies_tasks WHERE status = 'FAILED';
 INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
                                    max_claim_per_worker, queues, worker_started_at)
-SELECT 'web-' || w, now() - n * interval '5 s', 'host', 1, 8, 8, 8, '{q0,q1,q2}', now()
+SELECT 'web-' || w, now() - n * interval '5 s', 'host', 1, 8, 8, 8, '{{q0,q1,q2}}', now()
   FROM generate_series(0, 499) w CROSS JOIN generate_series(1, 120) n;
 INSERT INTO horsies_operator_actions (operation_id, acted_at, verb, target_kind, target_id, outcome)
 SELECT CASE WHEN n % 4 = 0 THEN '00000000-0000-0000-0000-000000000001' ELSE gen_random_uuid() END,
@@ -86,29 +85,14 @@ MOST = 85_000
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    name = f"{template}_views"
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    async def fill() -> None:
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
-    asyncio.run(fill())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 @pytest.fixture
-async def conn(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
+async def conn(full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(full_database)
     yield connected
     await connected.close()
 

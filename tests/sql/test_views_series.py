@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer
 from view_steps import insert, reader
 
-from horsies.store.embedded import EmbeddedServer
 from horsies.store.statements import statement
 from horsies.views import (
     Buckets,
@@ -260,29 +259,14 @@ def test_buckets_have_edges_that_stay_where_they_are() -> None:
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    name = f"{template}_series"
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    async def fill() -> None:
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
-    asyncio.run(fill())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 @pytest.fixture
-async def full(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
+async def full(full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(full_database)
     yield connected
     await connected.close()
 

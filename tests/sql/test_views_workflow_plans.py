@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from database_server import DatabaseServer, uuid7
 from view_steps import cost, reader
 from workflow_view_steps import every_workflow_id, wanted_workflows
 
@@ -28,24 +28,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from typing import Any
 
-    from horsies.store.embedded import EmbeddedServer
 
 # One in twenty failed, one in twenty has a random id as upstream makes them; the newest has 1 000 nodes.
-FILL = """
+FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 200 000 notifications
 INSERT INTO horsies_workflows (id, name, status, definition_key, parent_workflow_id, created_at, sent_at, started_at,
                                completed_at, error)
-SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE uuidv7(at - now()) END, 'shop.wf_' || n % 40, status,
+SELECT CASE WHEN n % 20 = 0 THEN gen_random_uuid() ELSE {uuid7("at")} END, 'shop.wf_' || n % 40, status,
        'shop.wf_' || n % 40 || '.v1', CASE WHEN n % 10 = 3 THEN 'w-' || n / 1000 END, at, at, at,
        CASE WHEN status NOT IN ('RUNNING', 'PAUSED') THEN at + interval '1 min' END,
-       CASE status WHEN 'FAILED' THEN '{"__task_error__":true,"error_code":"CODE_' || n % 7 || '"}' END
+       CASE status WHEN 'FAILED' THEN '{{"__task_error__":true,"error_code":"CODE_' || n % 7 || '"}}' END
   FROM generate_series(200000, 1, -1) n
  CROSS JOIN LATERAL (SELECT now() - n * interval '10 s' AS at,
                             CASE WHEN n % 20 = 1 THEN 'FAILED' WHEN n % 501 = 0 THEN 'CANCELLED'
                                  WHEN n % 300 = 2 THEN 'RUNNING' WHEN n % 5003 = 3 THEN 'PAUSED'
                                  ELSE 'COMPLETED' END AS status) row;
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, dependencies, status, task_id)
-SELECT gen_random_uuid(), workflow.id, k, 'n' || k, 'shop.task', CASE k WHEN 0 THEN '{}' ELSE ARRAY[k - 1] END,
+SELECT gen_random_uuid(), workflow.id, k, 'n' || k, 'shop.task', CASE k WHEN 0 THEN '{{}}' ELSE ARRAY[k - 1] END,
        'COMPLETED', gen_random_uuid()
   FROM (SELECT id, row_number() OVER (ORDER BY created_at DESC) AS place FROM horsies_workflows) workflow
  CROSS JOIN LATERAL generate_series(0, CASE place WHEN 1 THEN 999 ELSE 2 END) k
@@ -71,29 +70,14 @@ INDEX_OF = {
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    name = f"{template}_workflow_views"
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    async def fill() -> None:
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(administer(f"CREATE DATABASE {name} TEMPLATE {template}"))
-    asyncio.run(fill())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 @pytest.fixture
-async def conn(server: EmbeddedServer, full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    connected = await reader(server.url.replace("/horsies?", f"/{full_database}?"))
+async def conn(full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connected = await reader(full_database)
     yield connected
     await connected.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -19,7 +18,7 @@ from horsies.workflow.children import child_plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.store.embedded import EmbeddedServer
+    from database_server import DatabaseServer
 
 # All with the same node ids, as the runs of one definition have them; 50 of them wait in paused workflows.
 FILL = """
@@ -104,32 +103,15 @@ async def read_by(conn: asyncpg.Connection, rounds: int, but_for: tuple[str, ...
 
 
 @pytest.fixture(scope="module")
-def full_database(server: EmbeddedServer, template: str) -> Iterator[str]:
-    """The name of a database with 2 000 workflows of 50 nodes."""
-    name = f"{template}_flows"
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
-
-    async def make() -> None:
-        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
-        connection = await asyncpg.connect(server.url, database=name)
-        await connection.execute(FILL)
-        await connection.execute("VACUUM ANALYZE")
-        await connection.close()
-
-    asyncio.run(make())
-    yield name
-    asyncio.run(administer(f"DROP DATABASE {name} WITH (FORCE)"))
+def full_database(server: DatabaseServer) -> Iterator[str]:
+    """A database with 2 000 workflows of 50 nodes."""
+    with server.filled_database(FILL) as url:
+        yield url
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_advance_reads_little_more_than_its_workflow(
-    server: EmbeddedServer, full_database: str, mode: str
-) -> None:
-    connection = await asyncpg.connect(server.url, database=full_database, server_settings=MODES[mode])
+async def test_an_advance_reads_little_more_than_its_workflow(full_database: str, mode: str) -> None:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
     scans, entries = await read_by(connection, 7)
     assert (scans, entries < MOST) == (0, True), entries
     await connection.close()

@@ -19,7 +19,6 @@ from workflow_model import Act, Flow, Step, flows, layers
 from workflow_plans import node
 
 from horsies.lifecycle.controlling import pause, resume
-from horsies.store.embedded import EmbeddedServer
 
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
@@ -47,24 +46,12 @@ async def drama(connections: Sequence[asyncpg.Connection], flow: Flow, seed: int
 
 
 def perform(
-    server: EmbeddedServer,
-    template: str,
-    how: settings,
-    plots: st.SearchStrategy[Flow],
-    upsets: st.SearchStrategy[frozenset[str]],
+    database: str, how: settings, plots: st.SearchStrategy[Flow], upsets: st.SearchStrategy[frozenset[str]]
 ) -> None:
-    name = f"{template}_dag"
-
     async def open_all() -> list[asyncpg.Connection]:
-        await administer(f"CREATE DATABASE {name} TEMPLATE {template}")
-        opened = [await asyncpg.connect(server.url, database=name, server_settings=LANE) for _ in range(4)]
+        opened = [await asyncpg.connect(database, server_settings=LANE) for _ in range(4)]
         await opened[0].execute(LOG)
         return opened
-
-    async def administer(command: str) -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute(command)
-        await connection.close()
 
     with asyncio.Runner() as runner:
         connections = runner.run(open_all())
@@ -80,7 +67,6 @@ def perform(
         finally:
             for connection in connections:
                 runner.run(connection.close())
-            runner.run(administer(f"DROP DATABASE {name}"))
 
 
 def some_upsets(seed: int) -> frozenset[str]:
@@ -107,14 +93,12 @@ KNOWN = st.sampled_from(
 
 
 @pytest.mark.parametrize("how", [DEFAULT, pytest.param(THOUSANDS, marks=pytest.mark.chaos)])
-def test_every_workflow_ends_as_the_model_foresees_whoever_dies_or_meddles(
-    server: EmbeddedServer, template: str, how: settings
-) -> None:
-    perform(server, template, how, flows(), ANY)
+def test_every_workflow_ends_as_the_model_foresees_whoever_dies_or_meddles(database: str, how: settings) -> None:
+    perform(database, how, flows(), ANY)
 
 
-def test_the_shapes_that_random_ones_seldom_have_end_as_foreseen_too(server: EmbeddedServer, template: str) -> None:
-    perform(server, template, settings(DEFAULT, max_examples=25), KNOWN, ANY)
+def test_the_shapes_that_random_ones_seldom_have_end_as_foreseen_too(database: str) -> None:
+    perform(database, settings(DEFAULT, max_examples=25), KNOWN, ANY)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +106,9 @@ def test_the_shapes_that_random_ones_seldom_have_end_as_foreseen_too(server: Emb
     [settings(DEFAULT, max_examples=20), pytest.param(settings(THOUSANDS, max_examples=500), marks=pytest.mark.chaos)],
 )
 def test_workers_that_advance_one_workflow_at_the_same_moment_leave_nothing_to_repair(
-    server: EmbeddedServer, template: str, how: settings
+    database: str, how: settings
 ) -> None:
-    perform(server, template, how, layers(), AT_ONCE)
+    perform(database, how, layers(), AT_ONCE)
 
 
 async def test_a_task_that_a_resume_overtakes_between_two_steps_of_its_start_goes_back_into_the_queue(

@@ -488,17 +488,15 @@ async def test_one_workflow_that_cannot_be_changed_leaves_the_others_done(connec
 
 
 async def test_a_role_that_may_not_write_workflows_is_told_what_it_lacks(
-    connection: asyncpg.Connection, database: str
+    connection: asyncpg.Connection, role: str
 ) -> None:
     await planted(connection, CHAIN)
     looked = await look(connection, V.PAUSE, "w1")
     await connection.execute(
-        "DROP ROLE IF EXISTS onlytasks; CREATE ROLE onlytasks;"
-        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO onlytasks;"
-        "GRANT ALL ON horsies_tasks, horsies_task_attempts, horsies_operator_actions TO onlytasks;"
-        "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO onlytasks; SET ROLE onlytasks"
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role};"
+        f"GRANT ALL ON horsies_tasks, horsies_task_attempts, horsies_operator_actions TO {role};"
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}; SET ROLE {role}"
     )
     with pytest.raises(OperationError, match="lacks") as caught:
         await apply(connection, looked, OPS, None)
     assert "GRANT UPDATE ON horsies_workflows" in (caught.value.help_text or "")
-    await connection.execute("RESET ROLE; DROP OWNED BY onlytasks; DROP ROLE onlytasks")

@@ -18,6 +18,12 @@ from pty_console import HORSIES, PtyConsole
 from horsies.store.embedded import EmbeddedServer
 
 
+@pytest.fixture
+def database(embedded_database: str) -> str:
+    """One of these tests freezes the server."""
+    return embedded_database
+
+
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 async def test_a_signal_ends_it_with_one_sentence_on_a_restored_terminal(
     quiet: dict[str, str], number: signal.Signals
@@ -100,10 +106,12 @@ async def test_a_storm_of_resizes_ends_in_the_right_size(quiet: dict[str, str]) 
         assert console.shows("LIVE", "shop.task_1")
 
 
-async def test_a_database_that_freezes_is_told_and_keys_go_on(quiet: dict[str, str], server: EmbeddedServer) -> None:
+async def test_a_database_that_freezes_is_told_and_keys_go_on(
+    quiet: dict[str, str], embedded_server: EmbeddedServer
+) -> None:
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)
-        with frozen(server):
+        with frozen(embedded_server):
             console.type("\x12")
             await asyncio.to_thread(console.until, "SLOW")
             assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0

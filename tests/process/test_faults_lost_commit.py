@@ -1,0 +1,47 @@
+"""A commit whose answer is lost: the server is told to wait for a standby, so it is one of this process's own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fault_scene import DONE, Scene, scene
+from test_worker import start, table
+
+__all__ = ["scene", "start", "table"]
+
+
+@pytest.fixture
+def database(embedded_database: str) -> str:
+    return embedded_database
+
+
+WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()"
+# A snapshot that waits keeps the lock of all notifications meanwhile, so the finish could not begin to wait.
+LOST = f"""
+SELECT bool_or(pg_terminate_backend(pid, 5000) AND application_name = 'horsies worker finish') {WAITING}
+   AND application_name IN ('horsies worker finish', 'horsies worker upkeep')
+"""
+
+
+async def test_a_finish_whose_answer_is_lost_is_not_a_second_outcome(scene: Scene) -> None:
+    """Committed, and before it says so the session dies: the server waits for a standby that does not exist."""
+    await scene.connection.execute("SET synchronous_commit = local")
+    worker = await scene.worker(TEST_STALE_MS="60000")  # its beats will not be seen for a while
+    await scene.send("hold", "a")
+    await scene.begun("a")
+    try:
+        await scene.connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        await scene.connection.execute("SELECT pg_reload_conf()")
+        # From now on every commit waits.
+        await scene.until(f"SELECT true {WAITING} AND application_name = 'horsies worker beat'")
+        await scene.let_go()
+        await scene.until(LOST)
+    finally:
+        await scene.connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        await scene.connection.execute("SELECT pg_reload_conf()")
+    assert (await scene.table.row(scene.ids["a"]))["status"] == "COMPLETED"
+    finished = await asyncio.to_thread(worker.wait_for, "finished")
+    assert finished["id"] == scene.ids["a"]
+    await scene.settled()
+    assert (await scene.history("a"), len(scene.runs("a"))) == ([DONE], 1)
