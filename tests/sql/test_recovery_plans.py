@@ -163,3 +163,28 @@ async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_fligh
     assert after[0] == before[0]
     assert after[1] - before[1] < 2 * 5_000 + 5 * 400
     await connection.close()
+
+
+STALE = """
+WITH stale AS (
+    INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, started_at)
+    SELECT gen_random_uuid(), 'demo.add', 'default', 'RUNNING', 'worker-a', at, at
+      FROM generate_series(1, 200), LATERAL (SELECT now() - interval '1 h' AS at) time
+    RETURNING id, claimed_by_worker_id, claimed_at
+)
+SELECT array_agg(quote_literal(id)), min(quote_literal(claimed_by_worker_id)), min(quote_literal(claimed_at)) FROM stale
+"""
+
+
+async def test_a_batch_of_stale_runs_is_not_read_again_for_each_of_them(full: asyncpg.Connection) -> None:
+    await full.execute(f"PREPARE swept AS {statement('sweep_runs')}")
+    async with full.transaction():
+        ids, worker, claimed_at = await full.fetchrow(STALE)
+        given = [f"ARRAY[{', '.join(ids)}]", *(f"array_fill({each}, ARRAY[200])" for each in (
+            f"{worker}::text", f"{claimed_at}::timestamptz", "NULL::float8", "'x'::text", "'x'::text",
+        ))]  # fmt: skip
+        call = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE swept({', '.join(given)}, 300000, 300000)"
+        steps = list(nodes(json.loads(await full.fetchval(call))[0]["Plan"]))
+    (update,) = (step for step in steps if step.get("Operation") == "Update")
+    assert update["Actual Rows"] == 200
+    assert max(step["Actual Rows"] * step["Actual Loops"] for step in steps) == 200

@@ -42,7 +42,8 @@ WITH stale AS MATERIALIZED (
            claimed = false, claim_expires_at = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
            updated_at = statement_timestamp()
       FROM stale
-     WHERE task.id = ANY ($1) AND task.id = stale.id
+           -- Not also `= ANY ($1)`: by that all 200 were read again for each of the 200, 27 ms of 34 ms for a batch.
+     WHERE task.id = stale.id
     RETURNING task.id, task.queue_name, stale.again
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
