@@ -32,11 +32,14 @@ class Row:
     due: bool
     deadline_ahead: bool
     max_retries: int
+    large: bool = False
+    crash_retried: bool = False
     deadline_passed: bool = False
     status: TaskStatus = S.PENDING
     retry_count: int = 0
     token: Token | None = None
     lease_runs: bool = False
+    pid: int | None = None
     attempts: list[tuple[TaskAttemptOutcome, bool]] = field(default_factory=list)
     ends: int = 0
     reopened: int = 0
@@ -52,16 +55,20 @@ class Row:
     def claim(self, token: Token, lease_runs: bool) -> None:
         self.status, self.token, self.lease_runs = S.CLAIMED, token, lease_runs
 
+    def run(self, pid: int) -> None:
+        self.status, self.lease_runs, self.pid = S.RUNNING, False, pid
+
     def wait(self) -> None:
-        self.status, self.token, self.lease_runs = S.PENDING, None, False
+        self.status, self.token, self.lease_runs, self.pid = S.PENDING, None, False, None
 
     def end(self, status: TaskStatus) -> None:
         """The token stays, as the trace of who had it last."""
-        self.status, self.lease_runs = status, False
+        self.status, self.lease_runs, self.pid = status, False, None
         self.ends += 1
 
-    def start(self) -> str:
+    def start(self, pid: int) -> str:
         if self.status is S.RUNNING:
+            self.run(pid)
             return "started again"
         if self.status is not S.CLAIMED:
             return "stale"
@@ -70,7 +77,7 @@ class Row:
             return "expired"
         if not self.lease_runs:
             return "stale"
-        self.status, self.lease_runs = S.RUNNING, False
+        self.run(pid)
         return "started"
 
     def finish(self, kind: OutcomeKind, *, soon: bool) -> TaskStatus | None:
@@ -92,6 +99,16 @@ class Row:
             self.attempts.append((outcome, False))
             self.end(S.COMPLETED if kind is K.COMPLETED else S.FAILED)
         return self.status
+
+    def crash(self) -> None:
+        """A sweep finds no sign of life; where it may run again, it is due after any deadline."""
+        too_late = self.deadline_passed or self.deadline_ahead
+        if self.crash_retried and self.retry_count < self.max_retries and not too_late:
+            self._again(RETRIED)
+            self.due = False
+        else:
+            self.attempts.append((TaskAttemptOutcome.FAILED, False))
+            self.end(S.FAILED)
 
     def reopen(self) -> None:
         """An operator wants it to run once more: numbers go on after the last attempt, a running one is its last."""

@@ -17,16 +17,20 @@ from hypothesis.stateful import (
 )
 from lifecycle_model import CAP, CAPPED, CLUSTER_CAP, PLAIN, K, Model, Row, S
 from lifecycle_steps import LANE, start_tokens
+from sweep_steps import options
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, claim_expired, release
-from horsies.lifecycle.finishing import Outcome, finish, mark_finalizing
+from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, claim_expired, release, take_back
+from horsies.lifecycle.finishing import Finished, Outcome, finish, mark_finalizing, stored_earlier
 from horsies.lifecycle.leases import beat, renew
+from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
 from horsies.lifecycle.tokens import Token, Verdict
+from horsies.lifecycle.turnover import finish_and_claim, is_end
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
+ENDS = [kind for kind in K if is_end(Outcome(None, kind))]  # type: ignore[arg-type]
 WORKERS = ("worker-a", "worker-b", "worker-c")
 HOUR_MS = 3_600_000
 ALLOWED = {(arrow.source, arrow.target) for arrow in TASK_TRANSITIONS if arrow.verb != "undo"}
@@ -51,9 +55,11 @@ EXPIRE = (
 )
 
 ENQUEUE = """
-INSERT INTO horsies_tasks (id, task_name, queue_name, priority, enqueued_at, good_until, max_retries)
-VALUES ($1, 'demo.add', $2, $3, clock_timestamp() + $4 * interval '1 h', clock_timestamp() + $5 * interval '1 h', $6)
-"""
+INSERT INTO horsies_tasks (id, task_name, queue_name, priority, enqueued_at, good_until, max_retries, args,
+                           task_options)
+VALUES ($1, 'demo.add', $2, $3, clock_timestamp() + $4 * interval '1 h', clock_timestamp() + $5 * interval '1 h', $6,
+        CASE WHEN $7 THEN repeat('x', 70000) END, CASE WHEN $8 THEN {policy} END)
+""".format(policy=options("WORKER_CRASHED", interval_s=7_200))
 
 PAUSE = """
 INSERT INTO horsies_queue_state (queue_name, paused_at) VALUES ($1, now()) ON CONFLICT (queue_name) DO NOTHING
@@ -73,15 +79,9 @@ SELECT $1, $3, 'WORKER_FAILURE', true, now(), now(), 'OPERATOR_REQUEUED' WHERE $
 """
 
 WEIGHTS = {
-    "enqueue": 3, "claim": 2, "claim_expired": 2, "claim_capped": 3, "start": 5, "finish": 5, "release": 1, "beat": 1,
-    "renew": 1, "time_passes": 3, "operator_acts": 3,
+    "enqueue": 4, "claim": 3, "claim_expired": 2, "claim_capped": 3, "start": 5, "finish": 4, "finish_and_claim": 5,
+    "release": 1, "take_back": 3, "beat": 1, "renew": 1, "sweep": 1, "time_passes": 3, "operator_acts": 3,
 }  # fmt: skip
-
-
-async def claim_plain(
-    conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: None
-) -> list[ClaimedTask]:
-    return await claim(conn, worker_id, Wish(queue, limit, lease_ms, task_names))
 
 
 class Lifecycle(RuleBasedStateMachine):
@@ -99,6 +99,7 @@ class Lifecycle(RuleBasedStateMachine):
         self._model = Model(place=lambda task_id: self._places[task_id])
         self._places: dict[str, Any] = {}
         self._issued: list[Token] = []
+        self._lost: list[Token] = []
         self._ledger: set[Token] = set()
         self._beats = 0
         self._do(self._god.execute(EMPTY))
@@ -107,9 +108,10 @@ class Lifecycle(RuleBasedStateMachine):
         return self._runner.run(step)
 
     def _tokens(self, rng: Random, status: TaskStatus) -> Iterable[tuple[asyncpg.Connection, str, list[Token]]]:
-        """Some tokens for each worker, mostly of tasks in this status."""
+        """Some tokens for each worker: of tasks in this status, or old ones of what it has again, or any."""
         fitting = [token for token in self._issued if self._is(token, status)]
-        pool = fitting if fitting and rng.random() < 0.8 else self._issued
+        old = [token for token in self._issued if self._has_again(token, status)]
+        pool = rng.choices([fitting, old, self._issued], [6, 2, 1])[0] or fitting or self._issued
         chosen = rng.sample(pool, min(len(pool), rng.randint(1, 5)))
         for worker in WORKERS:
             own = [token for token in chosen if token.worker_id == worker]
@@ -119,6 +121,11 @@ class Lifecycle(RuleBasedStateMachine):
     def _is(self, token: Token, status: TaskStatus) -> bool:
         row = self._model.current(token)
         return row is not None and row.status is status
+
+    def _has_again(self, token: Token, status: TaskStatus) -> bool:
+        row = self._model.rows[token.task_id]
+        has = row.status is status and row.token is not None and row.token.worker_id == token.worker_id
+        return has and row.token != token
 
     def _execute(self, command: str, *arguments: object) -> None:
         self._do(self._god.execute(command, *arguments))
@@ -141,25 +148,64 @@ class Lifecycle(RuleBasedStateMachine):
                 due=rng.random() < 0.8,
                 deadline_ahead=rng.random() < 0.4,
                 max_retries=rng.randint(0, 2),
+                large=rng.random() < 0.1,
+                crash_retried=rng.random() < 0.5,
             )
             ahead = 1 if row.deadline_ahead else None
-            self._execute(ENQUEUE, row.id, row.queue, rng.randint(1, 2), not row.due, ahead, row.max_retries)
+            self._execute(
+                ENQUEUE, row.id, row.queue, rng.randint(1, 2), not row.due, ahead, row.max_retries, row.large,
+                row.crash_retried,
+            )  # fmt: skip
             self._model.rows[row.id] = row
 
     def claim(self, rng: Random) -> None:
-        most = rng.randint(1, 4)
-        self._claim(rng, claim_plain, self._model.waiting(PLAIN)[:most], queue=PLAIN, limit=most)
+        """Some of them start at once, in children that wait for work."""
+        worker, wish = rng.choice(WORKERS), self._wish(rng)
+        expected = self._model.waiting(PLAIN)[: wish.limit]
+        claimed = self._do(claim(self._connections[worker], worker, wish))
+        self._claimed(wish, expected, claimed, heard=rng.random() < 0.75)
+
+    def _wish(self, rng: Random) -> Wish:
+        pids = rng.sample(range(100, 200), rng.randint(0, 4))
+        return Wish(PLAIN, rng.randint(1, 4), HOUR_MS if rng.random() < 0.8 else 0, None, pids, "host")
+
+    def _claimed(self, wish: Wish, expected: list[Row], claimed: list[ClaimedTask], *, heard: bool) -> None:
+        """The first ones run, in the order of the queue and of the children, unless they are large.
+
+        A worker that does not hear of them has children that wait on, and no user code begins.
+        """
+        assert [task.token.task_id for task in claimed] == [row.id for row in expected]
+        for place, (row, task) in enumerate(zip(expected, claimed, strict=True)):
+            self._issue(row, task, wish.lease_ms > 0, heard=heard)
+            starts = place < len(wish.idle_pids) and not row.large
+            assert task.place == (place if starts else None)
+            if starts:
+                row.run(wish.idle_pids[place])
+                if heard:
+                    self._begin(task.token)
+
+    def _issue(self, row: Row, task: ClaimedTask, leased: bool, *, heard: bool = True) -> None:
+        token = task.token
+        assert token not in self._issued + self._lost
+        assert row.token is None or token.claimed_at > row.token.claimed_at
+        assert (task.retry_count, task.max_retries, task.large) == (row.retry_count, row.max_retries, row.large)
+        row.claim(token, leased)
+        (self._issued if heard else self._lost).append(token)
+
+    def _begin(self, token: Token) -> None:
+        assert token not in self._ledger, "I6: user code runs twice under one token"
+        self._ledger.add(token)
 
     def claim_expired(self, rng: Random) -> None:
         most = rng.randint(1, 4)
-        self._claim(rng, claim_expired, self._model.expired(PLAIN)[:most], queue=PLAIN, limit=most)
+        self._take(rng, claim_expired, self._model.expired(PLAIN)[:most], queue=PLAIN, limit=most)
 
     def claim_capped(self, rng: Random) -> None:
         most = rng.randint(1, 4)
         caps = {"queues": [(CAPPED, CAP), (PLAIN, None)], "cluster_cap": CLUSTER_CAP, "hard": True}
-        self._claim(rng, claim_capped, self._model.under_caps(most), budget=most, **caps)
+        self._take(rng, claim_capped, self._model.under_caps(most), budget=most, **caps)
 
-    def _claim(self, rng: Random, function: Any, expected: list[Row], **limits: Any) -> None:
+    def _take(self, rng: Random, function: Any, expected: list[Row], **limits: Any) -> None:
         worker, leased = rng.choice(WORKERS), rng.random() < 0.8
         step = function(
             self._connections[worker], worker_id=worker, lease_ms=leased * HOUR_MS, task_names=None, **limits
@@ -167,24 +213,19 @@ class Lifecycle(RuleBasedStateMachine):
         claimed = self._do(step)
         assert {task.token.task_id for task in claimed} == {row.id for row in expected}
         for task in claimed:
-            row = self._model.rows[task.token.task_id]
-            assert (task.retry_count, task.max_retries) == (row.retry_count, row.max_retries)
-            assert row.token is None or task.token.claimed_at > row.token.claimed_at
-            row.claim(task.token, leased)
-            self._issued.append(task.token)
+            self._issue(self._model.rows[task.token.task_id], task, leased)
 
     def start(self, rng: Random) -> None:
         for conn, worker, own in self._tokens(rng, S.CLAIMED):
             verdicts = self._do(start_tokens(conn, own, worker))
             for token in own:
                 row = self._model.current(token)
-                expected = row.start() if row else "stale"
+                expected = row.start(4242) if row else "stale"
                 assert (token in verdicts.started) is expected.startswith("started")
                 assert (token in verdicts.expired) is (expected == "expired")
                 assert (token in verdicts.stale) is (expected == "stale")
                 if expected == "started":
-                    assert token not in self._ledger, "I6: user code runs twice under one token"
-                    self._ledger.add(token)
+                    self._begin(token)
 
     def finish(self, rng: Random) -> None:
         """A retry that is not due soon is due after any deadline."""
@@ -193,14 +234,32 @@ class Lifecycle(RuleBasedStateMachine):
         for conn, worker, own in self._tokens(rng, S.RUNNING):
             kind_of = {token: rng.choice(list(K)) for token in own}
             outcomes = [Outcome(token, kind, "{}", "CODE", "text", None, delay) for token, kind in kind_of.items()]
-            finished = self._do(finish(conn, worker, outcomes))
-            assert finished.keys() == set(own)
-            for token in own:
-                row = self._model.current(token)
-                expected = row.finish(kind_of[token], soon=soon) if row else None
-                assert finished[token].status is expected
-                assert (finished[token].verdict is Verdict.STALE) is (expected is None)
-                assert (finished[token].due is not None) is (expected is S.PENDING)
+            self._finished(outcomes, self._do(finish(conn, worker, outcomes)), soon=soon)
+
+    def _finished(self, outcomes: list[Outcome], finished: dict[Token, Finished], *, soon: bool = True) -> None:
+        assert finished.keys() == {outcome.token for outcome in outcomes}
+        for outcome in outcomes:
+            row, answer = self._model.current(outcome.token), finished[outcome.token]
+            expected = row.finish(outcome.kind, soon=soon) if row else None
+            assert answer.status is expected
+            assert (answer.verdict is Verdict.STALE) is (expected is None)
+            assert (answer.due is not None) is (expected is S.PENDING)
+
+    def finish_and_claim(self, rng: Random) -> None:
+        """A worker that does not hear of its outcomes sends them again, and finds that they are stored."""
+        for conn, worker, own in self._tokens(rng, S.RUNNING):
+            outcomes = [Outcome(token, rng.choice(ENDS), "{}", "CODE", "text") for token in own]
+            wish = self._wish(rng)
+            expected = self._model.waiting(PLAIN)[: wish.limit]
+            finished, claimed = self._do(finish_and_claim(conn, worker, outcomes, wish))
+            self._finished(outcomes, finished)
+            heard = rng.random() < 0.75
+            self._claimed(wish, expected, claimed, heard=heard)
+            if not heard:
+                again = self._do(finish(conn, worker, outcomes))
+                assert {answer.verdict for answer in again.values()} == {Verdict.STALE}
+                stored = {token: answer for token, answer in finished.items() if answer.verdict is Verdict.ACCEPTED}
+                assert self._do(stored_earlier(conn, worker, outcomes)).items() >= stored.items()
 
     def release(self, rng: Random) -> None:
         for conn, worker, own in self._tokens(rng, S.CLAIMED):
@@ -208,6 +267,34 @@ class Lifecycle(RuleBasedStateMachine):
             assert self._do(release(conn, worker, own)) == claimed
             for token in claimed:
                 self._model.rows[token.task_id].wait()
+
+    def take_back(self, rng: Random) -> None:
+        """What a worker has without knowing it, as the reply of the claim was lost."""
+        worker = rng.choice(WORKERS)
+        unknown = [
+            row
+            for row in self._model.rows.values()
+            if row.status in (S.CLAIMED, S.RUNNING) and row.token in self._lost and row.token.worker_id == worker
+        ]
+        held = [token for token in self._issued if token.worker_id == worker]
+        returned = self._do(take_back(self._connections[worker], worker, held))
+        assert set(returned) == {row.token for row in unknown}
+        for row in unknown:
+            row.wait()
+
+    def sweep(self, rng: Random) -> None:
+        """All workers have stalled for long: whatever is claimed, or runs, counts as left behind."""
+        conn = self._connections[rng.choice(WORKERS)]
+        if rng.random() < 0.3:
+            claims = [row for row in self._model.rows.values() if row.status is S.CLAIMED]
+            assert self._do(requeue_stale_claims(conn, threshold_ms=0)) == Recovered(requeued=len(claims))
+            for row in claims:
+                row.wait()
+        else:
+            runs = [row for row in self._model.rows.values() if row.status is S.RUNNING]
+            assert self._do(recover_stale_runs(conn, threshold_ms=0, finalizing_ms=0)).changed == len(runs)
+            for row in runs:
+                row.crash()
 
     def beat(self, rng: Random) -> None:
         for conn, worker, own in self._tokens(rng, S.RUNNING):
@@ -280,6 +367,10 @@ class Lifecycle(RuleBasedStateMachine):
             assert row["claimed_at"] == (token and token.claimed_at)
             assert row["claimed"] is (status is S.CLAIMED)
             assert (row["lease_runs"] or False) is expected.lease_runs
+            if status is S.RUNNING:
+                where = row["worker_pid"], row["worker_hostname"], row["worker_process_name"], row["claim_expires_at"]
+                assert where == (expected.pid, "host", f"worker-{expected.pid}", None)
+                assert row["started_at"] >= row["claimed_at"]
             self._places[row["id"]] = row["priority"], row["enqueued_at"], row["id"]
         assert self._model.in_flight(CAPPED) <= CAP
         assert await self._god.fetchval("SELECT count(*) FROM horsies_heartbeats") == self._beats

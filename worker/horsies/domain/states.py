@@ -123,6 +123,7 @@ _UNTOUCHED = "the row is as it was left"
 TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(None, _V.ENQUEUE, _T.PENDING, "producer, scheduler, workflow", "the id is new"),
     Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, "worker", "due, not past good_until, caps free, nothing paused"),
+    Transition(_T.PENDING, _V.CLAIM, _T.RUNNING, "worker", "as above, and one of its children waits for work"),
     Transition(_T.CLAIMED, _V.CLAIM, _T.CLAIMED, "any worker", "the lease has run out"),
     Transition(_T.CLAIMED, _V.START, _T.RUNNING, "worker", f"{_TOKEN}, in time, its workflow not paused"),
     Transition(_T.CLAIMED, _V.RELEASE, _T.PENDING, "worker, sweep, operator", f"{_TOKEN}; user code never started"),
