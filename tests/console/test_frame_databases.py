@@ -60,11 +60,10 @@ async def test_a_database_that_does_not_answer_shows_the_others_instead_of_an_em
 
 
 async def test_a_database_that_comes_up_later_takes_the_picker_away(
-    embedded_database: str, short_directory: Path
+    embedded_server: EmbeddedServer, embedded_database: str, short_directory: Path
 ) -> None:
-    there, _, sockets = embedded_database.partition("host=")
-    late = short_directory / "late"
-    async with console(options(f"{there}host={late}")) as pilot:
+    sockets, late = embedded_server.place.sockets, short_directory / "late"
+    async with console(options(embedded_database.replace(str(sockets), str(late)))) as pilot:
         await until(pilot, lambda: isinstance(pilot.app.screen, Picker))
         late.symlink_to(sockets)
         await pilot.press("ctrl+r")
