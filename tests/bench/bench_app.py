@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+from horsies import AppConfig, Horsies, PostgresConfig, RecoveryConfig, TaskError, TaskResult
 
 prefetch = int(os.environ.get("BENCH_PREFETCH", "0"))
 app = Horsies(
@@ -13,6 +13,7 @@ app = Horsies(
         broker=PostgresConfig(database_url=os.environ["HORSIES_DATABASE_URL"]),
         prefetch_buffer=prefetch,
         claim_lease_ms=60_000,
+        recovery=RecoveryConfig(check_interval_ms=600_000 if os.environ.get("BENCH_SWEEPS") == "off" else 30_000),
     )
 )
 

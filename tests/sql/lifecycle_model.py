@@ -142,10 +142,15 @@ class Model:
         return row if row.token == token else None
 
     def waiting(self, queue: str) -> list[Row]:
-        return self._claimable(queue, S.PENDING)
+        """What a claim of this queue may take, in its order."""
+        rows = [row for row in self.rows.values() if row.queue == queue and row.status is S.PENDING and row.claimable]
+        return [] if queue in self.paused else sorted(rows, key=lambda row: self.place(row.id))
 
-    def expired(self, queue: str) -> list[Row]:
-        return self._claimable(queue, S.CLAIMED)
+    def expired(self, queues: list[str]) -> list[Row]:
+        """Claims that nothing protects any more."""
+        return [
+            row for row in self.rows.values() if row.queue in queues and row.status is S.CLAIMED and not row.lease_runs
+        ]
 
     def in_flight(self, queue: str | None = None) -> int:
         return sum(row.in_flight for row in self.rows.values() if queue in (None, row.queue))
@@ -158,14 +163,5 @@ class Model:
             free = room - len(chosen)
             if cap is not None:
                 free = min(free, cap - self.in_flight(queue))
-            chosen += [*self.waiting(queue), *self.expired(queue)][: max(free, 0)]
+            chosen += self.waiting(queue)[: max(free, 0)]
         return chosen
-
-    def _claimable(self, queue: str, status: TaskStatus) -> list[Row]:
-        """A running lease keeps everybody off; PENDING rows have none."""
-        rows = [
-            row
-            for row in self.rows.values()
-            if row.queue == queue and row.status is status and not row.lease_runs and row.claimable
-        ]
-        return [] if queue in self.paused else sorted(rows, key=lambda row: self.place(row.id))

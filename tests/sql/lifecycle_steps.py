@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from horsies.lifecycle.claiming import Wish, claim
+from horsies.lifecycle.claiming import Wish, claim, release_expired
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.lifecycle.starting import Start, start
 
@@ -40,6 +40,14 @@ async def claim_some(
     conn: asyncpg.Connection, worker: str = ME, limit: int = 100, queue: str = "default", lease_ms: int = LEASE_MS
 ) -> list[ClaimedTask]:
     return await claim(conn, worker, Wish(queue, limit, lease_ms, None))
+
+
+async def take_over(
+    conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: list[str] | None
+) -> list[ClaimedTask]:
+    """What a claimer does with claims whose lease has run out."""
+    await release_expired(conn, [queue])
+    return await claim(conn, worker_id, Wish(queue, limit, lease_ms, task_names))
 
 
 async def claim_tokens(conn: asyncpg.Connection, worker: str = ME, *, lease_ms: int = LEASE_MS) -> list[Token]:

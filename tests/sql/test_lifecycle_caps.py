@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -23,8 +24,10 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.claiming import claim_capped, release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish
+from horsies.lifecycle.starting import Start, start
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -50,7 +53,7 @@ async def capped(
     lease_ms: int = LEASE_MS,
     names: list[str] | None = None,
 ) -> list[ClaimedTask]:
-    return await claim_capped(
+    claims = await claim_capped(
         conn,
         worker_id=worker,
         queues=queues,
@@ -60,6 +63,7 @@ async def capped(
         lease_ms=lease_ms,
         task_names=names,
     )
+    return claims.tasks
 
 
 def names(tasks: list[ClaimedTask]) -> list[str]:
@@ -200,13 +204,14 @@ async def test_what_is_not_due_is_left(connection: asyncpg.Connection, columns: 
     assert await capped(connection, [("default", 5)], cluster=5) == []
 
 
-async def test_an_expired_claim_frees_its_place_and_is_taken_over_when_a_place_is_left(
+async def test_an_expired_claim_frees_its_place_and_is_claimed_again_when_a_place_is_left(
     connection: asyncpg.Connection,
 ) -> None:
     await enqueue(connection, "a", "b", "c")
     (old,) = await capped(connection, [("default", 2)], worker="dead", budget=1, lease_ms=0)
     assert names(await capped(connection, [("default", 2)], budget=1)) == ["b"]
     assert names(await capped(connection, [("default", 2)])) == ["c"]
+    assert await release_expired(connection, ["default"]) == 1
     assert await capped(connection, [("default", 2)]) == []
     (new,) = await capped(connection, [("default", 3)])
     assert (new.token.task_id, new.token.worker_id) == ("a", ME)
@@ -265,3 +270,84 @@ async def test_a_session_that_cannot_see_what_was_claimed_meanwhile_is_refused(c
     with pytest.raises(asyncpg.RaiseError, match="needs READ COMMITTED, not REPEATABLE READ"):
         await capped(connection, cluster=1)
     assert await statuses(connection) == {"t": "PENDING"}
+
+
+async def test_a_claim_tells_which_caps_have_no_room_left(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", "c")
+    await enqueue(connection, "d", queue_name="'other'")
+    limits = {"worker_id": ME, "hard": True, "lease_ms": LEASE_MS, "task_names": None}
+
+    async def full(budget: int, cluster: int | None, *caps: int | None) -> set[str | None]:
+        queues = list(zip(["default", "other"], caps, strict=True))
+        return set((await claim_capped(connection, queues=queues, budget=budget, cluster_cap=cluster, **limits)).full)
+
+    assert await full(1, None, 3, None) == set()
+    assert await full(1, None, 2, None) == {"default"}
+    assert await full(1, 2, 3, 3) == {None}
+    assert await full(1, 3, 3, 3) == {"default", None}
+    assert await full(1, None, 3, 1) == {"other"}  # nothing waits in the first one, so its cap was not asked
+
+
+class TestCapsOnWhatRuns:
+    """With prefetching a claim counts only what runs; so the cap is kept where a task starts."""
+
+    async def claimed(self, conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Start]:
+        await enqueue(conn, *ids, **columns)
+        tasks = await claim_some(conn, worker, queue=columns.get("queue_name", "'default'").strip("'"))
+        return [Start(one.token, 7, "host", "worker-7", one.queue_name) for one in tasks]
+
+    async def test_no_more_start_than_the_cap_has_room_for_the_first_ones_first(
+        self, connection: asyncpg.Connection
+    ) -> None:
+        starts = await self.claimed(connection, "a", "b", "c", "d", priority="10 - number")
+        starts += await self.claimed(connection, "free", queue_name="'other'")
+        verdicts = await start(connection, ME, starts, {"default": 2, "unused": 1})
+        assert {token.task_id for token in verdicts.started} == {"d", "c", "free"}
+        assert {token.task_id for token in verdicts.waiting} == {"a", "b"}
+        assert (verdicts.expired, verdicts.stale) == (frozenset(), frozenset())
+        assert await statuses(connection) == {
+            "a": "CLAIMED", "b": "CLAIMED", "c": "RUNNING", "d": "RUNNING", "free": "RUNNING"
+        }  # fmt: skip
+
+    async def test_what_waits_starts_when_another_has_ended(self, connection: asyncpg.Connection) -> None:
+        starts = await self.claimed(connection, "a", "b")
+        (first,) = (await start(connection, ME, starts, {"default": 1})).started
+        left = [one for one in starts if one.token != first]
+        assert (await start(connection, ME, left, {"default": 1})).waiting == {left[0].token}
+        await finish(connection, ME, [ended(first, OutcomeKind.COMPLETED)])
+        assert (await start(connection, ME, left, {"default": 1})).started == {left[0].token}
+
+    async def test_what_runs_already_has_its_room_when_it_is_asked_again(self, connection: asyncpg.Connection) -> None:
+        starts = await self.claimed(connection, "a", "b")
+        (first,) = (await start(connection, ME, starts, {"default": 1})).started
+        again = await start(connection, ME, starts, {"default": 1})
+        assert (again.started, len(again.waiting)) == (frozenset([first]), 1)
+
+    async def test_one_that_is_stale_or_past_its_deadline_does_not_wait(self, connection: asyncpg.Connection) -> None:
+        starts = await self.claimed(connection, "a", "b", "c", good_until="now() + interval '1 h'")
+        await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = 'b'")
+        await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'c'")
+        verdicts = await start(connection, ME, starts, {"default": 0})
+        assert [
+            {token.task_id for token in tokens} for tokens in (verdicts.waiting, verdicts.expired, verdicts.stale)
+        ] == [{"a"}, {"b"}, {"c"}]
+
+    async def test_two_workers_that_start_at_once_share_the_room(
+        self, connection: asyncpg.Connection, database: str
+    ) -> None:
+        mine = await self.claimed(connection, *(f"a{n}" for n in range(20)))
+        theirs = await self.claimed(connection, *(f"b{n}" for n in range(20)), worker="worker-b")
+        other = await asyncpg.connect(database)
+        both = await asyncio.gather(
+            start(connection, ME, mine, {"default": 5}), start(other, "worker-b", theirs, {"default": 5})
+        )
+        assert sum(len(verdicts.started) for verdicts in both) == 5
+        await other.close()
+
+
+def test_the_start_under_caps_says_what_the_start_says() -> None:
+    plain, capped_start = (
+        " ".join(re.sub(r"--[^\n]*", "", statement(name)).split()) for name in ("start", "start_capped")
+    )
+    plain = plain.removesuffix(" RETURNING token.number")
+    assert f"started AS ( {plain} AND task.id IN (SELECT id FROM fitting) RETURNING token.number )" in capped_start

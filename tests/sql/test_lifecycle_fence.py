@@ -16,11 +16,12 @@ from lifecycle_steps import (
     enqueue,
     everything,
     start_tokens,
+    take_over,
     task,
 )
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claiming import claim_expired, large_arguments, release
+from horsies.lifecycle.claiming import large_arguments, release
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat
 from horsies.lifecycle.starting import StartVerdicts
@@ -56,7 +57,7 @@ async def by_release(conn: asyncpg.Connection) -> Token:
 async def by_lease(conn: asyncpg.Connection) -> Token:
     token = await claimed(conn)
     await conn.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
-    await claim_expired(conn, worker_id="thief", queue="default", limit=1, lease_ms=0, task_names=None)
+    await take_over(conn, worker_id="thief", queue="default", limit=1, lease_ms=0, task_names=None)
     return token
 
 
@@ -109,9 +110,7 @@ async def waits(conn: asyncpg.Connection, worker: str) -> None:
 async def is_claimed(conn: asyncpg.Connection, worker: str) -> Token:
     tokens = await claim_tokens(conn, worker)
     if not tokens:
-        again = await claim_expired(
-            conn, worker_id=worker, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None
-        )
+        again = await take_over(conn, worker_id=worker, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None)
         tokens = [one.token for one in again]
     (token,) = tokens
     return token

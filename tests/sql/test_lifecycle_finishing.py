@@ -17,11 +17,12 @@ from lifecycle_steps import (
     everything,
     running,
     start_tokens,
+    take_over,
     task,
 )
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claiming import Wish, claim, claim_expired
+from horsies.lifecycle.claiming import Wish, claim
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.tokens import Token, Verdict
 
@@ -300,7 +301,7 @@ async def test_an_outcome_is_accepted_once(connection: asyncpg.Connection, kind:
 async def test_of_two_executions_of_one_task_only_the_rightful_one_is_finished(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t", max_retries="1")
     (old,) = await claim_tokens(connection, lease_ms=0)
-    (new,) = await claim_expired(connection, worker_id=ME, queue="default", limit=1, lease_ms=9999, task_names=None)
+    (new,) = await take_over(connection, worker_id=ME, queue="default", limit=1, lease_ms=9999, task_names=None)
     await start_tokens(connection, [new.token])
     finished = await finish(connection, ME, [ended(old, K.RETRY), ended(new.token, K.COMPLETED)])
     assert (finished[old], finished[new.token].status) == (STALE, TaskStatus.COMPLETED)

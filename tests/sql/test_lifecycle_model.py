@@ -20,7 +20,7 @@ from lifecycle_steps import LANE, start_tokens
 from sweep_steps import options
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, claim_expired, release, take_back
+from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, release, release_expired, take_back
 from horsies.lifecycle.finishing import Finished, Outcome, finish, mark_finalizing, stored_earlier
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
@@ -79,7 +79,7 @@ SELECT $1, $3, 'WORKER_FAILURE', true, now(), now(), 'OPERATOR_REQUEUED' WHERE $
 """
 
 WEIGHTS = {
-    "enqueue": 4, "claim": 3, "claim_expired": 2, "claim_capped": 3, "start": 5, "finish": 4, "finish_and_claim": 5,
+    "enqueue": 4, "claim": 3, "release_expired": 2, "claim_capped": 3, "start": 5, "finish": 4, "finish_and_claim": 5,
     "release": 1, "take_back": 3, "beat": 1, "renew": 1, "sweep": 1, "time_passes": 3, "operator_acts": 3,
 }  # fmt: skip
 
@@ -196,23 +196,22 @@ class Lifecycle(RuleBasedStateMachine):
         assert token not in self._ledger, "I6: user code runs twice under one token"
         self._ledger.add(token)
 
-    def claim_expired(self, rng: Random) -> None:
-        most = rng.randint(1, 4)
-        self._take(rng, claim_expired, self._model.expired(PLAIN)[:most], queue=PLAIN, limit=most)
+    def release_expired(self, rng: Random) -> None:
+        queues = rng.choice([[PLAIN], [CAPPED], [CAPPED, PLAIN]])
+        expired = self._model.expired(queues)
+        assert self._do(release_expired(self._connections[rng.choice(WORKERS)], queues)) == len(expired)
+        for row in expired:
+            row.wait()
 
     def claim_capped(self, rng: Random) -> None:
         most = rng.randint(1, 4)
         caps = {"queues": [(CAPPED, CAP), (PLAIN, None)], "cluster_cap": CLUSTER_CAP, "hard": True}
-        self._take(rng, claim_capped, self._model.under_caps(most), budget=most, **caps)
-
-    def _take(self, rng: Random, function: Any, expected: list[Row], **limits: Any) -> None:
         worker, leased = rng.choice(WORKERS), rng.random() < 0.8
-        step = function(
-            self._connections[worker], worker_id=worker, lease_ms=leased * HOUR_MS, task_names=None, **limits
-        )
-        claimed = self._do(step)
-        assert {task.token.task_id for task in claimed} == {row.id for row in expected}
-        for task in claimed:
+        limits = {"worker_id": worker, "budget": most, "lease_ms": leased * HOUR_MS, "task_names": None, **caps}
+        expected = self._model.under_caps(most)
+        claims = self._do(claim_capped(self._connections[worker], **limits))
+        assert {task.token.task_id for task in claims.tasks} == {row.id for row in expected}
+        for task in claims.tasks:
             self._issue(self._model.rows[task.token.task_id], task, leased)
 
     def start(self, rng: Random) -> None:
@@ -413,10 +412,10 @@ class Lifecycle(RuleBasedStateMachine):
 
     async def _drain(self) -> None:
         worker, conn = "worker-d", self._connections[WORKERS[0]]
-        while claimed := await claim_capped(
-            conn, worker_id=worker, queues=[(CAPPED, CAP), (PLAIN, None)], budget=9, cluster_cap=CLUSTER_CAP, hard=True,
-            lease_ms=HOUR_MS, task_names=None,
-        ):  # fmt: skip
+        await release_expired(conn, [CAPPED, PLAIN])
+        limits = {"budget": 9, "cluster_cap": CLUSTER_CAP, "hard": True, "lease_ms": HOUR_MS, "task_names": None}
+        queues = [(CAPPED, CAP), (PLAIN, None)]
+        while claimed := (await claim_capped(conn, worker_id=worker, queues=queues, **limits)).tasks:
             tokens = [task.token for task in claimed]
             assert (await start_tokens(conn, tokens, worker)).started == set(tokens)
             await finish(conn, worker, [Outcome(token, K.COMPLETED, "{}") for token in tokens])

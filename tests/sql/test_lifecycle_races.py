@@ -17,10 +17,11 @@ from lifecycle_steps import (
     enqueue,
     everything,
     start_tokens,
+    take_over,
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import claim_capped, claim_expired, release
+from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import renew
 from horsies.lifecycle.starting import StartVerdicts
@@ -60,7 +61,7 @@ async def releases(conn: asyncpg.Connection, tokens: list[Token]) -> None:
 
 async def is_claimed_by_another(conn: asyncpg.Connection, tokens: list[Token]) -> None:
     await conn.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
-    taken = await claim_expired(conn, worker_id=OTHER, queue="default", limit=9, lease_ms=LEASE_MS, task_names=None)
+    taken = await take_over(conn, worker_id=OTHER, queue="default", limit=9, lease_ms=LEASE_MS, task_names=None)
     assert len(taken) == len(tokens)
 
 
@@ -208,8 +209,9 @@ async def test_claims_and_renewals_never_wait_for_a_row(
     await worker.execute("SET lock_timeout = 1")
     limits = {"worker_id": OTHER, "lease_ms": LEASE_MS, "task_names": None}
     assert await claim_some(worker, OTHER) == []
-    assert await claim_expired(worker, queue="default", limit=9, **limits) == []
-    assert await claim_capped(worker, queues=[("default", 9)], budget=9, cluster_cap=9, hard=True, **limits) == []
+    assert await take_over(worker, queue="default", limit=9, **limits) == []
+    under_caps = await claim_capped(worker, queues=[("default", 9)], budget=9, cluster_cap=9, hard=True, **limits)
+    assert under_caps.tasks == []
     assert await renew(worker, ME, LEASE_MS, LEASE_MS, hostname="host", pid=1) == set()
     assert await everything(connection) == before
     await transaction.rollback()
@@ -223,9 +225,9 @@ async def test_of_two_that_claim_one_expired_task_only_one_gets_it(
     await claim_tokens(connection, lease_ms=0)
     limits = {"queue": "default", "limit": 9, "lease_ms": LEASE_MS, "task_names": None}
     async with rival.transaction():
-        assert len(await claim_expired(rival, worker_id="w-1", **limits)) == 1
-        assert await claim_expired(worker, worker_id="w-2", **limits) == []
-    assert await claim_expired(worker, worker_id="w-2", **limits) == []
+        assert len(await take_over(rival, worker_id="w-1", **limits)) == 1
+        assert await take_over(worker, worker_id="w-2", **limits) == []
+    assert await take_over(worker, worker_id="w-2", **limits) == []
 
 
 @pytest.mark.parametrize("statistics", ["VACUUM ANALYZE", "SELECT 1"], ids=["of an empty table", "none"])

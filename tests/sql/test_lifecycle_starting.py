@@ -18,12 +18,13 @@ from lifecycle_steps import (
     running,
     start_tokens,
     statuses,
+    take_over,
     task,
 )
 
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OutcomeCode
-from horsies.lifecycle.claiming import claim_expired, release
+from horsies.lifecycle.claiming import release
 from horsies.lifecycle.starting import Start, StartVerdicts, start
 from horsies.lifecycle.tokens import Token
 
@@ -132,9 +133,7 @@ async def test_asked_again_what_runs_under_our_token_counts_as_started(connectio
 async def test_of_two_claims_of_ours_on_one_task_only_the_newer_starts(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t")
     (old,) = await claim_tokens(connection, lease_ms=0)
-    (again,) = await claim_expired(
-        connection, worker_id=ME, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None
-    )
+    (again,) = await take_over(connection, worker_id=ME, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None)
     verdicts = await start_tokens(connection, [old, again.token])
     assert verdicts == StartVerdicts(frozenset([again.token]), NONE, frozenset([old]))
 

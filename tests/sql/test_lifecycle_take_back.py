@@ -21,11 +21,12 @@ from lifecycle_steps import (
     running,
     start_tokens,
     statuses,
+    take_over,
     task,
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import claim_expired, take_back
+from horsies.lifecycle.claiming import take_back
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
 from horsies.lifecycle.tokens import Token, Verdict
 
@@ -69,9 +70,7 @@ async def test_it_is_the_token_that_is_held_not_the_task(connection: asyncpg.Con
     await enqueue(connection, "t")
     (old,) = await claim_tokens(connection)
     await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
-    (again,) = await claim_expired(
-        connection, worker_id=ME, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None
-    )
+    (again,) = await take_over(connection, worker_id=ME, queue="default", limit=1, lease_ms=LEASE_MS, task_names=None)
     assert await take_back(connection, ME, [old]) == [again.token]
     assert await statuses(connection) == {"t": "PENDING"}
 

@@ -30,7 +30,7 @@ async def capped(conn: asyncpg.Connection) -> list[str]:
         lease_ms=60_000,
         task_names=None,
     )
-    return [task.token.task_id for task in claimed]
+    return [task.token.task_id for task in claimed.tasks]
 
 
 async def test_nothing_is_claimed_from_a_paused_queue_until_it_is_resumed(connection: asyncpg.Connection) -> None:

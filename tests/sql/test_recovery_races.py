@@ -18,13 +18,14 @@ from lifecycle_steps import (
     everything,
     start_tokens,
     statuses,
+    take_over,
     task,
     waits_for_a_lock,
 )
 from sweep_steps import THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.lifecycle.claiming import claim_expired, release
+from horsies.lifecycle.claiming import release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover
@@ -87,7 +88,7 @@ async def releases(conn: asyncpg.Connection, tokens: list[Token]) -> object:
 
 async def is_claimed_anew(conn: asyncpg.Connection, tokens: list[Token]) -> object:
     await conn.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")
-    return await claim_expired(conn, worker_id=OTHER, queue="default", limit=9, lease_ms=LEASE_MS, task_names=None)
+    return await take_over(conn, worker_id=OTHER, queue="default", limit=9, lease_ms=LEASE_MS, task_names=None)
 
 
 def named(step: object) -> str:
@@ -231,8 +232,7 @@ async def test_a_task_claimed_anew_after_the_sweep_belongs_to_its_new_owner_alon
     (zombie,) = await stale_runs(connection, "t", **columns)
     assert await sweep(sweeper) == Recovered(retried=1)
     await connection.execute("UPDATE horsies_tasks SET enqueued_at = now(), next_retry_at = now()")
-    limits = {"queue": "default", "limit": 1, "lease_ms": LEASE_MS, "task_names": None}
-    assert await claim_expired(connection, worker_id=OTHER, **limits) == []
+    assert await release_expired(connection, ["default"]) == 0
     (new,) = await connection.fetch(
         "UPDATE horsies_tasks SET status = 'RUNNING', claimed_by_worker_id = $1, claimed_at = now(), started_at = now()"
         " RETURNING id, claimed_by_worker_id, claimed_at",

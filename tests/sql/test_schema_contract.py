@@ -51,6 +51,7 @@ CONTRACT = {
         updated_at              | timestamp with time zone | ! | now()
         unique_key              | character varying(255)   |   |
         rerun_of                | character varying(36)    |   |
+        workflow_paused_at      | timestamp with time zone |   |
     """,
     "horsies_task_attempts": """
         id                  | bigint                   | ! | nextval('horsies_task_attempts_id_seq'::regclass)
@@ -249,6 +250,8 @@ CONSTRAINTS = {
 INDEXES = {
     "horsies_tasks": {
         "ix_horsies_tasks_ready",
+        "ix_horsies_tasks_ready_by_name",
+        "ix_horsies_tasks_ready_until",
         "ix_horsies_tasks_in_flight",
         "ix_horsies_tasks_claimed_by",
         "ix_horsies_tasks_finished",
@@ -312,6 +315,9 @@ TRIGGERS = {
     ("horsies_worker_states", "horsies_worker_state_notify_trigger", "horsies_notify_worker_state"),
     ("horsies_workflows", "horsies_workflow_notify_trigger", "horsies_notify_workflow_changes"),
     ("horsies_workflows", "horsies_workflow_status_notify_trigger", "horsies_notify_workflow_status"),
+    ("horsies_tasks", "horsies_task_return_trigger", "horsies_mark_returned_task"),
+    ("horsies_workflows", "horsies_workflow_pause_trigger", "horsies_mark_paused_tasks"),
+    ("horsies_workflows", "horsies_workflow_delete_trigger", "horsies_mark_paused_tasks"),
 }
 
 COLUMNS_OF = """

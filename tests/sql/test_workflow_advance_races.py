@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -16,6 +16,7 @@ from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, settle
 from horsies.lifecycle.children import fail_child, start_child
+from horsies.lifecycle.claiming import release_expired
 from horsies.lifecycle.planting import plant
 
 if TYPE_CHECKING:
@@ -233,15 +234,11 @@ async def test_other_ways_to_claim_leave_paused_tasks_too(connection: asyncpg.Co
         await connection.execute(
             "UPDATE horsies_tasks SET status = 'CLAIMED', claimed_at = now(), claim_expires_at = now() - interval '1 s'"
         )
-    asked: dict[str, Any] = {
-        "expired": ("SELECT count(*) FROM horsies_claim_capped('w', '{default}', '{5}', 9, 9, true, '60 s', NULL)"),
-        "capped": (
-            "SELECT count(*) FROM horsies_claim_capped('w', '{default}', '{NULL}', 9, NULL, true, '60 s', NULL)"
-        ),
-    }
-    assert await connection.fetchval(asked[how]) == 0
+        assert await release_expired(connection, ["default"]) == 1
+    asked = "SELECT count(*) FROM horsies_claim_capped('w', '{default}', '{NULL}', 9, NULL, true, '60 s', NULL)"
+    assert await connection.fetchval(asked) == 0
     await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
-    assert await connection.fetchval(asked[how]) == 1
+    assert await connection.fetchval(asked) == 1
 
 
 async def test_a_start_of_a_workflow_that_dies_leaves_nothing(connection: asyncpg.Connection) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import asyncpg
 from family_audit import Ledger
-from lifecycle_steps import LEASE_MS
+from lifecycle_steps import LEASE_MS, take_over
 from workflow_hands import Operators
 from workflow_model import MAX_RETRIES, Act, Flow, Step, catalogue, plain, plan_of, value_of
 
@@ -25,7 +25,7 @@ from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_expired, large_arguments, release
+from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, large_arguments, release
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish
 from horsies.lifecycle.planting import plant
@@ -376,7 +376,7 @@ class Crew:
 
 
 async def _of_the_dead(conn: asyncpg.Connection, worker: str) -> list[ClaimedTask]:
-    return await claim_expired(conn, worker_id=worker, queue="default", limit=3, lease_ms=LEASE_MS, task_names=None)
+    return await take_over(conn, worker_id=worker, queue="default", limit=3, lease_ms=LEASE_MS, task_names=None)
 
 
 async def all_of(steps: Iterable[Awaitable[Any]]) -> list[Any]:

@@ -24,7 +24,8 @@ _queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 class ClaimedTask:
     """What it takes to run it. `large`: more than 64 kB of arguments, which were left in the table.
 
-    `place`: it is RUNNING already, in the process of that place in the list given to claim().
+    `place`: it is RUNNING already, in the process of that place in the list given to claim(). `after`, on the first
+    task of a claim that had to search: the tasks that come next, as they stood in the queue at that moment.
     """
 
     token: Token
@@ -39,6 +40,15 @@ class ClaimedTask:
     max_retries: int
     is_workflow_task: bool
     place: int | None = None
+    after: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CappedClaims:
+    """What was claimed, and the queues whose cap has no room after it; None among them is the cluster's cap."""
+
+    tasks: list[ClaimedTask]
+    full: frozenset[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,7 @@ class Wish:
     """What to claim: of one queue, at most 256 at once. No `task_names`: any.
 
     For each of `idle_pids`, processes of this host that wait for work, one is RUNNING at once, unless it is large.
+    `following`: what an earlier claim told as `after`; it comes first, so give it only while that order still holds.
     """
 
     queue: str
@@ -54,6 +65,7 @@ class Wish:
     task_names: list[str] | None
     idle_pids: Sequence[int] = ()
     hostname: str | None = None
+    following: Sequence[str] = ()
 
 
 async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[ClaimedTask]:
@@ -63,19 +75,16 @@ async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[Cl
 
 def wish_parameters(wish: Wish) -> tuple[object, ...]:
     """The parameters of claim.sql after the worker."""
-    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname
+    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname, wish.following
 
 
-async def claim_expired(
-    conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: list[str] | None
-) -> list[ClaimedTask]:
-    """Claims whose lease has run out, our own too, under new tokens; the old ones are stale from here on.
+async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> int:
+    """Give claims of these queues back whose lease has run out, at most 500, our own too; how many there were.
 
-    Not for a queue under a cap: an expired claim does not count there, so taking it over needs room. `claim_capped`
-    sees to both.
+    From here on their tokens are stale, and the next claim takes the tasks in the order of the queue.
     """
-    rows = await conn.fetch(statement("claim_expired"), worker_id, queue, limit, lease_ms, task_names)
-    return claimed_tasks(worker_id, rows)
+    released: int = await conn.fetchval(statement("release_expired"), list(queues))
+    return released
 
 
 async def claim_capped(
@@ -88,8 +97,8 @@ async def claim_capped(
     hard: bool,
     lease_ms: int,
     task_names: list[str] | None,
-) -> list[ClaimedTask]:
-    """Due tasks, then expired claims, of each queue in the order given, as far as budget and caps leave room.
+) -> CappedClaims:
+    """Due tasks of each queue in the order given, as far as budget and caps leave room.
 
     In flight is what runs and, if `hard`, what is claimed under a lease that has not run out.
     """
@@ -98,7 +107,9 @@ async def claim_capped(
         statement("claim_capped"), worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
     )
     place = {name: number for number, name in enumerate(names)}
-    return sorted(claimed_tasks(worker_id, rows), key=lambda task: place[task.queue_name])
+    claimed = claimed_tasks(worker_id, [row for row in rows if row["id"] is not None])
+    full = frozenset(row["queue_name"] for row in rows if row["id"] is None)
+    return CappedClaims(sorted(claimed, key=lambda task: place[task.queue_name]), full)
 
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:

@@ -13,7 +13,7 @@ from horsies.lifecycle.tokens import Token, claim_times, ids
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     import asyncpg
 
@@ -26,28 +26,50 @@ class Start:
     pid: int
     hostname: str
     process_name: str
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StartVerdicts:
     """Each token is in exactly one of these. Not task ids: beside a claim of ours that has expired, a new claim of
     the same task may be ours too, and only one of the two may run. `held`: its workflow is paused, and it is PENDING
-    again."""
+    again. `waiting`: the cap of its queue has no room, and it stays CLAIMED."""
 
     started: frozenset[Token]
     expired: frozenset[Token]
     stale: frozenset[Token]
     held: frozenset[Token] = frozenset()
+    waiting: frozenset[Token] = frozenset()
 
 
-async def start(conn: asyncpg.Connection, worker_id: str, starts: Collection[Start]) -> StartVerdicts:
-    """After a lost reply it may be asked again: what is RUNNING under our token counts as started."""
+async def start(
+    conn: asyncpg.Connection, worker_id: str, starts: Collection[Start], caps: Mapping[str, int] | None = None
+) -> StartVerdicts:
+    """After a lost reply it may be asked again: what is RUNNING under our token counts as started.
+
+    `caps` of queues for claims that no cap has counted; of these no more runs than they allow.
+    """
     if not starts:
         return StartVerdicts(frozenset(), frozenset(), frozenset())
     ordered = sorted(starts, key=attrgetter("token.task_id"))
     asked = [start.token for start in ordered]
-    rows = await conn.fetch(
-        statement("start"),
+    started, unfit = await _start(conn, worker_id, ordered, caps)
+    left = [token for token in asked if token not in started]
+    if not left:
+        return StartVerdicts(started, frozenset(), frozenset())
+    expired = await _expire(conn, worker_id, left)
+    left = [token for token in left if token not in expired]
+    held = await _release_held(conn, worker_id, left)
+    waiting = unfit - expired - held
+    return StartVerdicts(started, expired, frozenset(left) - held - waiting, held, waiting)
+
+
+async def _start(
+    conn: asyncpg.Connection, worker_id: str, ordered: list[Start], caps: Mapping[str, int] | None
+) -> tuple[frozenset[Token], frozenset[Token]]:
+    """What has started, and that for which its cap has no room."""
+    asked = [start.token for start in ordered]
+    given = (
         worker_id,
         ids(asked),
         claim_times(asked),
@@ -55,14 +77,13 @@ async def start(conn: asyncpg.Connection, worker_id: str, starts: Collection[Sta
         [start.hostname for start in ordered],
         [start.process_name for start in ordered],
     )
-    started = frozenset([asked[number - 1] for (number,) in rows])
-    left = [token for token in asked if token not in started]
-    if not left:
-        return StartVerdicts(started, frozenset(), frozenset())
-    expired = await _expire(conn, worker_id, left)
-    left = [token for token in left if token not in expired]
-    held = await _release_held(conn, worker_id, left)
-    return StartVerdicts(started, expired, frozenset(left) - held, held)
+    if not caps or not any(start.queue in caps for start in ordered):
+        rows = await conn.fetch(statement("start"), *given)
+        return frozenset([asked[number - 1] for (number,) in rows]), frozenset()
+    queues = [start.queue for start in ordered]
+    rows = await conn.fetch(statement("start_capped"), *given, queues, list(caps), list(caps.values()))
+    started, unfit = (frozenset([asked[number - 1] for number, fits in rows if fits is kind]) for kind in (True, False))
+    return started, unfit
 
 
 async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, claim_expired, take_back
+from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back
 from horsies.lifecycle.waiting import next_due
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from horsies.store.lane import Lane
 
 _EXPIRED_EVERY_S = 1.0
+_MANY_EXPIRED_EVERY_S = 0.25
+_MANY_EXPIRED = 500
+_ORDER_HOLDS_S = 0.02
+"""How long a claim may rely on the order that an earlier one found.
+
+Where many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
+"""
 _SECOND_LOOK_S = 5.0
 
 
@@ -46,6 +54,11 @@ class ClaimRules:
     @property
     def capped(self) -> bool:
         return self.cluster_cap is not None or any(cap is not None for cap in self.queues.values())
+
+    @property
+    def caps_on_running(self) -> dict[str, int]:
+        """The caps that a claim does not keep, as it counts only what runs: so each start has to."""
+        return {} if self.hard else {queue: cap for queue, cap in self.queues.items() if cap is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +106,13 @@ class Claimer:
         self.claiming = asyncio.Lock()
         """Held while a claim is under way; whoever takes it knows that none is."""
         self._alarm: asyncio.TimerHandle | None = None
-        self._expired_checked = 0.0
+        self._release_expired_at = 0.0
+        self._orders: dict[tuple[str, bool], tuple[float, list[str]]] = {}
+        """By queue and kind: when a claim had to search, and the tasks that it found behind those that it took."""
+        self._full: set[str | None] = set()
+        """The queues whose cap had no room after the last claim; None: the cluster's cap."""
+        self._freed: dict[str, str] = {}
+        """Queues in which tasks of ours have ended since then, each with one of these tasks."""
         self.draining = False
         """By order of an operator, or because the worker stops: claim nothing."""
 
@@ -101,18 +120,46 @@ class Claimer:
     def queues(self) -> list[str]:
         return list(self._rules.queues)
 
+    def notice(self, queue: str | None = None) -> None:
+        """Something was enqueued, in this queue or in any, which may come before all that is known.
+
+        While the cap of its queue has no room, it concerns no claim: the end of a task will.
+        """
+        self._orders.clear()
+        if queue is None or not self._full & {queue, None}:
+            self.wake.set()
+
+    def notice_room(self, queue: str) -> None:
+        """A task of this queue has ended elsewhere, and its worker left the room that this made under the cap.
+
+        Only a claim that the cap has turned away, or may be turning away at this moment, has to be made again.
+        """
+        if self._full & {queue, None} or self.claiming.locked():
+            self._full -= {queue, None}
+            self.wake.set()
+
+    def ended(self, tasks: Mapping[str, str]) -> None:
+        """By queue, a task of ours that has ended there. This worker claims first and tells what room is left."""
+        self._freed.update(tasks)
+        self.wake.set()
+
     async def step(self) -> None:
         async with self.claiming:
+            self._full.clear()
             connection = await self.lane.ready()
             if self._looks and self._looks[0] <= time.monotonic():
                 await self._take_back(connection)
             try:
                 for is_async, names in self._kinds:
-                    await self._fill(connection, names, is_async=is_async)
+                    if not self._turned_away:
+                        await self._fill(connection, names, is_async=is_async)
             except BaseException:
                 self._look_soon()
                 raise
+            if self._freed:
+                await self._announce_room(connection)
             if self._has_room():  # otherwise the next room looks for itself
+                await self._release_expired(connection)
                 await self._wake_when_due(connection)
 
     async def free_within(self, seconds: float) -> bool:
@@ -149,6 +196,11 @@ class Claimer:
         self.wake.set()
 
     @property
+    def _turned_away(self) -> bool:
+        """Whether no cap has room for a claim of any queue."""
+        return None in self._full or self._full >= self._rules.queues.keys()
+
+    @property
     def _kinds(self) -> list[tuple[bool, list[str]]]:
         kinds = (False, self._rules.sync_names), (True, self._rules.async_names)
         return [(is_async, names) for is_async, names in kinds if names]
@@ -167,11 +219,6 @@ class Claimer:
             if claimed < min(room, self._largest):
                 break
             room -= claimed
-        else:
-            return
-        if not self._rules.capped and time.monotonic() - self._expired_checked > _EXPIRED_EVERY_S:
-            self._expired_checked = time.monotonic()
-            await self._claim_expired(connection, names, is_async=is_async)
 
     def _room(self, *, is_async: bool) -> int:
         if self.draining:
@@ -184,7 +231,7 @@ class Claimer:
     async def _claim(self, connection: asyncpg.Connection, names: list[str], room: int, *, is_async: bool) -> int:
         rules = self._rules
         if rules.capped:
-            claimed = await claim_capped(
+            claims = await claim_capped(
                 connection,
                 worker_id=rules.worker_id,
                 queues=list(rules.queues.items()),
@@ -194,8 +241,9 @@ class Claimer:
                 lease_ms=rules.lease_ms,
                 task_names=names,
             )
-            self._on_claimed(claimed, [])
-            return len(claimed)
+            self._full |= claims.full
+            self._on_claimed(claims.tasks, [])
+            return len(claims.tasks)
         count = 0
         for queue in rules.queues:
             count += await self._claim_from(connection, queue, names, room - count, is_async=is_async)
@@ -221,12 +269,27 @@ class Claimer:
         limit = min(room, self._largest)
         places = [] if self._holdings.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
         pids = [child.pid for child in places]
-        return Offer(Wish(queue, limit, rules.lease_ms, names, pids, rules.hostname), places, is_async, room)
+        found_at, following = self._orders.get((queue, is_async), (0.0, []))
+        if time.monotonic() - found_at > _ORDER_HOLDS_S:
+            following = []
+        wish = Wish(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
+        return Offer(wish, places, is_async, room)
 
     def _settle(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+        self._remember_order(offer, claimed)
         taken = {task.place for task in claimed}
         self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
         self._on_claimed(claimed, offer.places)
+
+    def _remember_order(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
+        key = offer.wish.queue, offer.is_async
+        after = next((task.after for task in claimed if task.after), None)
+        if after is None:
+            self._orders.pop(key, None)
+            return
+        found_at, following = self._orders.get(key, (0.0, []))
+        is_the_rest = bool(offer.wish.following) and set(after) < set(following)
+        self._orders[key] = (found_at if is_the_rest else time.monotonic()), after
 
     def _free(self, places: list[Child], offer: Offer) -> None:
         for child in places:
@@ -248,26 +311,33 @@ class Claimer:
         if returned:
             self._on_taken_back(len(returned))
 
-    async def _claim_expired(self, connection: asyncpg.Connection, names: list[str], *, is_async: bool) -> None:
-        """Claims of workers that died between claim and start. claim_capped looks for them itself."""
-        for queue in self._rules.queues:
-            room = self._room(is_async=is_async)
-            if room > 0:
-                claimed = await claim_expired(
-                    connection,
-                    worker_id=self._rules.worker_id,
-                    queue=queue,
-                    limit=room,
-                    lease_ms=self._rules.lease_ms,
-                    task_names=names,
-                )
-                self._on_claimed(claimed, [])
+    async def _announce_room(self, connection: asyncpg.Connection) -> None:
+        """Under caps that have room after this worker's own claim: others may be waiting for it."""
+        queues = self.queues if self._rules.cluster_cap is not None else list(self._freed)
+        left = [queue for queue in queues if not self._full & {queue, None}]
+        task_id = next(iter(self._freed.values()))
+        if left:
+            await connection.execute(statement("announce_room"), left, task_id)
+        self._freed.clear()
+
+    async def _release_expired(self, connection: asyncpg.Connection) -> None:
+        """Claims of workers that died between claim and start: in the queue again, they are claimed in its order."""
+        if time.monotonic() < self._release_expired_at:
+            return
+        released = await release_expired(connection, self.queues)
+        pause_s = _MANY_EXPIRED_EVERY_S if released >= _MANY_EXPIRED else _EXPIRED_EVERY_S
+        self._release_expired_at = time.monotonic() + pause_s
+        if released:
+            self.wake.set()
+            asyncio.get_running_loop().call_later(pause_s, self.wake.set)
 
     async def _wake_when_due(self, connection: asyncpg.Connection) -> None:
         """Nothing notifies when a delayed task or a retry falls due, so the next one sets an alarm here."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-        due_in = await next_due(connection, self.queues)
+        if self._turned_away:
+            return
+        due_in = await next_due(connection, [queue for queue in self.queues if queue not in self._full])
         if due_in is not None and due_in < self.interval_s:
             self._alarm = asyncio.get_running_loop().call_later(max(due_in, 0.0), self.wake.set)

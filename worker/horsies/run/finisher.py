@@ -24,7 +24,6 @@ from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
 from horsies.store.piecemeal import is_about_a_row
-from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,10 +66,11 @@ class Finisher:
         events: Events,
         *,
         claimer: Claimer,
-        capped_queues: list[str],
+        capped: bool,
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
         on_workflow_task: Callable[[str], None],
+        on_capped_end: Callable[[], None],
     ) -> None:
         self.wake = Wake()
         self._identity = identity
@@ -81,7 +81,8 @@ class Finisher:
         self._on_stored = on_stored
         self._on_workflow_task = on_workflow_task
         self._claimer = claimer
-        self._capped_queues = capped_queues
+        self._capped = capped
+        self._on_capped_end = on_capped_end
         self._outcomes: dict[Held, _Ended] = {}
         self._unanswered: set[Held] = set()
         self._refused: dict[Held, float] = {}
@@ -162,11 +163,10 @@ class Finisher:
         self._on_stored()
         if self.pending:
             self.wake.set()
-        if self._capped_queues:
-            # Here or elsewhere a claimer may have found the cap reached a moment ago; only this tells that it is not.
-            self._claimer.wake.set()  # it does not hear the rest behind a pooler
-            task_id = next(iter(batch)).task_id
-            await connection.execute(statement("announce_room"), self._capped_queues, task_id)
+        if self._capped:
+            # Here or elsewhere a claim may have found the cap reached a moment ago; only this tells that it is not.
+            self._claimer.ended({held.task.queue_name: held.task_id for held in batch})
+            self._on_capped_end()
 
     def _next_batch(self) -> dict[Held, _Ended]:
         """What has not been refused; only when there is none of that, and their time has come, what has."""
@@ -226,7 +226,8 @@ class Finisher:
             async with self._claimer.claiming:
                 if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
                     return await self._finish_and_claim(connection, outcomes, offer)
-        self._claimer.wake.set()
+        if not self._capped:  # a cap has no room before these are stored
+            self._claimer.wake.set()
         return await self._finish_only(connection, batch)
 
     async def _finish_only(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import asyncpg
 
@@ -45,6 +46,7 @@ class Starter:
         on_started: Callable[[], None],
         on_begun: Callable[[str], None],
         on_expired: Callable[[str], None],
+        caps: Mapping[str, int],
     ) -> None:
         self.wake = Wake()
         self._identity = identity
@@ -56,6 +58,11 @@ class Starter:
         self._on_started = on_started
         self._on_begun = on_begun
         self._on_expired = on_expired
+        self._caps = caps
+        self._turned_away: list[Held] = []
+        """CLAIMED, and the cap of its queue had no room when it was to start."""
+        self._ask_again = False
+        self._asked = 0.0
         self.stepping = asyncio.Lock()
         """Held while a start is under way; whoever takes it knows that none is."""
         self._waiting: dict[bool, deque[Held]] = {False: deque(), True: deque()}
@@ -87,7 +94,8 @@ class Starter:
 
     def take_all(self) -> list[Held]:
         """Everything that has not been started, for giving it back."""
-        waiting = [*self._waiting[False], *self._waiting[True]]
+        waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
+        self._turned_away.clear()
         for queue in self._waiting.values():
             queue.clear()
         for held in self._unresolved:
@@ -96,8 +104,18 @@ class Starter:
         self._unresolved.clear()
         return waiting
 
+    def retry_waiting(self) -> None:
+        """There may be room under a cap."""
+        if self._turned_away:
+            self._ask_again = True
+            self.wake.set()
+
     async def step(self) -> None:
+        """Once in an interval also for what a cap had turned away: a notification may have been lost."""
         async with self.stepping:
+            if self._turned_away and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
+                self._put_back(self._turned_away)
+                self._turned_away = []
             if self._unresolved:
                 await self._resolve()
             batch = self._reserve()
@@ -108,7 +126,9 @@ class Starter:
         try:
             connection = await self.lane.ready()
             await self._fetch_large(connection, batch)
-            verdicts = await start(connection, self._identity.worker_id, [self._start_of(held) for held in batch])
+            self._ask_again, self._asked = False, time.monotonic()
+            starts = [self._start_of(held) for held in batch]
+            verdicts = await start(connection, self._identity.worker_id, starts, self._caps)
         except BaseException:
             # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
             self._put_back(batch)
@@ -116,6 +136,9 @@ class Starter:
         for held in batch:
             if held.task.token in verdicts.started:
                 self._holdings.move(held, Stage.RUNNING)
+            elif held.task.token in verdicts.waiting:
+                self._leave_child(held)
+                self._turned_away.append(held)
             else:
                 self._abandon(held, verdicts)
         # No await from RUNNING to here: what fails in between would leave a task that beats and never runs.
@@ -146,7 +169,8 @@ class Starter:
     def _start_of(self, held: Held) -> Start:
         child = held.child
         assert child is not None
-        return Start(held.task.token, child.pid, self._identity.hostname, f"worker-{child.pid}")
+        name = f"worker-{child.pid}"
+        return Start(held.task.token, child.pid, self._identity.hostname, name, held.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[Held]) -> None:
         """What did not travel with the claim. A stale token finds nothing; the start is about to say the same."""

@@ -127,7 +127,7 @@ class Strangers:
         rules = self._rules
         if not rules.capped:
             return await claim(connection, rules.worker_id, wish)
-        return await claim_capped(
+        claims = await claim_capped(
             connection,
             worker_id=rules.worker_id,
             queues=[(wish.queue, rules.queues[wish.queue])],
@@ -137,6 +137,7 @@ class Strangers:
             lease_ms=rules.lease_ms,
             task_names=wish.task_names,
         )
+        return claims.tasks
 
     def _most(self) -> int:
         most = _BATCH - len(self._waiting)
@@ -156,11 +157,14 @@ class Strangers:
         if not self._waiting:
             return
         me = self._identity
-        starts = [Start(held.task.token, me.pid, me.hostname, f"worker-{me.pid}") for held in self._waiting]
-        verdicts = await start(connection, me.worker_id, starts)
+        process = f"worker-{me.pid}"
+        starts = [Start(held.task.token, me.pid, me.hostname, process, held.task.queue_name) for held in self._waiting]
+        verdicts = await start(connection, me.worker_id, starts, self._rules.caps_on_running)
         for held in self.take_all():
             if held.task.token in verdicts.started:
                 self._finisher.result(held, self._refusal(held.task.task_name))
+            elif held.task.token in verdicts.waiting:
+                self._waiting.append(held)
             else:
                 self._holdings.drop(held)
                 if held.task.token in verdicts.expired:

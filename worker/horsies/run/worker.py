@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
 
+_TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
 _LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
@@ -159,6 +160,7 @@ class Worker:
             on_started=self._started,
             on_begun=self.advancer.started,
             on_expired=self.advancer.ended,
+            caps=self.claim_rules.caps_on_running,
         )
         self.claimer = Claimer(
             self.claim_rules,
@@ -175,10 +177,11 @@ class Worker:
             self.holdings,
             events,
             claimer=self.claimer,
-            capped_queues=list(self.claim_rules.queues) if self.claim_rules.capped else [],
+            capped=self.claim_rules.capped,
             on_retry=self._retry_due,
             on_stored=self._quiet.set,
             on_workflow_task=self.advancer.ended,
+            on_capped_end=self.starter.retry_waiting,
         )
 
     def _wire_workflows(self, lane: Lane) -> None:
@@ -293,15 +296,24 @@ class Worker:
             return
         listener = Listener(partial(self.database.connect, "worker listen"), on_gap=self._look_around)
         for queue in self.claimer.queues:
-            listener.add(f"task_queue_{queue}", lambda _payload: self._enqueued())
+            listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)
         listener.add(READY_CHANNEL, lambda _payload: self.children_of_workflows.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
     def _enqueued(self) -> None:
-        self.claimer.wake.set()
+        self.claimer.notice()
         self.strangers.notice()
+
+    def _heard(self, queue: str, payload: str) -> None:
+        """The id of a new task; `capacity:` and how tasks came back, or the task that has ended and left room."""
+        if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
+            self.claimer.notice_room(queue)
+            self.starter.retry_waiting()
+        else:
+            self.claimer.notice(None if payload in _TASKS_ARE_BACK else queue)
+            self.strangers.notice()
 
     def _told(self, worker_id: str) -> None:
         """An operator has changed something of this worker's: its orders, or who has its tasks."""
@@ -336,7 +348,7 @@ class Worker:
     def _result(self, held: Held, result: ChildResult) -> None:
         self.finisher.result(held, result)
         self.starter.wake.set()
-        if not self.claimer.claims_along:
+        if not self.claimer.claims_along and not self.claim_rules.capped:
             self.claimer.wake.set()
 
     def _lost_child(self, held: Held, how: str) -> None:

@@ -53,10 +53,23 @@ TABLES: dict[str, Table] = {
             " next_retry_at task_options worker_pid worker_hostname worker_process_name claim_expires_at enqueue_sha"
             " created_at updated_at"
         ),
-        {"is_workflow_task": 1, "finalizing_at": 1, "finalizing_by_worker_id": 1, "unique_key": 5, "rerun_of": 6},
-        triggers={"horsies_task_notify_trigger": 1, "horsies_task_status_notify_trigger": 1},
+        {
+            "is_workflow_task": 1,
+            "finalizing_at": 1,
+            "finalizing_by_worker_id": 1,
+            "unique_key": 5,
+            "rerun_of": 6,
+            "workflow_paused_at": 8,
+        },
+        triggers={
+            "horsies_task_notify_trigger": 1,
+            "horsies_task_status_notify_trigger": 1,
+            "horsies_task_return_trigger": 8,
+        },
         indexes={
             "ix_horsies_tasks_ready": 2,
+            "ix_horsies_tasks_ready_by_name": 8,
+            "ix_horsies_tasks_ready_until": 8,
             "ix_horsies_tasks_in_flight": 2,
             "ix_horsies_tasks_claimed_by": 2,
             "uq_horsies_tasks_unique_key": 5,
@@ -99,7 +112,12 @@ TABLES: dict[str, Table] = {
             "id name status on_error output_task_index success_policy result error definition_key parent_workflow_id"
             " parent_task_index depth root_workflow_id sent_at created_at started_at completed_at updated_at"
         ),
-        triggers={"horsies_workflow_notify_trigger": 1, "horsies_workflow_status_notify_trigger": 1},
+        triggers={
+            "horsies_workflow_notify_trigger": 1,
+            "horsies_workflow_status_notify_trigger": 1,
+            "horsies_workflow_pause_trigger": 8,
+            "horsies_workflow_delete_trigger": 8,
+        },
     ),
     "horsies_workflow_tasks": Table(
         1,

@@ -1,31 +1,14 @@
--- claiming.claim; PENDING, due, not past good_until, the queue and its workflow not paused; a row that is held is left out
+-- claiming.claim; what horsies_claimable of migration 008 finds and locks
 -- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of children that wait for work,
---  $7 host name)
+--  $7 host name, $8 `after` of the last claim, or NULL)
 WITH first_ones AS MATERIALIZED (
-    SELECT array_agg(id) AS ids, array_agg(large) AS large
-      FROM (SELECT id, large
-              FROM (SELECT id, COALESCE(octet_length(args), 0) + COALESCE(octet_length(kwargs), 0) > 65536 AS large
-                      FROM horsies_tasks
-                     WHERE status = 'PENDING' AND queue_name = $2 AND enqueued_at <= statement_timestamp()
-                       AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
-                       AND (good_until IS NULL OR good_until > statement_timestamp())
-                       AND ($5::text[] IS NULL OR task_name = ANY ($5))
-                       AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                        WHERE queue_name = $2 AND paused_at IS NOT NULL)
-                       -- In a CASE: an AND may ask in any order, and this is for tasks of workflows only.
-                       AND CASE WHEN is_workflow_task
-                                THEN COALESCE(id NOT IN (SELECT horsies_held_tasks()), NOT horsies_is_held(id))
-                                ELSE true END
-                     ORDER BY priority, enqueued_at, id
-                     -- A literal, for `LIMIT $3` alone the generic plan is a sort of all that wait. Rows are locked as
-                     -- they are fetched, so the outer limit decides how many.
-                     LIMIT 256 FOR NO KEY UPDATE SKIP LOCKED) ordered
-             LIMIT $3) taken
+    SELECT ids, large, after FROM horsies_claimable($2, $5, $3, $8)
 ), placed AS (
     -- As many as there are waiting children pass through CLAIMED within the statement: nobody could do anything with a claim
     -- that its owner starts at once, and start.sql would be one more trip and one more version of the row. Not so a large
     -- one: its arguments are yet to be fetched.
-    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts
+    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
+           CASE WHEN one.place = 1 THEN after END AS after
       FROM first_ones, unnest(ids, large, $6::integer[]) WITH ORDINALITY AS one (id, large, pid, place)
 )
 UPDATE horsies_tasks task
@@ -51,4 +34,4 @@ RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqu
           task.queue_name, task.priority,
           CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
           task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
-          CASE WHEN starts THEN place - 1 END AS place
+          CASE WHEN starts THEN place - 1 END AS place, after

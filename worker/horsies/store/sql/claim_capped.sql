@@ -1,4 +1,4 @@
--- claiming.claim_capped; as claim.sql, within the caps: horsies_claim_capped of migration 004 holds their locks
+-- claiming.claim_capped; as claim.sql, within the caps: horsies_claim_capped of migration 008 holds their locks
 -- ($1 worker, $2 queues, $3 their caps, $4 budget, $5 cluster cap, $6 hard, $7 lease in ms, $8 task names, NULL for any)
 -- Four queues and 250 to 3 000 tasks in flight: one task 0.22 ms (claim.sql: 0.11), 50 tasks 1.4 ms (0.74).
 SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,

@@ -1,5 +1,5 @@
 -- turnover.finish_and_claim; the token and RUNNING of what has ended, and the rules of claim.sql for what comes next
--- ($1 worker, $2 to $8 as in finish.sql, $9 to $14 as $2 to $7 in claim.sql)
+-- ($1 worker, $2 to $8 as in finish.sql, $9 to $15 as $2 to $8 in claim.sql)
 -- Word for word finish.sql and claim.sql, where the reasons stand too; a test compares them. One trip and one commit for a
 -- child's turn from one task to the next, instead of three.
 WITH ended AS (
@@ -28,24 +28,10 @@ WITH ended AS (
            worker_hostname, worker_pid, worker_process_name
       FROM ended
 ), first_ones AS MATERIALIZED (
-    SELECT array_agg(id) AS ids, array_agg(large) AS large
-      FROM (SELECT id, large
-              FROM (SELECT id, COALESCE(octet_length(args), 0) + COALESCE(octet_length(kwargs), 0) > 65536 AS large
-                      FROM horsies_tasks
-                     WHERE status = 'PENDING' AND queue_name = $9 AND enqueued_at <= statement_timestamp()
-                       AND (next_retry_at IS NULL OR next_retry_at <= statement_timestamp())
-                       AND (good_until IS NULL OR good_until > statement_timestamp())
-                       AND ($12::text[] IS NULL OR task_name = ANY ($12))
-                       AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                        WHERE queue_name = $9 AND paused_at IS NOT NULL)
-                       AND CASE WHEN is_workflow_task
-                                THEN COALESCE(id NOT IN (SELECT horsies_held_tasks()), NOT horsies_is_held(id))
-                                ELSE true END
-                     ORDER BY priority, enqueued_at, id
-                     LIMIT 256 FOR NO KEY UPDATE SKIP LOCKED) ordered
-             LIMIT $10) taken
+    SELECT ids, large, after FROM horsies_claimable($9, $12, $10, $15)
 ), placed AS (
-    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts
+    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
+           CASE WHEN one.place = 1 THEN after END AS after
       FROM first_ones, unnest(ids, large, $13::integer[]) WITH ORDINALITY AS one (id, large, pid, place)
 ), claimed AS (
     UPDATE horsies_tasks task
@@ -65,11 +51,11 @@ WITH ended AS (
               task.queue_name, task.priority,
               CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,
               task.task_options, task.retry_count, task.max_retries, task.is_workflow_task,
-              CASE WHEN starts THEN place - 1 END AS place
+              CASE WHEN starts THEN place - 1 END AS place, after
 )
 SELECT number, NULL AS id, NULL AS claimed_at, NULL AS enqueued_at, NULL AS task_name, NULL AS queue_name, NULL AS priority,
        NULL AS args, NULL AS kwargs, NULL AS large, NULL AS task_options, NULL AS retry_count, NULL AS max_retries,
-       NULL AS is_workflow_task, NULL AS place
+       NULL AS is_workflow_task, NULL AS place, NULL AS after
   FROM ended
  UNION ALL
 SELECT NULL, claimed.* FROM claimed

@@ -1,0 +1,143 @@
+"""One worker's rate beside 1 000 000 tasks at the head of its queue that cannot run now, against its rate without them.
+
+`pytest -m bench -n 0 -s tests/bench/test_claim_rate.py` prints the figures. BENCH_ROWS takes another number of rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from horsies.domain.ids import new_task_id
+
+pytestmark = pytest.mark.bench
+
+HORSIES = Path(sys.executable).with_name("horsies")
+ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
+TASKS = 3_000
+ROUNDS = 4
+
+# What stands before the tasks that are to run.
+KINDS = {
+    "unknown names": {"task_name": "'unknown_' || n % 3"},
+    "300 unknown names, 50 priorities": {"task_name": "'unknown_' || n % 300", "priority": "n % 50"},
+    "delayed sends": {"enqueued_at": "now() + interval '1 h'"},
+    "retries due later": {"next_retry_at": "now() + interval '1 h'"},
+    "past good_until": {"good_until": "now() - interval '1 s'"},
+    "expired leases of another queue": {
+        "queue_name": "'other'",
+        "status": "'CLAIMED'",
+        "claimed_at": "now() - interval '1 h'",
+        "claim_expires_at": "now() - interval '1 s'",
+    },
+    "paused workflows": {"is_workflow_task": "true"},
+}
+
+PAUSE = """
+INSERT INTO horsies_workflows (id, name, status) SELECT 'w-' || n, 'flow', 'RUNNING' FROM generate_series(0, 999) n;
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, task_name, status, task_id)
+SELECT 'n' || n, 'w-' || n % 1000, n / 1000, task_name, 'ENQUEUED', id
+  FROM (SELECT row_number() OVER () AS n, id, task_name FROM horsies_tasks WHERE is_workflow_task) task;
+UPDATE horsies_workflows SET status = 'PAUSED';
+"""
+
+
+async def seed(connection: asyncpg.Connection, kind: str) -> None:
+    """In place of what stood there; no session listens to their notifications."""
+    columns = {
+        "id": "gen_random_uuid()::text",
+        "task_name": "'nothing'",
+        "queue_name": "'default'",
+        "priority": "1",
+        "enqueued_at": "now() - interval '1 h'",
+        **KINDS[kind],
+    }
+    async with connection.transaction():
+        await connection.execute("SET LOCAL session_replication_role = replica")
+        await connection.execute(
+            f"INSERT INTO horsies_tasks ({', '.join(columns)}) SELECT {', '.join(columns.values())}"
+            f" FROM generate_series(1, {ROWS}) n"
+        )
+    if "is_workflow_task" in columns:
+        await connection.execute(PAUSE)
+    await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_workflow_tasks, horsies_workflows")
+    await connection.execute("CHECKPOINT")
+
+
+async def rate(connection: asyncpg.Connection) -> float:
+    """Tasks per second, by the database's clock, of a worker that runs already; first and last ones left out."""
+    await connection.execute("DELETE FROM horsies_task_attempts")
+    done = asyncio.Event()
+    ids = [new_task_id() for _ in range(TASKS)]
+    await connection.add_listener("task_done", lambda *call: done.set() if call[-1] == ids[-1] else None)
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name) SELECT id, 'nothing', 'default'"
+        " FROM unnest($1::text[]) id",
+        ids,
+    )
+    async with asyncio.timeout(300):
+        await done.wait()
+    await connection.reset()
+    seconds = await connection.fetchval(
+        "SELECT extract(epoch FROM percentile_disc(0.95) WITHIN GROUP (ORDER BY finished_at)"
+        "                        - percentile_disc(0.05) WITHIN GROUP (ORDER BY finished_at))::float"
+        " FROM horsies_task_attempts"
+    )
+    return float(0.9 * TASKS / seconds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_cannot_run_slows_nothing_down(database: str, empty_database: str, kind: str) -> None:
+    """Two workers in turn, so that both meet the same noise of the machine."""
+    figures: dict[str, list[float]] = {"without": [], "beside": []}
+    connections = {"without": await asyncpg.connect(database), "beside": await asyncpg.connect(empty_database)}
+    workers = [start(database), start(empty_database)]
+    try:
+        await has_worker(connections["without"])
+        await has_worker(connections["beside"])
+        await seed(connections["beside"], kind)
+        for _ in range(ROUNDS):
+            for name, connection in connections.items():
+                figures[name].append(await rate(connection))
+    finally:
+        for worker in workers:
+            worker.send_signal(signal.SIGTERM)
+            worker.wait(60)
+        for connection in connections.values():
+            await connection.close()
+    without, beside = (statistics.median(figures[name]) for name in ("without", "beside"))
+    print(f"\n{kind:<34} without {without:>6.0f}/s, beside {ROWS:,} {beside:>6.0f}/s: {beside / without:.2f} x", end="")
+    assert beside > 0.9 * without
+
+
+def start(url: str) -> subprocess.Popen[bytes]:
+    """It makes the schema where there is none. Nothing expires or is swept meanwhile: that is work of its own."""
+    return subprocess.Popen(
+        [HORSIES, "worker", "bench_app:app", "--processes", "2", "--loglevel", "ERROR"],
+        env={**os.environ, "HORSIES_DATABASE_URL": url, "BENCH_SWEEPS": "off"},
+        cwd=Path(__file__).parent,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+async def has_worker(connection: asyncpg.Connection) -> None:
+    """Return when the worker has stored its first snapshot."""
+    await connection.execute(
+        """DO $$ BEGIN
+            FOR attempt IN 1..3000 LOOP
+                IF to_regclass('horsies_worker_states') IS NOT NULL THEN
+                    IF EXISTS (SELECT FROM horsies_worker_states) THEN RETURN; END IF;
+                END IF;
+                PERFORM pg_sleep(0.01);
+            END LOOP;
+            RAISE EXCEPTION 'no worker has come';
+        END $$"""
+    )

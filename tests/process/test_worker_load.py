@@ -1,0 +1,108 @@
+"""What workers ask for under load: caps hold with prefetching, and no herd runs at a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from test_worker import PATIENCE_S, Worker, start
+
+from horsies.domain.ids import new_task_id
+
+if TYPE_CHECKING:
+    from database_server import DatabaseServer
+
+__all__ = ["start"]
+
+SEND = """
+INSERT INTO horsies_tasks (id, task_name, queue_name, args)
+SELECT id, $2, $3, $4 FROM unnest($1::text[]) id
+"""
+
+
+async def send(conn: asyncpg.Connection, count: int, name: str, *, queue: str = "default", args: str = "[]") -> None:
+    await conn.execute(SEND, [new_task_id() for _ in range(count)], name, queue, args)
+
+
+async def until(conn: asyncpg.Connection, condition: str, seconds: float = PATIENCE_S) -> None:
+    """Return when the SQL condition holds; the database does the looking."""
+    await conn.execute(
+        f"""DO $$ BEGIN
+            FOR attempt IN 1..{seconds * 100:.0f} LOOP
+                IF {condition} THEN RETURN; END IF;
+                PERFORM pg_sleep(0.01);
+                PERFORM pg_stat_clear_snapshot();
+            END LOOP;
+            RAISE EXCEPTION 'this has not come true';
+        END $$"""
+    )
+
+
+async def all_completed(conn: asyncpg.Connection, seconds: float = 3 * PATIENCE_S) -> None:
+    await until(conn, "NOT EXISTS (SELECT FROM horsies_tasks WHERE status <> 'COMPLETED')", seconds)
+
+
+COUNT_RUNNING = """
+CREATE TABLE running_seen (running integer);
+CREATE FUNCTION count_running() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO running_seen SELECT count(*) FROM horsies_tasks WHERE queue_name = 'mail' AND status = 'RUNNING';
+    RETURN NULL;
+END $$;
+CREATE TRIGGER count_running AFTER UPDATE ON horsies_tasks FOR EACH STATEMENT EXECUTE FUNCTION count_running();
+"""
+
+
+async def test_a_cap_holds_with_prefetching_and_what_is_ahead_of_it_waits_as_claimed(
+    connection: asyncpg.Connection, start: Callable[..., Worker]
+) -> None:
+    await connection.execute(COUNT_RUNNING)
+    queues = {"TEST_QUEUES": "mail:1:3,other:2:50", "TEST_PREFETCH": "6"}
+    workers = [start("--processes", "3", ready=False, **queues) for _ in range(2)]
+    for worker in workers:
+        worker.wait_for("ready")
+    await send(connection, 60, "pause", queue="mail", args="[0.05]")
+    await send(connection, 60, "nothing", queue="other")
+
+    await until(connection, "EXISTS (SELECT FROM horsies_tasks WHERE status = 'CLAIMED')")
+    await all_completed(connection)
+    assert await connection.fetchval("SELECT max(running) FROM running_seen") == 3
+
+
+async def claims_per_task(server: DatabaseServer, start: Callable[..., Worker], workers: int, tasks: int) -> float:
+    """How often so many workers ask for tasks while they work off a queue with a cap of 3.
+
+    Not the transactions that the server counts: each session that listens has one for each notification of another.
+    """
+    with server.database() as url:
+        conn = await asyncpg.connect(url)
+        name = await conn.fetchval("SELECT current_database()")
+        await conn.execute(f"ALTER DATABASE {name} SET track_functions = 'pl'")
+        started = [
+            start("--processes", "2", ready=False, TEST_QUEUES="mail:1:3", HORSIES_DATABASE_URL=url)
+            for _ in range(workers)
+        ]
+        for worker in started:
+            worker.wait_for("ready")
+        await send(conn, tasks, "pause", queue="mail", args="[0.01]")
+        await all_completed(conn, 120)
+        for worker in started:
+            assert worker.stop() == 0
+        # A session tells the server at its end at the latest what it has done.
+        others = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        await until(conn, f"NOT EXISTS ({others})")
+        calls = await conn.fetchval("SELECT calls FROM pg_stat_user_functions WHERE funcname = 'horsies_claim_capped'")
+        await conn.close()
+    return float(calls) / tasks
+
+
+@pytest.mark.parametrize(("workers", "tasks"), [(5, 500), pytest.param(20, 3_000, marks=pytest.mark.chaos)])
+async def test_many_workers_at_a_cap_ask_hardly_more_often_than_one(
+    server: DatabaseServer, start: Callable[..., Worker], workers: int, tasks: int
+) -> None:
+    alone = await claims_per_task(server, start, 1, tasks)
+    crowd = await claims_per_task(server, start, workers, tasks)
+    print(f"claims per task: one worker {alone:.2f}, {workers} workers {crowd:.2f}")
+    assert crowd < 1.5 * alone
