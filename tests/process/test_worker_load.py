@@ -1,11 +1,15 @@
-"""What workers ask for under load: caps hold with prefetching, and no herd runs at a cap."""
+"""What a worker holds and asks for under load: bounded memory, room only for what it can store, no herd under caps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import asyncpg
+import psutil
 import pytest
 from test_worker import PATIENCE_S, Worker, start
 
@@ -20,10 +24,15 @@ SEND = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, args)
 SELECT id, $2, $3, $4 FROM unnest($1::text[]) id
 """
+STATUSES = "SELECT status, count(*) FROM horsies_tasks GROUP BY status"
 
 
 async def send(conn: asyncpg.Connection, count: int, name: str, *, queue: str = "default", args: str = "[]") -> None:
     await conn.execute(SEND, [new_task_id() for _ in range(count)], name, queue, args)
+
+
+async def statuses(conn: asyncpg.Connection) -> dict[str, int]:
+    return dict(await conn.fetch(STATUSES))
 
 
 async def until(conn: asyncpg.Connection, condition: str, seconds: float = PATIENCE_S) -> None:
@@ -42,6 +51,108 @@ async def until(conn: asyncpg.Connection, condition: str, seconds: float = PATIE
 
 async def all_completed(conn: asyncpg.Connection, seconds: float = 3 * PATIENCE_S) -> None:
     await until(conn, "NOT EXISTS (SELECT FROM horsies_tasks WHERE status <> 'COMPLETED')", seconds)
+
+
+class Peak:
+    """The most memory that a process ever had, of which the kernel keeps no record that leaves out its start."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        self._process = process
+        self._over = threading.Event()
+        self.megabytes = 0.0
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.01):
+            self.megabytes = max(self.megabytes, self._process.memory_info().rss / 1e6)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            self._thread.join()
+
+
+async def memory_for(
+    worker: Worker, conn: asyncpg.Connection, count: int, name: str, megabytes: int, seconds: float
+) -> float:
+    peak = Peak(psutil.Process(worker.process.pid))
+    with peak.watched():
+        await send(conn, count, name, args=f"[{megabytes}]")
+        await all_completed(conn, seconds)
+    return peak.megabytes
+
+
+@pytest.mark.parametrize("name", ["large", "large_async"])
+async def test_results_of_15_mb_wait_in_the_children_until_the_database_has_room_for_them(
+    connection: asyncpg.Connection, start: Callable[..., Worker], name: str
+) -> None:
+    worker = start("--processes", "4")
+    assert await memory_for(worker, connection, 24, name, 15, 60) < 300
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("name", ["large", "large_async"])
+async def test_500_results_of_15_mb_leave_the_parent_below_300_mb(
+    connection: asyncpg.Connection, start: Callable[..., Worker], name: str
+) -> None:
+    worker = start("--processes", "4")
+    assert await memory_for(worker, connection, 500, name, 15, 600) < 300
+
+
+async def test_a_large_result_that_lies_unread_was_in_time(
+    connection: asyncpg.Connection, database: str, start: Callable[..., Worker]
+) -> None:
+    """Its timeout passes while the database takes nothing and the worker leaves results with the children."""
+    worker = start("--processes", "4", TEST_LARGE_TIMEOUT_MS="1500")
+    blocker = await asyncpg.connect(database)
+    async with blocker.transaction():
+        await blocker.execute("LOCK TABLE horsies_task_attempts IN EXCLUSIVE MODE")
+        await send(connection, 12, "large", args="[15]")
+        await asyncio.sleep(4)
+    await all_completed(connection)
+    assert len(worker.children()) == 4
+    await blocker.close()
+
+
+REFUSE_LARGE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON horsies_tasks FOR EACH ROW
+    WHEN (NEW.status = 'COMPLETED' AND NEW.task_name = 'large') EXECUTE FUNCTION refuse();
+"""
+
+
+async def test_large_results_that_the_database_refuses_for_good_hold_up_no_other(
+    connection: asyncpg.Connection, start: Callable[..., Worker]
+) -> None:
+    await connection.execute(REFUSE_LARGE)
+    worker = start("--processes", "2")
+    await send(connection, 4, "large", args="[15]")
+    for _ in range(4):
+        worker.wait_for("outcome refused")
+    await send(connection, 20, "nothing")
+    await until(connection, "(SELECT count(*) FROM horsies_tasks WHERE status = 'COMPLETED') = 20")
+
+
+async def test_outcomes_that_cannot_be_stored_take_up_room(
+    connection: asyncpg.Connection, database: str, start: Callable[..., Worker]
+) -> None:
+    """No attempt can be written for a while: the worker runs what it has, and claims no more."""
+    start("--processes", "2")
+    blocker = await asyncpg.connect(database)
+    async with blocker.transaction():
+        await blocker.execute("LOCK TABLE horsies_task_attempts IN EXCLUSIVE MODE")
+        await send(connection, 300, "nothing")
+        for _ in range(5):  # each send wakes the claimer
+            await send(connection, 1, "nothing")
+            await asyncio.sleep(0.2)
+        taken = 305 - (await statuses(connection))["PENDING"]
+        assert 2 <= taken <= 6
+    await all_completed(connection)
+    await blocker.close()
 
 
 COUNT_RUNNING = """

@@ -124,6 +124,16 @@ def hang() -> TaskResult[None, TaskError]:
     return TaskResult(ok=None)
 
 
+@app.task("large", timeout_ms=int(os.environ.get("TEST_LARGE_TIMEOUT_MS", "60000")), **queue)
+def large(megabytes: int) -> TaskResult[str, TaskError]:
+    return TaskResult(ok="x" * (megabytes * 1_000_000))
+
+
+@app.task("large_async", **queue)
+async def large_async(megabytes: int) -> TaskResult[str, TaskError]:
+    return TaskResult(ok="x" * (megabytes * 1_000_000))
+
+
 @app.task("say", **queue)
 def say(text: str) -> TaskResult[None, TaskError]:
     print(text)

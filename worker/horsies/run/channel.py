@@ -32,6 +32,7 @@ class Channel:
         self._waiting: list[Any] = []
         self._unsent = memoryview(b"")
         self._finishing = False
+        self._paused = self._ended = False
         loop.add_reader(self._fd, self._readable)
 
     def send(self, message: Any) -> None:
@@ -45,6 +46,19 @@ class Channel:
         self._finishing = True
         self._flush()
 
+    def pause(self) -> None:
+        """Read no more until resume(). The child waits when the socket is full; another channel tells its end."""
+        if not self._ended:
+            self._paused = True
+            self._loop.remove_reader(self._fd)
+
+    def resume(self) -> bool:
+        """Whether reading had been paused."""
+        was_paused, self._paused = self._paused, False
+        if was_paused:
+            self._loop.add_reader(self._fd, self._readable)
+        return was_paused
+
     def drain(self) -> None:
         """Take what the child had sent before it died."""
         with contextlib.suppress(OSError, BrokenFrameError):
@@ -52,6 +66,7 @@ class Channel:
                 self._feed(data)
 
     def close(self) -> None:
+        self._ended, self._paused = True, False
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._socket.close()
@@ -66,6 +81,7 @@ class Channel:
         except (OSError, BrokenFrameError):
             data = b""
         if not data:
+            self._ended = True
             self._loop.remove_reader(self._fd)
             self._on_end()
 

@@ -121,6 +121,11 @@ class Child:
             if key in track:
                 track.stop(key, code, message)
 
+    def hold_results(self, hold: bool) -> None:
+        """Leave results unread, so that the child waits before it sends more, or read them again."""
+        for track in self._tracks:
+            track.hold_results(hold)
+
     def kill(self) -> None:
         """SIGKILL."""
         self._process.kill()

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from horsies.store.lane import Lane
 
 _LARGEST_BATCH = 200
+_LARGEST_BATCH_CHARS = 8_000_000
+_MOST_WAITING_CHARS = 32_000_000  # of results; two of the largest that are stored
 _OVERDUE_S = 2.0
 _REFUSED_AGAIN_S = 30.0
 _PATIENCE_S = 0.05  # for a claim under way, a fraction of a millisecond if it is not stuck
@@ -49,6 +51,10 @@ class _Ended:
     outcome: Outcome
     duration_s: float
     ended_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def size(self) -> int:
+        return len(self.outcome.result_json or "")
 
 
 class Finisher:
@@ -70,6 +76,7 @@ class Finisher:
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
         on_workflow_task: Callable[[str], None],
+        on_backlog: Callable[[bool], None],
         on_capped_end: Callable[[], None],
     ) -> None:
         self.wake = Wake()
@@ -80,6 +87,8 @@ class Finisher:
         self._on_retry = on_retry
         self._on_stored = on_stored
         self._on_workflow_task = on_workflow_task
+        self._on_backlog = on_backlog
+        self._waiting_chars = 0
         self._claimer = claimer
         self._capped = capped
         self._on_capped_end = on_capped_end
@@ -146,16 +155,19 @@ class Finisher:
         if not batch:
             return
         connection = await self.lane.ready()
+        for held in batch:
+            self._holdings.move(held, Stage.STORING)
         try:
             finished = await self._store_or_refuse(connection, batch)
         except BaseException:
             self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
+            for held in batch.keys() - self._refused.keys():
+                self._holdings.move(held, Stage.FINISHING)
             raise
         self._unanswered.difference_update(batch)
         for held, ended in batch.items():
             if (answer := finished.get(held.task.token)) is not None:
-                del self._outcomes[held]
-                self._refused.pop(held, None)
+                self._forget(held)
                 self._holdings.drop(held)
                 self._tell(held, ended.outcome, answer, ended.duration_s)
                 if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
@@ -172,7 +184,14 @@ class Finisher:
         """What has not been refused; only when there is none of that, and their time has come, what has."""
         if self.pending:
             fresh = (each for each in self._outcomes.items() if each[0] not in self._refused)
-            return dict(islice(fresh, _LARGEST_BATCH))
+            batch: dict[Held, _Ended] = {}
+            chars = 0
+            for held, ended in islice(fresh, _LARGEST_BATCH):
+                chars += ended.size
+                if batch and chars > _LARGEST_BATCH_CHARS:
+                    break
+                batch[held] = ended
+            return batch
         now = time.monotonic()
         return {held: self._outcomes[held] for held, due in self._refused.items() if due <= now}
 
@@ -201,6 +220,7 @@ class Finisher:
     def _refuse(self, held: Held, error: asyncpg.PostgresError) -> None:
         if held not in self._refused:
             self._events.outcome_refused(held.task_id, held.task.task_name, error)
+            self._count(-self._outcomes[held].size)  # it may stay for good, and holds up no other
         self._refused[held] = time.monotonic() + _REFUSED_AGAIN_S
 
     async def _store(
@@ -251,8 +271,22 @@ class Finisher:
 
     def _add(self, held: Held, outcome: Outcome, duration_s: float) -> None:
         self._holdings.move(held, Stage.FINISHING)
-        self._outcomes[held] = _Ended(outcome, duration_s)
+        self._outcomes[held] = ended = _Ended(outcome, duration_s)
+        self._count(ended.size)
         self.wake.set()
+
+    def _forget(self, held: Held) -> None:
+        ended = self._outcomes.pop(held)
+        if self._refused.pop(held, None) is None:
+            self._count(-ended.size)
+
+    def _count(self, chars: int) -> None:
+        """Too much waits: the children keep their results until half of it is stored."""
+        before, self._waiting_chars = self._waiting_chars, self._waiting_chars + chars
+        if before <= _MOST_WAITING_CHARS < self._waiting_chars:
+            self._on_backlog(True)
+        elif self._waiting_chars <= _MOST_WAITING_CHARS // 2 < before:
+            self._on_backlog(False)
 
     def _failure(
         self, held: Held, stored: str | None, code: str | None, message: str | None, failed_reason: str | None = None

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 
 class Stage(Enum):
+    """FINISHING: its outcome waits to be stored. STORING: it is being stored, or the database has refused it."""
+
     CLAIMED = "claimed"
     RUNNING = "running"
     FINISHING = "finishing"
+    STORING = "storing"
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +71,12 @@ class Holdings:
         return self._by_token.get(token)
 
     def occupied(self, *, is_async: bool) -> int:
-        """How much of the capacity is in use: what waits for a child and what runs, not what is being stored."""
-        return self._counts[Stage.CLAIMED, is_async] + self._counts[Stage.RUNNING, is_async]
+        """How much of the capacity is in use.
+
+        Outcomes that wait belong to it: where the database stores less than the children produce, the worker would
+        otherwise claim on, and hold ever more results in memory.
+        """
+        return sum(self._counts[stage, is_async] for stage in (Stage.CLAIMED, Stage.RUNNING, Stage.FINISHING))
 
     def waiting(self, *, is_async: bool) -> int:
         return self._counts[Stage.CLAIMED, is_async]

@@ -65,6 +65,7 @@ class Slots:
         self._tasks: set[asyncio.Task[None]] = set()
         self._mean_s = 1.0
         self._closing = False
+        self._results_held = False
 
     async def start(self) -> None:
         """Start every child; ChildFailed where the application cannot be imported there."""
@@ -129,6 +130,12 @@ class Slots:
         if held.child is not None and held.job is not None:
             held.child.stop_task(held.job.key)
 
+    def hold_results(self, hold: bool) -> None:
+        """Leave results with the children, who wait with them, or take them again."""
+        self._results_held = hold
+        for child in self.children:
+            child.hold_results(hold)
+
     def take_unbegun(self) -> list[Held]:
         """What is RUNNING but without a child: its last one ended before the user code began."""
         unbegun = [self._held.pop(job.key) for job in self._homeless]
@@ -162,6 +169,7 @@ class Slots:
         )
         slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
         self._by_child[child] = slot
+        child.hold_results(self._results_held)
         self._settle()
         self._on_room()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from horsies.run.outcomes import Outcome
 
 STOP_GRACE_S: Final = 5.0
+_UNREAD_S: Final = 1.0  # 16 MB take 50 ms
 
 
 class Flight:
@@ -86,8 +87,15 @@ class Track:
         else:
             self._waiting.append(flight)
 
+    def hold_results(self, hold: bool) -> None:
+        if hold:
+            self.channel.pause()
+        else:
+            self.channel.resume()
+
     def stop(self, key: str, code: str, message: str) -> None:
         """Ask the child to stop this job, and kill the child if its code takes no notice."""
+        self.channel.resume()  # its result may lie unread
         flight = self._by_key[key]
         if flight.stop is not None:
             return
@@ -123,6 +131,9 @@ class Track:
         self._on_begin()
 
     def _time_out(self, flight: Flight) -> None:
+        if self.channel.resume():  # it may have ended in time, with a result that lies unread
+            flight.timer = self._loop.call_later(_UNREAD_S, self._time_out, flight)
+            return
         self.stop(flight.job.key, TASK_TIMEOUT, f"stopped after {flight.job.timeout_ms} ms, its timeout_ms")
 
     def _kill_later(self, flight: Flight) -> None:

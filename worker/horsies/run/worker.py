@@ -181,6 +181,7 @@ class Worker:
             on_retry=self._retry_due,
             on_stored=self._quiet.set,
             on_workflow_task=self.advancer.ended,
+            on_backlog=self.slots.hold_results,
             on_capped_end=self.starter.retry_waiting,
         )
 
