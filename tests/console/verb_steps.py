@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,11 +133,18 @@ class SmallConsole(App[None]):
         yield self._view
 
     def on_mount(self) -> None:
-        self.run_worker(self.link.run())
+        self._link_task = asyncio.create_task(self.link.run())
         self._view.attach(self.link)
         self._view.show()
         self.desk.start()
         self.desk.watch(True)
+
+    async def on_unmount(self) -> None:
+        """The link closes its connections before the loop of the test ends."""
+        self.desk.stop()
+        self._link_task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._link_task
 
     def _drawn(self, snapshot: DeskSnapshot) -> None:
         self._view.publish(snapshot)
