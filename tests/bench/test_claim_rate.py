@@ -68,7 +68,15 @@ async def seed(connection: asyncpg.Connection, kind: str) -> None:
         )
     if "is_workflow_task" in columns:
         await connection.execute(PAUSE)
-    await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_workflow_tasks, horsies_workflows")
+    # Again while a session that began before keeps what a pause has replaced: claims step over a million dead entries.
+    for _ in range(10):
+        await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_workflow_tasks, horsies_workflows")
+        await connection.execute("SELECT pg_stat_force_next_flush(), pg_sleep(2)")
+        if (
+            await connection.fetchval("SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'horsies_tasks'")
+            < 1000
+        ):
+            break
     await connection.execute("CHECKPOINT")
 
 
