@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
@@ -39,6 +40,26 @@ KINDS = {
         "claim_expires_at": "now() - interval '1 s'",
     },
     "paused workflows": {"is_workflow_task": "true"},
+    "sync tasks, all children busy": {"task_name": "'nothing'"},
+    "async tasks, all their places taken": {"task_name": "'nothing_async'"},
+    "a full cap": {"queue_name": "'capped'"},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What runs all the time, as columns and how many, and which task is measured."""
+
+    busy: tuple[str, str, int] | None = None  # name, queue, count
+    measured: str = "nothing"
+    environ: tuple[tuple[str, str], ...] = ()
+
+
+PLAIN = Setting()
+SETTINGS = {
+    "sync tasks, all children busy": Setting(("busy", "default", 2), "nothing_async"),
+    "async tasks, all their places taken": Setting(("busy_async", "default", 200)),
+    "a full cap": Setting(("busy_async", "capped", 2), environ=(("BENCH_QUEUES", "on"),)),
 }
 
 PAUSE = """
@@ -80,16 +101,32 @@ async def seed(connection: asyncpg.Connection, kind: str) -> None:
     await connection.execute("CHECKPOINT")
 
 
-async def rate(connection: asyncpg.Connection) -> float:
+async def occupy(connection: asyncpg.Connection, name: str, queue: str, count: int) -> None:
+    """Return when so many of these tasks run."""
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, priority)"
+        " SELECT gen_random_uuid()::text, $1, $2, 0 FROM generate_series(1, $3)",
+        name,
+        queue,
+        count,
+    )
+    async with asyncio.timeout(60):
+        while (  # noqa: ASYNC110 - the database has no event for this
+            await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'RUNNING'") < count
+        ):
+            await asyncio.sleep(0.05)
+
+
+async def rate(connection: asyncpg.Connection, measured: str) -> float:
     """Tasks per second, by the database's clock, of a worker that runs already; first and last ones left out."""
     await connection.execute("DELETE FROM horsies_task_attempts")
     done = asyncio.Event()
     ids = [new_task_id() for _ in range(TASKS)]
     await connection.add_listener("task_done", lambda *call: done.set() if call[-1] == ids[-1] else None)
     await connection.execute(
-        "INSERT INTO horsies_tasks (id, task_name, queue_name) SELECT id, 'nothing', 'default'"
-        " FROM unnest($1::text[]) id",
+        "INSERT INTO horsies_tasks (id, task_name, queue_name) SELECT id, $2, 'default' FROM unnest($1::text[]) id",
         ids,
+        measured,
     )
     async with asyncio.timeout(300):
         await done.wait()
@@ -107,30 +144,34 @@ async def test_what_cannot_run_slows_nothing_down(database: str, empty_database:
     """Two workers in turn, so that both meet the same noise of the machine."""
     figures: dict[str, list[float]] = {"without": [], "beside": []}
     connections = {"without": await asyncpg.connect(database), "beside": await asyncpg.connect(empty_database)}
-    workers = [start(database), start(empty_database)]
+    setting = SETTINGS.get(kind, PLAIN)
+    workers = [start(url, dict(setting.environ)) for url in (database, empty_database)]
     try:
         await has_worker(connections["without"])
         await has_worker(connections["beside"])
+        for connection in connections.values():
+            if setting.busy is not None:
+                await occupy(connection, *setting.busy)
         await seed(connections["beside"], kind)
         for _ in range(ROUNDS):
             for name, connection in connections.items():
-                figures[name].append(await rate(connection))
+                figures[name].append(await rate(connection, setting.measured))
     finally:
         for worker in workers:
-            worker.send_signal(signal.SIGTERM)
-            worker.wait(60)
+            worker.kill()  # its children die with it, whatever they run
+            worker.wait()
         for connection in connections.values():
             await connection.close()
     without, beside = (statistics.median(figures[name]) for name in ("without", "beside"))
-    print(f"\n{kind:<34} without {without:>6.0f}/s, beside {ROWS:,} {beside:>6.0f}/s: {beside / without:.2f} x", end="")
+    print(f"\n{kind:<36} without {without:>6.0f}/s, beside {ROWS:,} {beside:>6.0f}/s: {beside / without:.2f} x", end="")
     assert beside > 0.9 * without
 
 
-def start(url: str) -> subprocess.Popen[bytes]:
+def start(url: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """It makes the schema where there is none. Nothing expires or is swept meanwhile: that is work of its own."""
     return subprocess.Popen(
         [HORSIES, "worker", "bench_app:app", "--processes", "2", "--loglevel", "ERROR"],
-        env={**os.environ, "HORSIES_DATABASE_URL": url, "BENCH_SWEEPS": "off"},
+        env={**os.environ, **environ, "HORSIES_DATABASE_URL": url, "BENCH_SWEEPS": "off"},
         cwd=Path(__file__).parent,
         stdout=subprocess.DEVNULL,
     )
