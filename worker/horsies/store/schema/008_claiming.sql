@@ -18,7 +18,7 @@ CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready_until
     WHERE CASE WHEN status = 'PENDING' THEN good_until IS NOT NULL AND workflow_paused_at IS NULL END;
 
 -- By keys alone, through arrays: a join that was planned while the tables were empty reads all tasks for each workflow.
-CREATE OR REPLACE FUNCTION horsies_mark_paused_tasks() RETURNS trigger SET enable_seqscan = off AS $$
+CREATE OR REPLACE FUNCTION horsies_mark_paused_tasks() RETURNS trigger SET enable_seqscan = off SET jit = off AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.status = 'PAUSED' THEN
         -- A locked row is being claimed or ended: it is not waited for, and needs no mark.
@@ -93,7 +93,7 @@ $$;
 -- the shorter of the two, whichever that is; the sweep makes the other one shorter.
 CREATE OR REPLACE FUNCTION horsies_ready_until(queue text, names text[], room integer)
     RETURNS TABLE (task_id varchar, task_priority integer, task_enqueued_at timestamptz) STABLE
-    SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
+    SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment constant timestamptz := statement_timestamp();
     depth      bigint := 64;
@@ -168,7 +168,7 @@ $$ LANGUAGE plpgsql;
 -- The first `room` tasks of these names that may run now, in the order of the queue. It costs one probe of the index for each
 -- name, 4 to 6 µs, and one more for each priority of a name whose first tasks wait for their time.
 CREATE OR REPLACE FUNCTION horsies_ready_by_name(queue text, names text[], room integer) RETURNS text[] STABLE
-    SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
+    SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment constant timestamptz := statement_timestamp();
     deadlines boolean := EXISTS (SELECT FROM horsies_tasks
