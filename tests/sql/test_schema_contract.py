@@ -206,6 +206,7 @@ CONTRACT = {
         only_row  | boolean                  | ! | true
         beaten_at | timestamp with time zone | ! |
         gaps      | tstzmultirange           | ! | '{}'::tstzmultirange
+        asked_at  | timestamp with time zone |   |
     """,
     "horsies_console_schema": """
         version    | integer                  | ! |
