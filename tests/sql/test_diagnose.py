@@ -413,6 +413,7 @@ async def refusals(conn: asyncpg.Connection, remedy: Remedy) -> tuple[object, ..
 
 async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES, queues=["default", "still"])
+    await connection.execute("UPDATE horsies_worker_states SET worker_started_at = now() - interval '1 h'")
     await worker(connection, "dead", seconds=90)
     await pause(connection, "still")
     await running(connection, "r-1", seconds=900)
