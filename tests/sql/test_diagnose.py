@@ -429,7 +429,7 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     report = await diagnose(connection)
     assert {finding.kind for finding in report.findings} == set(FindingKind) - OF_WORKFLOWS
     for finding in report.findings:
-        assert finding.may
+        assert finding.may or finding.kind is FindingKind.RULE_NOT_APPLIED  # the log of the workers says what helps
         for remedy in finding.may:
             assert await refusals(connection, remedy) == (), (finding.kind, remedy.verb)
 
