@@ -213,7 +213,11 @@ async def test_a_command_that_sweeps_asks_once_and_comes_back_after_the_spare_pe
     assert pulse.spared_until is not None
     assert (pulse.spared_until - pulse.now).total_seconds() == pytest.approx(SPARE_S, abs=0.5)
     assert await silent_for(connection, CONFIG) > 60
-    await connection.execute("UPDATE horsies_pulse SET asked_at = asked_at - $1 * interval '1 s'", SPARE_S)
+    await connection.execute(
+        "UPDATE horsies_pulse SET asked_at = GREATEST(asked_at - $1 * interval '1 s', pg_postmaster_start_time())",
+        SPARE_S,
+    )
+    await connection.execute("SELECT pg_sleep_until(horsies_spared_until(6000, 2000))")
     assert await silent_for(connection, CONFIG) == pytest.approx(6)
     assert await write_pulse(connection, CONFIG, EVERY_S)  # a worker starts: now it is known that none could beat
     assert await silent_for(connection, CONFIG) > 60
