@@ -84,15 +84,13 @@ async def test_a_dead_worker_is_found_although_connections_are_reset_each_second
         await cluster.worker("--processes", "8")
         await kill(cluster, 0)
 
-        async def reset() -> None:
-            connection = await asyncpg.connect(database)
-            while True:
-                await connection.execute(RESET)
-                await asyncio.sleep(1)
-
-        resetting = asyncio.create_task(reset())
-        took = await recovered_within(cluster, 8, 60)
-        resetting.cancel()
+        recovering = asyncio.create_task(recovered_within(cluster, 8, 60))
+        connection = await asyncpg.connect(database)
+        while not recovering.done():
+            await connection.execute(RESET)
+            await asyncio.sleep(1)
+        await connection.close()
+        took = await recovering
         assert took < THRESHOLD_S + CHECK_S + 4
 
 

@@ -73,14 +73,15 @@ async def test_only_a_gap_that_can_make_a_living_worker_look_dead_is_told(
     assert found == pytest.approx([away_s] * gaps, abs=0.5)
 
 
+@pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks"])
 @pytest.mark.parametrize("mode", ["SHARE", "EXCLUSIVE", "ACCESS EXCLUSIVE"])
-async def test_a_lock_on_the_heartbeats_stops_it_until_the_lock_is_gone(
-    connection: asyncpg.Connection, database: str, mode: str
+async def test_a_lock_that_stops_the_beats_stops_it_until_the_lock_is_gone(
+    connection: asyncpg.Connection, database: str, mode: str, table: str
 ) -> None:
     worker = await asyncpg.connect(database)
     await pulse_row(connection)
     async with connection.transaction():
-        await connection.execute(f"LOCK TABLE horsies_heartbeats IN {mode} MODE")
+        await connection.execute(f"LOCK TABLE {table} IN {mode} MODE")
         beating = await waits_for_a_lock(connection, worker, write_pulse(worker, CONFIG, 0.0))
         assert not beating.done()
         last = await connection.fetchval("SELECT beaten_at FROM horsies_pulse")

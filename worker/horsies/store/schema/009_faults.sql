@@ -24,8 +24,9 @@ CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURN
     SELECT (1.25 * beat_ms + LEAST(GREATEST(beat_ms / 2, 1000), 5000)) * interval '1 ms';
 $$ LANGUAGE sql IMMUTABLE;
 
--- Whether this call wrote the row. It inserts heartbeats and takes them back, 9 kB of them: a lock on that table, a full disk or
--- a server that only reads stops the pulse as it stops the beats. `lives`: a worker calls, not a command that soon ends.
+-- Whether this call wrote the row. It inserts heartbeats and takes them back, 9 kB of them: a full disk or a server that only
+-- reads stops the pulse as it stops the beats, and so does a lock on that table or on the tasks, by which beats are guarded.
+-- `lives`: a worker calls, not a command that soon ends.
 CREATE OR REPLACE FUNCTION horsies_pulse(every_ms double precision, least_gap interval, lives boolean)
     RETURNS boolean AS $$
 DECLARE
@@ -42,6 +43,7 @@ BEGIN
     IF NOT FOUND AND (NOT lives OR EXISTS (SELECT FROM horsies_pulse)) THEN
         RETURN false;
     END IF;
+    LOCK TABLE horsies_tasks IN ROW EXCLUSIVE MODE;
     BEGIN
         INSERT INTO horsies_heartbeats (task_id, sender_id, role, hostname)
         SELECT 'pulse', repeat('-', 255), 'pulse', repeat('-', 255) FROM generate_series(1, 16);
@@ -49,7 +51,7 @@ BEGIN
     EXCEPTION WHEN SQLSTATE 'HP000' THEN
         NULL;
     END;
-    moment := clock_timestamp(); -- the insert may have waited for a lock
+    moment := clock_timestamp(); -- not from before it waited for a lock
     IF last.beaten_at IS NULL THEN
         INSERT INTO horsies_pulse (beaten_at, gaps)
         VALUES (moment, tstzmultirange(tstzrange(moment - interval '3 h', moment)))
