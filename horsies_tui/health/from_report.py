@@ -152,6 +152,8 @@ def _what(finding: Finding, glance: Glance) -> str:
             return f"queue {finding.name} is paused, {many} due"
         case FindingKind.QUEUE_WITHOUT_WORKER:
             return f"queue {finding.name} has no worker, {many} due"
+        case FindingKind.RULE_NOT_APPLIED:
+            return f"no worker sweeps {finding.name}"
         case _:
             where = f" on {glance.name(finding.worker_id)}" if finding.worker_id else ""
             return f"{many} {finding.name} {_TROUBLES.get(finding.kind, finding.kind.value)}{where}"

@@ -236,7 +236,7 @@ async def scene(url: str, directory: Path, *, worker_url: str | None = None, **e
         yield made
     finally:
         made.close()
-        await connection.close()
+        await made.connection.close()  # a scene that stopped its server has made a new one
 
 
 def _record(name: str, audit: Audit) -> None:

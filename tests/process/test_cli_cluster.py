@@ -177,7 +177,8 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
     assert "  horsies workers recover web-9\n" in said.out
     report = (await horsies("recovery", "ls", "--json")).json
     assert set(report) == {
-        *("now", "database", "workers_alive", "settings", "settings_from", "settings_differ", "sweep", "findings")
+        *("now", "database", "workers_alive", "settings", "settings_from", "settings_differ", "sweep", "findings"),
+        *("sweeps", "spared"),
     }
     finding = next(one for one in report["findings"] if one["kind"] == "stale run")
     assert set(finding) == {
@@ -210,6 +211,39 @@ async def test_a_sweep_by_hand_does_what_a_dry_run_counted(connection: asyncpg.C
     again = await horsies("recovery", "run")
     assert again.code == 0
     assert "nothing to sweep" in again.out
+
+
+async def test_a_sweep_by_hand_spares_what_may_have_had_no_time_to_beat_and_says_until_when(
+    connection: asyncpg.Connection,
+) -> None:
+    await stuck(connection)
+    await connection.execute(
+        "INSERT INTO horsies_pulse (beaten_at, gaps)"
+        " VALUES (now(), tstzmultirange(tstzrange(now() - interval '2 h', now() - interval '5 s')))"
+    )
+    would = await horsies("recovery", "run", "--dry-run", "--json")
+    assert (would.json["stale_runs"], would.json["spared_runs"], would.json["spared_claims"]) == (0, 1, 1)
+    said = await horsies("recovery", "run", "--yes")
+    assert said.code == 0
+    assert "spared: 1 silent run, 1 silent claim. No worker could store a heartbeat from " in said.words
+    assert "`horsies recovery run` after " in said.words
+    assert await statuses(connection) == {"run": "RUNNING", "claim": "CLAIMED", "late": "EXPIRED", "cut": "FAILED"}
+    assert "spared for so long" in (await horsies("recovery", "ls")).words
+    await connection.execute("UPDATE horsies_pulse SET gaps = '{}'")
+    assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
+
+
+async def test_where_no_worker_pulses_a_sweep_by_hand_asks_and_then_takes_them(connection: asyncpg.Connection) -> None:
+    quick = json.dumps({"runner_heartbeat_interval_ms": 1_000, "claimer_heartbeat_interval_ms": 1_000})
+    await worker(connection, "web-1", recovery_config=f"'{quick}'")
+    await stuck(connection)
+    await connection.execute("INSERT INTO horsies_pulse (beaten_at) VALUES (now() - interval '2 h')")
+    assert "No worker has stored a heartbeat since " in (await horsies("recovery", "run", "--yes")).words
+    assert (await statuses(connection))["run"] == "RUNNING"
+    await connection.execute(
+        "SELECT pg_sleep(2.25)"
+    )  # not moved back: a question from before the server's start is void
+    assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
 
 
 async def test_a_sweep_by_hand_puts_workflows_right(connection: asyncpg.Connection) -> None:

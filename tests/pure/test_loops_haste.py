@@ -8,8 +8,10 @@ import logging
 import pytest
 
 from horsies.config.resilience import WorkerResilienceConfig
+from horsies.run import loops
 from horsies.run.events import Events
 from horsies.run.loops import Supervisor, Wake
+from horsies.run.outage import BEATS
 
 PATIENT = WorkerResilienceConfig(db_retry_initial_ms=30_000, db_retry_max_ms=30_000)
 
@@ -64,4 +66,45 @@ async def test_without_haste_the_pause_is_the_configured_one(supervisor: Supervi
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
             await loop.stored.wait()
+    await supervisor.stop_all()
+
+
+async def test_the_first_loop_that_gets_through_ends_the_pauses_of_all(supervisor: Supervisor) -> None:
+    """Each waited its own 30 s: outcomes were stored up to 21 s after new runs had begun."""
+    first, others = Store(failures=1), [Store(failures=1) for _ in range(3)]
+    first.name, first.interval_s = BEATS, 0.1  # the one that tries often
+    for number, other in enumerate(others):
+        other.name = f"other {number}"
+    supervisor.start([first, *others])  # type: ignore[list-item]
+    async with asyncio.timeout(5):
+        for loop in (first, *others):
+            await loop.stored.wait()
+    await supervisor.stop_all()
+
+
+async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs, and a network that swallows everything, refuse nothing."""
+    monkeypatch.setattr(loops, "WATCH_S", 0.02)
+    monkeypatch.setattr(loops, "STALLED_S", 0.05)
+    noticed, answer = asyncio.Event(), asyncio.Event()
+
+    class Hanging(Store):
+        name = "finish"
+
+        async def step(self) -> None:
+            await answer.wait()
+            self.stored.set()
+
+    supervisor.outage.watch(lambda _moment: False, noticed.set, lambda: None)
+    loop, beats = Hanging(failures=0), Store(failures=0)
+    beats.name, beats.interval_s = BEATS, 0.01
+    supervisor.start([loop, beats])  # type: ignore[list-item]
+    async with asyncio.timeout(5):
+        await noticed.wait()
+        assert supervisor.outage.holds_back
+        answer.set()
+        while supervisor.outage.holds_back:  # noqa: ASYNC110 - it tells the worker, not us
+            await asyncio.sleep(0.01)
     await supervisor.stop_all()

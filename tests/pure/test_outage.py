@@ -1,57 +1,72 @@
-"""Who may have been silent because there was no database to speak to."""
+"""After an outage, what has ended and what beats goes first; then the worker claims again."""
 
 from __future__ import annotations
 
 import pytest
 
-from horsies.config.resilience import WorkerResilienceConfig
-from horsies.run.outage import Outage
+from horsies.run.outage import BEATS, Outage
 
 
-class Clock:
-    """Goes on when told to."""
+class Scene:
+    """A worker's outage with a clock that is set by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
+        self.outage = Outage(lambda: self.now)
+        self.waiting: list[float] = []
+        self.looks = self.overs = 0
+        self.outage.watch(lambda moment: any(at <= moment for at in self.waiting), self._look, self._over)
 
-    def __call__(self) -> float:
-        return self.now
+    def _look(self) -> None:
+        self.looks += 1
+
+    def _over(self) -> None:
+        self.overs += 1
+
+    def step(self, loop: str) -> None:
+        """A step that takes half a second."""
+        began = self.now
+        self.now += 0.5
+        self.outage.through(loop, began)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def scene() -> Scene:
+    return Scene()
 
 
-@pytest.fixture
-def outage(clock: Clock) -> Outage:
-    return Outage(WorkerResilienceConfig(db_retry_initial_ms=1_000, db_retry_max_ms=8_000), clock)
+def test_without_a_failure_nothing_is_held_back(scene: Scene) -> None:
+    scene.step("claim")
+    assert not scene.outage.holds_back
+    assert (scene.looks, scene.overs) == (0, 0)
 
 
-def test_without_an_outage_silence_is_silence(outage: Outage) -> None:
-    assert not outage.excuses(300, 30)
+def test_a_failure_has_the_worker_beat_before_it_claims_again(scene: Scene) -> None:
+    scene.outage.noticed()
+    assert scene.outage.holds_back
+    assert scene.looks == 1
+    scene.step("claim")
+    assert scene.outage.holds_back
+    scene.step(BEATS)
+    assert not scene.outage.holds_back
+    assert scene.overs == 1
 
 
-def test_one_that_lasted_long_enough_excuses_until_everybody_has_had_time_to_beat(outage: Outage, clock: Clock) -> None:
-    for _ in range(40):  # ten seconds, the longest pause with its jitter, between two tries
-        outage.noticed()
-        clock.now += 10
-    clock.now += 29
-    assert outage.excuses(300, 30)
-    clock.now += 2
-    assert not outage.excuses(300, 30)
+def test_outcomes_from_before_go_first_and_later_ones_need_not(scene: Scene) -> None:
+    scene.waiting = [scene.now - 30, scene.now + 5]
+    scene.outage.noticed()
+    scene.step(BEATS)
+    assert scene.outage.holds_back
+    scene.waiting.pop(0)
+    scene.step("finish")
+    assert not scene.outage.holds_back
 
 
-def test_a_short_one_excuses_no_long_silence(outage: Outage, clock: Clock) -> None:
-    outage.noticed()
-    clock.now += 5
-    outage.noticed()
-    assert outage.excuses(44, 30)
-    assert not outage.excuses(46, 30)
-
-
-def test_two_of_them_do_not_add_up_to_a_long_one(outage: Outage, clock: Clock) -> None:
-    outage.noticed()
-    clock.now += 3_600
-    outage.noticed()
-    assert not outage.excuses(300, 30)
+def test_a_beat_that_was_under_way_when_it_was_noticed_proves_nothing(scene: Scene) -> None:
+    began = scene.now
+    scene.now += 1
+    scene.outage.noticed()
+    scene.outage.through(BEATS, began)
+    assert scene.outage.holds_back
+    scene.step(BEATS)
+    assert not scene.outage.holds_back

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 THRESHOLD_MS = 300_000
+BEAT_MS = 30_000
 STALE_MIN = 6
 """Longer than the threshold."""
 

@@ -413,6 +413,7 @@ async def refusals(conn: asyncpg.Connection, remedy: Remedy) -> tuple[object, ..
 
 async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES, queues=["default", "still"])
+    await connection.execute("UPDATE horsies_worker_states SET worker_started_at = now() - interval '1 h'")
     await worker(connection, "dead", seconds=90)
     await pause(connection, "still")
     await running(connection, "r-1", seconds=900)
@@ -428,7 +429,7 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     report = await diagnose(connection)
     assert {finding.kind for finding in report.findings} == set(FindingKind) - OF_WORKFLOWS
     for finding in report.findings:
-        assert finding.may
+        assert finding.may or finding.kind is FindingKind.RULE_NOT_APPLIED  # the log of the workers says what helps
         for remedy in finding.may:
             assert await refusals(connection, remedy) == (), (finding.kind, remedy.verb)
 

@@ -15,8 +15,8 @@ from horsies.operations.words import clock, counted, span
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 
 
-def cluster(*consumers: Consumers, sweep: SweepState | None = None) -> Cluster:
-    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweep=sweep)
+def cluster(*consumers: Consumers, sweeps: tuple[SweepState, ...] = ()) -> Cluster:
+    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweeps=sweeps)
 
 
 def group(*queues: str, names: frozenset[str] | None = None, workers: int = 1, draining: int = 0) -> Consumers:
@@ -31,7 +31,7 @@ def group(*queues: str, names: frozenset[str] | None = None, workers: int = 1, d
 def test_the_sweep_that_acts_is_the_first_one_after_the_moment(
     next_in_s: float, interval_ms: int, after_s: int
 ) -> None:
-    known = cluster(sweep=SweepState(NOW, "w-1", interval_ms, next_in_s))
+    known = cluster(sweeps=(SweepState(NOW, "w-1", interval_ms, next_in_s),))
     seconds = known.sweep_in(NOW + timedelta(seconds=after_s))
     assert seconds is not None
     assert seconds >= max(next_in_s, after_s) - 1e-6
@@ -43,7 +43,7 @@ def test_the_sweep_that_acts_is_the_first_one_after_the_moment(
 
 def test_without_a_sweep_or_a_living_worker_nobody_can_say_when() -> None:
     assert cluster().sweep_in(NOW) is None
-    assert cluster(sweep=SweepState(NOW, "w-1", 30_000, None)).sweep_in(NOW) is None
+    assert cluster(sweeps=(SweepState(NOW, "w-1", 30_000, None),)).sweep_in(NOW) is None
 
 
 def test_a_name_may_run_where_somebody_claims_it_or_does_not_tell() -> None:

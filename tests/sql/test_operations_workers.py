@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from lifecycle_steps import attempts, claim_tokens, ended, enqueue, running, statuses, task
 from order_steps import OPS, audit, fall_silent, heard, snapshot
+from pulse_steps import pulse_row
 
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat
@@ -218,6 +219,28 @@ async def test_an_outcome_that_is_about_to_be_stored_is_left_to_the_sweep(connec
     assert outcome.rows[0].detail.endswith("1 left to the sweep (outcome about to be stored, or locked)")
     assert (await statuses(connection))["once"] == "RUNNING"
     assert sorted(row["target_id"] for row in await audit(connection, "task")) == ["again", "waiting"]
+
+
+@pytest.mark.parametrize(
+    ("gap", "beaten_s", "spared"),
+    [((50, 4), 0, True), ((50, 20), 0, False), (None, 3_600, False)],
+    ids=["after a gap", "after the spare period", "no worker lives"],
+)
+async def test_one_that_was_silent_as_none_could_beat_is_not_recovered(
+    connection: asyncpg.Connection, gap: tuple[float, float] | None, beaten_s: float, spared: bool
+) -> None:
+    """After an outage of more than 30 s, each living worker looked dead to whoever came first."""
+    await dead_worker(connection)
+    await connection.execute("UPDATE horsies_worker_states SET snapshot_at = now() - interval '55 s'")
+    await connection.execute(
+        "UPDATE horsies_tasks SET claimed_at = now() - interval '55 s', started_at = now() - interval '55 s';"
+        "TRUNCATE horsies_heartbeats"
+    )
+    await pulse_row(connection, *([gap] if gap else []), beaten_s=beaten_s)
+    found = await preview(connection, WorkerVerb.RECOVER, ["dead"])
+    assert bool(found.refused) is spared
+    if spared:
+        assert "the database took no heartbeats meanwhile" in reasons(found)["dead"]
 
 
 async def test_a_zombie_of_a_recovered_worker_changes_nothing(connection: asyncpg.Connection) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import asyncpg
 import pytest
 from lifecycle_steps import attempts, enqueue, running, statuses, task
+from pulse_steps import pulse_row
 from sweep_steps import beat_before, mark_finalizing_before, options, poison, stale_claims, stale_runs
 
 from horsies.broker import PostgresBroker
@@ -46,6 +47,19 @@ async def test_the_thresholds_are_those_that_are_given(broker: PostgresBroker, c
     assert await broker.mark_stale_tasks_as_failed(400_000) == Ok(0)
     assert await broker.mark_stale_tasks_as_failed(300_000) == Ok(0)
     assert await broker.mark_stale_tasks_as_failed(300_000, finalizing_stale_threshold_ms=200_000) == Ok(1)
+
+
+async def test_after_a_gap_in_which_no_worker_could_beat_nothing_counts_as_stale(
+    broker: PostgresBroker, connection: asyncpg.Connection
+) -> None:
+    await stale_runs(connection, "run")
+    await stale_claims(connection, "claim")
+    await pulse_row(connection, (500, 10))
+    assert await broker.mark_stale_tasks_as_failed() == Ok(0)
+    assert await broker.requeue_stale_claimed() == Ok(0)
+    await pulse_row(connection, (500, 43))
+    assert await broker.mark_stale_tasks_as_failed() == Ok(1)
+    assert await broker.requeue_stale_claimed() == Ok(1)
 
 
 async def test_stale_claims_are_requeued_and_counted(broker: PostgresBroker, connection: asyncpg.Connection) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 
 import asyncpg
 import pytest
+from lifecycle_steps import running, statuses
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.run.events import Events
-from horsies.run.outage import Outage
 from horsies.run.settings import Identity
-from horsies.run.sweeper import Chore, Duty, Recovery, Retention
+from horsies.run.sweeper import Chore, Duty, Recovery, Retention, rules_of
 from horsies.store.sweep_state import take_duty, write_report
 
 MINUTE_MS = 60_000
+RECENT = "SELECT sweep FROM horsies_sweep_state WHERE ran_at > now() - interval '5 s'"
 
 
 async def age(conn: asyncpg.Connection, seconds: float) -> None:
@@ -144,11 +144,9 @@ class OneLane:
 class Counted:
     """A chore that can be told to fail."""
 
-    name = "recovery"
-    interval_ms = MINUTE_MS
-    step_timeout_s = 5.0
-
-    def __init__(self) -> None:
+    def __init__(self, name: str = "recovery", interval_ms: int = MINUTE_MS) -> None:
+        self.name = name
+        self.interval_ms = interval_ms
         self.done = 0
         self.fails = False
 
@@ -157,6 +155,11 @@ class Counted:
             raise ConnectionResetError("gone")
         self.done += 1
         return {"done": self.done}
+
+
+def duty(lanes: list[OneLane], *chores: Chore) -> Duty:
+    upkeep, lane = lanes
+    return Duty("recovery", chores, Identity(), upkeep, lane)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -171,7 +174,7 @@ async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
     connection: asyncpg.Connection, lanes: list[OneLane]
 ) -> None:
     first, second = Counted(), Counted()
-    one, two = Duty(first, Identity(), lanes[0], lanes[1]), Duty(second, Identity(), lanes[2], lanes[3])
+    one, two = duty(lanes[:2], first), duty(lanes[2:], second)
     await one.step()
     assert one.interval_s == pytest.approx(60, abs=1)
     await age(connection, 40)
@@ -187,9 +190,9 @@ async def test_each_worker_looks_again_when_the_chore_is_due_by_the_table(
 async def test_a_worker_holds_the_extra_connection_only_while_it_is_on_duty(
     connection: asyncpg.Connection, lanes: list[OneLane]
 ) -> None:
-    duty = Duty(Counted(), Identity(), lanes[0], lanes[1])
-    await duty.step()
-    await duty.step()
+    counting = duty(lanes[:2], Counted())
+    await counting.step()
+    await counting.step()
     assert lanes[1].opened == 1
     assert lanes[1].connection is not None
     assert lanes[1].connection.is_closed()
@@ -200,22 +203,84 @@ async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_l
 ) -> None:
     chore = Counted()
     chore.fails = True
-    duty = Duty(chore, Identity(), lanes[0], lanes[1])
+    counting = duty(lanes[:2], chore)
     with pytest.raises(ConnectionResetError):
-        await duty.step()
+        await counting.step()
     chore.fails = False
-    await duty.step()
+    await counting.step()
     assert chore.done == 1
-    await duty.step()
+    await counting.step()
     assert chore.done == 1
+
+
+async def test_a_rule_is_applied_at_the_shortest_interval_of_those_who_have_it_on_whoever_else_sweeps(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    """A worker without the rule, and with a shorter interval, once took the duty each time: nobody applied it."""
+    off = RecoveryConfig(auto_fail_stale_running=False, auto_requeue_stale_claimed=False, check_interval_ms=10_000)
+    on = RecoveryConfig(check_interval_ms=MINUTE_MS)
+    without = Duty("recovery", rules_of(off, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]
+    having = Duty("recovery", rules_of(on, Events()), Identity(), lanes[2], lanes[3])  # type: ignore[arg-type]
+    swept = {"recovery": 0, "runs 300000": 0, "claims 120000": 0}
+    for _ in range(12):
+        await without.step()
+        await having.step()
+        for row in await connection.fetch(
+            "SELECT sweep FROM horsies_sweep_state WHERE ran_at > now() - interval '5 s'"
+        ):
+            swept[row["sweep"]] += 1
+        await age(connection, 10)
+    assert swept == {"recovery": 12, "runs 300000": 2, "claims 120000": 2}
+
+
+async def test_workers_with_different_thresholds_take_turns(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    """With one duty for both, the one with the shorter interval had it each time."""
+    patient = RecoveryConfig(check_interval_ms=10_000)
+    strict = RecoveryConfig(check_interval_ms=MINUTE_MS, running_stale_threshold_ms=MINUTE_MS)
+    one = Duty("recovery", rules_of(patient, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]
+    other = Duty("recovery", rules_of(strict, Events()), Identity(), lanes[2], lanes[3])  # type: ignore[arg-type]
+    await running(connection, "t")
+    await connection.execute(
+        "UPDATE horsies_tasks SET claimed_at = now() - interval '2 min', started_at = now() - interval '2 min'"
+    )
+    await connection.execute("INSERT INTO horsies_pulse VALUES (true, now(), '{}')")
+    await one.step()
+    assert await statuses(connection) == {"t": "RUNNING"}
+    await other.step()
+    assert await statuses(connection) == {"t": "FAILED"}
+
+
+async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
+    connection: asyncpg.Connection, lanes: list[OneLane]
+) -> None:
+    broken, whole = Counted("runs 1"), Counted()
+    broken.fails = True
+    counting = duty(lanes[:2], broken, whole)
+    for _ in range(2):
+        with pytest.raises(ConnectionResetError):
+            await counting.step()
+    assert whole.done == 1
 
 
 @pytest.mark.parametrize(
     ("chore", "told"),
     [
         (
-            Recovery(RecoveryConfig(), Events(), Outage(WorkerResilienceConfig())),
-            ("swept", {"requeued": 0, "retried": 0, "failed": 0, "expired": 1, "repairs": 0, "workflows": 0}),
+            Recovery(RecoveryConfig(), Events()),
+            (
+                "swept",
+                {
+                    "rule": "recovery",
+                    "requeued": 0,
+                    "retried": 0,
+                    "failed": 0,
+                    "expired": 1,
+                    "repairs": 0,
+                    "workflows": 0,
+                },
+            ),
         ),
         (
             Retention(RecoveryConfig(terminal_record_retention_hours=None), Events()),
@@ -236,7 +301,7 @@ async def test_a_sweep_tells_in_one_line_what_it_did_and_at_debug_that_there_was
     await chore.do(connection)
     await chore.do(connection)
     event, counts = told
-    nothing = {name: value if value is True else 0 for name, value in counts.items()}
+    nothing = {name: 0 if type(value) is int else value for name, value in counts.items()}
     assert [(one.levelname, one.message, vars(one)["fields"]) for one in caplog.records] == [
         ("INFO", event, counts),
         ("DEBUG", event, nothing),

@@ -22,7 +22,7 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
-from sweep_steps import THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
+from sweep_steps import BEAT_MS, THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.claiming import release, release_expired
@@ -122,12 +122,12 @@ async def test_a_sweep_that_saw_a_run_before_it_changed_leaves_it(
     connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, winner: Step
 ) -> None:
     tokens = await stale_runs(connection, "a", "b", max_retries="5", task_options=CRASH)
-    seen = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, 100)
+    seen = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100)
     await winner(rival, tokens)
     after = await everything(connection)
     given = [[row[name] for row in seen] for name in ("id", "claimed_by_worker_id", "claimed_at")]
     outcome = [None, None], ["{}", "{}"], ["it crashed"] * 2
-    assert await sweeper.fetch(statement("sweep_runs"), *given, *outcome, THRESHOLD_MS, THRESHOLD_MS) == []
+    assert await sweeper.fetch(statement("sweep_runs"), *given, *outcome, THRESHOLD_MS, THRESHOLD_MS, BEAT_MS) == []
     assert await everything(connection) == after
 
 
@@ -136,11 +136,11 @@ async def test_a_sweep_that_saw_a_claim_before_it_changed_leaves_it(
     connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection, winner: Step
 ) -> None:
     tokens = await stale_claims(connection, "a", "b")
-    seen = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, 100)
+    seen = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, BEAT_MS, 100)
     await winner(rival, tokens)
     after = await everything(connection)
     given = [[row[name] for row in seen] for name in ("id", "claimed_by_worker_id", "claimed_at")]
-    assert await sweeper.fetch(statement("sweep_claims"), *given, THRESHOLD_MS) == []
+    assert await sweeper.fetch(statement("sweep_claims"), *given, THRESHOLD_MS, BEAT_MS) == []
     assert await everything(connection) == after
 
 
@@ -149,8 +149,8 @@ async def test_a_beat_between_scan_and_change_saves_the_task(
 ) -> None:
     (run,) = await stale_runs(connection, "r")
     (claim,) = await stale_claims(connection, "c")
-    runs = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, 100)
-    claims = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, 100)
+    runs = await connection.fetch(statement("stale_runs"), THRESHOLD_MS, THRESHOLD_MS, BEAT_MS, 100)
+    claims = await connection.fetch(statement("stale_claims"), THRESHOLD_MS, BEAT_MS, 100)
     assert (len(runs), len(claims)) == (1, 1)
     assert await beat(connection, ME, "host", [(run, 1)]) == set()
     assert await renew(connection, ME, LEASE_MS, LEASE_MS, hostname="host", pid=1) == {claim}
@@ -164,9 +164,10 @@ async def test_a_beat_between_scan_and_change_saves_the_task(
         ["it crashed"],
         THRESHOLD_MS,
         THRESHOLD_MS,
+        BEAT_MS,
     )
     assert found == []
-    assert await sweeper.fetch(statement("sweep_claims"), ["c"], [ME], [claim.claimed_at], THRESHOLD_MS) == []
+    assert await sweeper.fetch(statement("sweep_claims"), ["c"], [ME], [claim.claimed_at], THRESHOLD_MS, BEAT_MS) == []
     assert await statuses(connection) == {"r": "RUNNING", "c": "CLAIMED"}
 
 

@@ -202,6 +202,12 @@ CONTRACT = {
         interval_ms | integer                  |   |
         report      | jsonb                    |   |
     """,
+    "horsies_pulse": """
+        only_row  | boolean                  | ! | true
+        beaten_at | timestamp with time zone | ! |
+        gaps      | tstzmultirange           | ! | '{}'::tstzmultirange
+        asked_at  | timestamp with time zone |   |
+    """,
     "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
@@ -244,6 +250,8 @@ CONSTRAINTS = {
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
     "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
+    "horsies_pulse_pkey": "PRIMARY KEY (only_row)",
+    "ck_horsies_pulse_only_row": "CHECK (only_row)",
     "horsies_console_schema_pkey": "PRIMARY KEY (version)",
 }
 
@@ -306,6 +314,7 @@ INDEXES = {
     "horsies_queue_state": set(),
     "horsies_worker_orders": set(),
     "horsies_sweep_state": set(),
+    "horsies_pulse": set(),
     "horsies_console_schema": set(),
 }
 

@@ -25,14 +25,12 @@ from operation_steps import OPS, audit
 from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.resilience import WorkerResilienceConfig
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations import undo, workers
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb, apply, preview
 from horsies.run.events import Events
-from horsies.run.outage import Outage
 from horsies.run.sweeper import Recovery
 
 NEEDS_NOBODY = plan(node(0), node(1, 0, allow_failed_deps=True))
@@ -245,7 +243,7 @@ async def test_the_sweep_of_a_worker_reconciles_after_its_grace_and_reports_what
         await planted(connection, CHAIN, workflow_id)
         await task_ends(connection, workflow_id, 0, seconds_ago=seconds)
     await connection.execute("UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE workflow_id = 'w3'")
-    chore = Recovery(RecoveryConfig(), Events(), Outage(WorkerResilienceConfig()))
+    chore = Recovery(RecoveryConfig(), Events())
     with caplog.at_level("INFO"):
         report = await chore.do(connection)
     assert (report["repairs"], report["workflows"]) == (2, 1)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.config.url import mask
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
@@ -20,6 +21,7 @@ from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many
 from horsies.store.link import Link
 from horsies.store.loop_thread import LoopClosed, LoopThread
 from horsies.store.pool import TROUBLE
+from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
 from horsies.store.steps import CallerConnectionError, drive_blocking_on_callers, drive_on_callers
@@ -163,15 +165,33 @@ class PostgresBroker:
     async def mark_stale_tasks_as_failed(
         self, stale_threshold_ms: int = 300_000, *, finalizing_stale_threshold_ms: int = 300_000
     ) -> BrokerResult[int]:
-        """Settle RUNNING tasks without a heartbeat as a worker's sweep does; how many will run again or have failed."""
-        sweep = partial(
-            recover_stale_runs, threshold_ms=stale_threshold_ms, finalizing_ms=finalizing_stale_threshold_ms
-        )
+        """Settle RUNNING tasks without a heartbeat as a worker's sweep does; how many will run again or have failed.
+
+        As in a sweep, silence does not count while no worker could beat, nor for the spare period after it.
+        """
+        told = self._recovery(running_stale_threshold_ms=stale_threshold_ms)
+
+        async def sweep(connection: asyncpg.Connection) -> Recovered:
+            await write_pulse(connection, told, 1.0, lives=False)
+            return await recover_stale_runs(
+                connection,
+                threshold_ms=stale_threshold_ms,
+                finalizing_ms=finalizing_stale_threshold_ms,
+                beat_ms=told.runner_heartbeat_interval_ms,
+            )
+
         return await self._awaited(self._clean_up(sweep))
 
     async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> BrokerResult[int]:
-        """Put CLAIMED tasks without a heartbeat back into their queues; how many there were."""
-        return await self._awaited(self._clean_up(partial(requeue_stale_claims, threshold_ms=stale_threshold_ms)))
+        """Put CLAIMED tasks without a heartbeat back into their queues, as a sweep does; how many there were."""
+        told = self._recovery(claimed_stale_threshold_ms=stale_threshold_ms)
+
+        async def sweep(connection: asyncpg.Connection) -> Recovered:
+            await write_pulse(connection, told, 1.0, lives=False)
+            beat_ms = told.claimer_heartbeat_interval_ms
+            return await requeue_stale_claims(connection, threshold_ms=stale_threshold_ms, beat_ms=beat_ms)
+
+        return await self._awaited(self._clean_up(sweep))
 
     async def expire_pending_tasks(self) -> BrokerResult[int]:
         """Make PENDING tasks past their good_until EXPIRED; how many there were."""
@@ -238,6 +258,11 @@ class PostgresBroker:
         self, read: Callable[[asyncpg.Connection], Awaitable[list[dict[str, Any]]]]
     ) -> Coroutine[Any, Any, BrokerResult[list[dict[str, Any]]]]:
         return self._attempt(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
+
+    def _recovery(self, **thresholds: int) -> RecoveryConfig:
+        """The application's, with these thresholds."""
+        config: RecoveryConfig = RecoveryConfig() if self.app is None else self.app.config.recovery
+        return config.model_copy(update=thresholds)
 
     async def _clean_up(self, sweep: Callable[[asyncpg.Connection], Awaitable[Recovered]]) -> BrokerResult[int]:
         code = BrokerErrorCode.CLEANUP_FAILED

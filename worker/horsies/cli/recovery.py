@@ -25,9 +25,9 @@ def ls(
 ) -> None:
     """List what is not where it should be, worst first: the evidence, what the system will do, what you may do.
 
-    `--json` prints `now`, `database`, `workers_alive`, `settings`, `settings_from`, `settings_differ`, `sweep` and
-    `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`, `since`, `evidence`,
-    `system_will`, `in_seconds`, `may`, `why`, `queue_name` and `worker_id`.
+    `--json` prints `now`, `database`, `workers_alive`, `settings`, `settings_from`, `settings_differ`, `sweep`,
+    `sweeps`, `spared` and `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`,
+    `since`, `evidence`, `system_will`, `in_seconds`, `may`, `why`, `queue_name` and `worker_id`.
     """
     from horsies.cli.recovery_report import list_findings
 
@@ -47,8 +47,10 @@ def run(
     """Sweep once, now: stale claims go back, crashed runs are tried again or fail, what came too late expires.
 
     It does what the next sweep of a worker would do, by the settings of the newest worker, and so leaves attempts and
-    no audit. Meant for a time in which no worker lives. `--json` prints `database`, `dry_run`, `settings_from` and
-    `requeued`, `retried`, `failed`, `expired`, `refused`, or with `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
+    no audit. Meant for a time in which no worker lives. Runs and claims whose workers may not have had the time to beat
+    again are spared; it says why, and when to come back. `--json` prints `database`, `dry_run`, `settings_from`,
+    `spared_runs`, `spared_claims`, `spared_until` and `requeued`, `retried`, `failed`, `expired`, `refused`, or with
+    `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
     """
     from horsies.cli.sweep_now import sweep
 

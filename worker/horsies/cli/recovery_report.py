@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
-from horsies.cli.words import ago, number, short, unshortened
+from horsies.cli.words import ago, number, rows, short, unshortened
 from horsies.operations.diagnose import diagnose
+from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.words import span
 from horsies.operations.workflow_judging import WorkflowVerb
@@ -59,6 +60,9 @@ def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
 
 def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
     yield screen.paint(_headline(report), "bold")
+    if report.spared is not None:
+        yield spared_sentence(report.spared)
+    yield from _rules(report, screen)
     if report.settings_differ:
         yield "living workers have different recovery settings: whoever sweeps next may judge otherwise"
     if not report.findings:
@@ -107,6 +111,16 @@ def _next_sweep(report: Report) -> str:
         since = span((report.now - report.sweep.ran_at).total_seconds())
         return f"the next sweep is due, the last was {since} ago by {report.sweep.worker_id or 'somebody'}"
     return f"next sweep in {span(report.sweep.next_in_s)}"
+
+
+def _rules(report: Report, screen: Screen) -> Iterator[str]:
+    """Who sweeps for what; of rules that no living worker has on, nothing."""
+    for sweep in report.sweeps:
+        if sweep.workers and sweep.threshold_ms is not None:
+            every, after = span(sweep.interval_ms / 1000), span(sweep.threshold_ms / 1000)
+            last = f"last {span((report.now - sweep.ran_at).total_seconds())} ago by {clean(sweep.worker_id or '?')}"
+            on = f"on in {rows(sweep.workers, 'worker')}"
+            yield screen.paint(f"{sweep.rule} silent for {after}: swept every {every}, {last}, {on}", "dim")
 
 
 def _when(in_seconds: float | None) -> str:
@@ -167,6 +181,11 @@ def sweepable(report: Report) -> dict[str, int]:
         counts["stale_claims"] = 0
     if not report.settings.auto_fail_stale_running:
         counts["stale_runs"] = 0
+    spared = report.spared
+    counts["spared_runs"] = counts["stale_runs"] if spared and spared.runs_until else 0
+    counts["spared_claims"] = counts["stale_claims"] if spared and spared.claims_until else 0
+    counts["stale_runs"] -= counts["spared_runs"]
+    counts["stale_claims"] -= counts["spared_claims"]
     return counts
 
 

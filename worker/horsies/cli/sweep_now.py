@@ -21,7 +21,10 @@ from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
+from horsies.operations.fates import spared_sentence
+from horsies.operations.words import clock
 from horsies.store.connect import open_database, with_settings
+from horsies.store.pulse import write_pulse
 
 if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
@@ -54,10 +57,11 @@ def sweep(asked: Asked) -> NoReturn:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
             report = runner.run(_look(database, asked))
             counts = sweepable(report)
-            if not asked.dry_run and any(counts.values()):
+            due = sum(count for what, count in counts.items() if not what.startswith("spared"))
+            if not asked.dry_run and due:
                 if not asked.yes:
-                    say(_would(counts, database.label), stream=sys.stderr)
-                    confirm(asked, sum(counts.values()))
+                    say(_would(counts, report, database.label), stream=sys.stderr)
+                    confirm(asked, due)
                 done = runner.run(_sweep(database, report))
         except KeyboardInterrupt:
             say(_BROKEN_OFF, stream=sys.stderr)
@@ -68,12 +72,15 @@ def sweep(asked: Asked) -> NoReturn:
         "database": database.label,
         "dry_run": asked.dry_run,
         "settings_from": report.settings_from,
+        "spared_runs": counts["spared_runs"],
+        "spared_claims": counts["spared_claims"],
+        "spared_until": report.spared and max(filter(None, (report.spared.runs_until, report.spared.claims_until))),
         **(counts if asked.dry_run else (done or _Done()).report()),
     }
     if asked.as_json:
         print_json(told)
     else:
-        say(_would(counts, database.label) if done is None else _did(done))
+        say(_would(counts, report, database.label) if done is None else _did(done, counts, report))
     raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)
 
 
@@ -83,6 +90,8 @@ async def _look(database: Database, asked: Asked) -> Report:
         await require_upgraded(connection)
         if not asked.dry_run:
             await require_writable(connection)
+            judged_by = (await diagnose(connection)).settings
+            await write_pulse(connection, judged_by, judged_by.check_interval_ms / 1000, lives=False)
         return await diagnose(connection)
 
 
@@ -92,21 +101,32 @@ async def _sweep(database: Database, report: Report) -> _Done:
         return _Done(recovered, await reconcile_all(connection, report.settings.crashed_worker_recovery_grace_ms))
 
 
-def _would(counts: dict[str, int], label: str) -> str:
+def _would(counts: dict[str, int], report: Report, label: str) -> str:
     if not any(counts.values()):
         return f"nothing to sweep in {clean(label)}"
     return (
         f"a sweep of {clean(label)} finds {rows(counts['stale_claims'], 'stale claim')},"
         f" {rows(counts['stale_runs'], 'stale run')}, {rows(counts['overdue'], 'task')} past good_until"
-        f" and {rows(counts['workflows'], 'workflow')} out of step"
+        f" and {rows(counts['workflows'], 'workflow')} out of step{_spared(counts, report)}"
     )
 
 
-def _did(done: _Done) -> str:
+def _spared(counts: dict[str, int], report: Report) -> str:
+    """What is left alone, why, and what to do about it."""
+    runs, claims = counts["spared_runs"], counts["spared_claims"]
+    if report.spared is None or not runs + claims:
+        return ""
+    what = ", ".join(rows(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
+    until = max(filter(None, (report.spared.runs_until, report.spared.claims_until)))
+    then = f"a worker's sweep, or `horsies recovery run` after {clock(until)}, takes those that stay silent"
+    return f"\nspared: {what}. {spared_sentence(report.spared)} {then[0].upper()}{then[1:]}."
+
+
+def _did(done: _Done, counts: dict[str, int], report: Report) -> str:
     tasks, workflows = done.tasks, done.workflows
     refused = "".join(f"\nrefused: {clean(one.item)}: {clean(one.error)}" for one in done.refused)
     return (
         f"{tasks.requeued} put back into the queue, {tasks.retried} tried again, {tasks.failed} failed as"
         f" WORKER_CRASHED, {tasks.expired} expired, {rows(workflows.repairs, 'repair')} in"
-        f" {rows(workflows.workflows, 'workflow')}{refused}"
+        f" {rows(workflows.workflows, 'workflow')}{refused}{_spared(counts, report)}"
     )

@@ -16,7 +16,13 @@ _HOUR_MS = 3_600_000
 
 
 class RecoveryConfig(CheckedModel):
-    """Thresholds and intervals in milliseconds, retention in hours (None keeps everything)."""
+    """Thresholds and intervals in milliseconds, retention in hours (None keeps everything).
+
+    A run or a claim is stale when it was silent for its threshold, and workers could beat meanwhile. After a gap in
+    which none could (longer than the threshold less two beats, and than a quarter of it), a sweep waits for 1.25
+    intervals of the beats and half an interval more (1 to 5 s of it), or until the silence without all gaps is longer
+    than the threshold.
+    """
 
     rules_stand_alone = True
 

@@ -45,7 +45,8 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
     """CLAIMED: PENDING again. RUNNING: tried again where the policy lists WORKER_CRASHED, else FAILED.
 
     Inside the caller's transaction. A row that has given a sign of life within `silence_ms`, that somebody holds, or
-    whose outcome is about to be stored is left.
+    whose outcome is about to be stored is left. Unlike a sweep it counts all silence: whether the worker could not beat
+    is for the caller to see, from all its signs of life.
     """
     rows = await conn.fetch(statement("order_holds"), worker_id)
     claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
@@ -53,7 +54,7 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
 
     async def release(batch: Sequence[StaleRun]) -> list[SetFree]:
         async with conn.transaction():  # a savepoint: one bad row must not undo the others
-            found = await conn.fetch(statement("sweep_claims"), *_tokens(batch), silence_ms)
+            found = await conn.fetch(statement("sweep_claims"), *_tokens(batch), silence_ms, None)
         freed = {task_id for (task_id,) in found}
         return [SetFree(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
 
@@ -68,6 +69,7 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
                 [crash.message for crash in crashes],
                 silence_ms,
                 finalizing_ms,
+                None,
             )
         again = dict(map(tuple, found))
         ends = {True: TaskStatus.PENDING, False: TaskStatus.FAILED}

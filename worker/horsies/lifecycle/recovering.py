@@ -30,6 +30,8 @@ _MOST_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
 _BATCH = 200
 _TOLD = 20
+# Of a caller that names a threshold only: the default of RecoveryConfig.
+BEAT_MS = 30_000
 
 _rng = random.Random()  # noqa: S311 - jitter
 
@@ -106,30 +108,36 @@ class Recovered:
         }
 
 
-async def recover(conn: asyncpg.Connection, config: RecoveryConfig, *, spare_runs: bool = False) -> Recovered:
-    """One pass over everything, as far as `config` has it switched on. `spare_runs`: but for what runs.
+async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered:
+    """One pass over everything, as far as `config` has it switched on.
 
     Passes that overlap do no harm and share the work: each statement judges anew, and leaves a row that is locked.
     """
     done = Recovered()
     if config.auto_requeue_stale_claimed:
-        done += await requeue_stale_claims(conn, threshold_ms=config.claimed_stale_threshold_ms)
-    if config.auto_fail_stale_running and not spare_runs:
+        done += await requeue_stale_claims(
+            conn, threshold_ms=config.claimed_stale_threshold_ms, beat_ms=config.claimer_heartbeat_interval_ms
+        )
+    if config.auto_fail_stale_running:
         done += await recover_stale_runs(
             conn,
             threshold_ms=config.running_stale_threshold_ms,
             finalizing_ms=config.finalizing_stale_threshold_ms,
+            beat_ms=config.runner_heartbeat_interval_ms,
         )
     return done + await expire_pending(conn)
 
 
-async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int) -> Recovered:
-    """CLAIMED without a sign of life since the claim: PENDING again. User code never started."""
-    rows = await conn.fetch(statement("stale_claims"), threshold_ms, _MOST_AT_ONCE)
+async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
+    """CLAIMED without a sign of life since the claim: PENDING again. User code never started.
+
+    Silence while no worker could beat does not count; see horsies_silent_before of migration 009.
+    """
+    rows = await conn.fetch(statement("stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
-        return len(await conn.fetch(statement("sweep_claims"), *tokens, threshold_ms))
+        return len(await conn.fetch(statement("sweep_claims"), *tokens, threshold_ms, beat_ms))
 
     done = await piecemeal(_batches([StaleClaim(*row) for row in rows]), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -137,13 +145,14 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int) -
 
 
 async def recover_stale_runs(
-    conn: asyncpg.Connection, *, threshold_ms: int, finalizing_ms: int, rng: Random = _rng
+    conn: asyncpg.Connection, *, threshold_ms: int, finalizing_ms: int, beat_ms: int = BEAT_MS, rng: Random = _rng
 ) -> Recovered:
     """RUNNING without a sign of life since the start: tried again where the policy lists WORKER_CRASHED, else FAILED.
 
-    One whose user code has ended and whose outcome is about to be stored is spared until that mark is old too.
+    One whose user code has ended and whose outcome is about to be stored is spared until that mark is old too. Silence
+    while no worker could beat does not count; see horsies_silent_before of migration 009.
     """
-    rows = await conn.fetch(statement("stale_runs"), threshold_ms, finalizing_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(statement("stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 
     async def take(runs: Sequence[StaleRun]) -> list[tuple[str, bool]]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
@@ -157,6 +166,7 @@ async def recover_stale_runs(
             [crash.message for crash in crashes],
             threshold_ms,
             finalizing_ms,
+            beat_ms,
         )
         return [(task_id, again) for task_id, again in recovered]
 

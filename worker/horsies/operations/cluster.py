@@ -9,8 +9,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import SweepState
+from horsies.operations.findings import Spared, SweepState
+from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
+from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,9 +20,10 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-SWEEP = "recovery"
 # Six snapshots. A worker that beats or claims is alive as well; see diagnose_holders.sql.
 ALIVE_WITHIN_S = 30.0
+MISSED = 5
+"""Intervals after which a rule counts as not applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,18 @@ class Pause:
     reason: str | None
 
 
+@dataclass(slots=True)
+class Rule:
+    """What living workers sweep. `since` when the first of those that leave a trace lives; `last`: when it was done."""
+
+    rule: str
+    threshold_ms: int | None
+    interval_ms: int
+    workers: int
+    since: datetime | None
+    last: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """By the database's clock at `now`."""
@@ -56,7 +71,18 @@ class Cluster:
     settings: RecoveryConfig
     settings_from: str | None
     settings_differ: bool
-    sweep: SweepState | None
+    sweeps: tuple[SweepState, ...]
+    unswept: tuple[Rule, ...] = ()
+    spared: Spared | None = None
+
+    @property
+    def sweep(self) -> SweepState | None:
+        """Of what all workers sweep."""
+        return next((one for one in self.sweeps if one.rule == UPKEEP), None)
+
+    @property
+    def runs_spared_until(self) -> datetime | None:
+        return self.spared.runs_until if self.spared else None
 
     @property
     def alive(self) -> int:
@@ -83,21 +109,25 @@ class Cluster:
         names = self.known().get(queue)
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 
-    def sweep_in(self, moment: datetime | None = None) -> float | None:
-        """Seconds until the first sweep at or after `moment`; None where nobody can say, or nobody lives to sweep."""
-        if self.sweep is None or self.sweep.next_in_s is None:
-            return None
+    def sweep_in(self, moment: datetime | None = None, rule: str = UPKEEP) -> float | None:
+        """Seconds until the first sweep of the rule at or after `moment`; None where nobody can say, or sweeps it."""
         after = 0.0 if moment is None else (moment - self.now).total_seconds()
-        interval = self.sweep.interval_ms / 1000
-        return self.sweep.next_in_s + max(math.ceil((after - self.sweep.next_in_s) / interval), 0) * interval
+        given = [one for one in self.sweeps if one.rule == rule and one.workers]
+        given = given or [one for one in self.sweeps if one.rule == UPKEEP]
+        return min((_next(one, after) for one in given if one.next_in_s is not None), default=None)
+
+
+def _next(sweep: SweepState, after: float) -> float:
+    next_in_s, interval = sweep.next_in_s or 0.0, sweep.interval_ms / 1000
+    return next_in_s + max(math.ceil((after - next_in_s) / interval), 0) * interval
 
 
 async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Cluster:
-    """Four to six short reads. To be called in a transaction: it sets the time zone, and all agree about `now`."""
+    """Four to eight short reads. To be called in a transaction: it sets the time zone, and all agree about `now`."""
     here = await conn.fetchrow(statement("diagnose_tables"))
     draining = await conn.fetch(statement("diagnose_draining")) if here["worker_orders"] else []
     paused = await conn.fetch(statement("diagnose_paused")) if here["queue_state"] else []
-    sweep = await conn.fetchrow(statement("diagnose_sweep"), SWEEP) if here["sweep_state"] else None
+    swept = await conn.fetch(statement("diagnose_sweep"), [UPKEEP, RUNS, CLAIMS]) if here["sweep_state"] else []
     consumers = await conn.fetch(
         statement("diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
     )
@@ -107,6 +137,8 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings = _settings(newest["recovery_config"]) if newest else None
         told_by = newest["worker_id"] if settings else None
     settings = settings or RecoveryConfig()
+    rules = _rules(consumers)
+    sweeps = tuple(_sweep(row, here["now"], settings, rules) for row in swept)
     return Cluster(
         now=here["now"],
         consumers=tuple(_consumers(row) for row in consumers),
@@ -114,7 +146,9 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings=settings,
         settings_from=told_by,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
-        sweep=_sweep(sweep, here["now"], settings, alive=bool(consumers)),
+        sweeps=sweeps,
+        unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
+        spared=await _spared(conn, settings) if here["pulse"] else None,
     )
 
 
@@ -145,10 +179,58 @@ def _differ(stored: Iterable[str | None]) -> bool:
     return len({text for text in stored if text}) > 1
 
 
-def _sweep(row: Mapping[str, Any] | None, now: datetime, settings: RecoveryConfig, *, alive: bool) -> SweepState | None:
-    if row is None:
-        return None
+def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None], Rule]:
+    """What living workers sweep, by rule and threshold. Those that tell no names are upstream's, and leave no trace."""
+    rules: dict[tuple[str, int | None], Rule] = {}
+    for row in consumers:
+        settings = _settings(row["recovery_config"]) or RecoveryConfig()
+        wanted: list[tuple[str, int | None]] = [(UPKEEP, None)]
+        if settings.auto_fail_stale_running:
+            wanted.append((RUNS, settings.running_stale_threshold_ms))
+        if settings.auto_requeue_stale_claimed:
+            wanted.append((CLAIMS, settings.claimed_stale_threshold_ms))
+        for key in wanted:
+            rule = rules.setdefault(key, Rule(*key, settings.check_interval_ms, 0, None))
+            rule.interval_ms = min(rule.interval_ms, settings.check_interval_ms)
+            rule.workers += row["workers"]
+            if row["names"] is not None and (rule.since is None or row["since"] < rule.since):
+                rule.since = row["since"]
+    return rules
+
+
+def _unswept(rules: Iterable[Rule], sweeps: Iterable[SweepState], now: datetime) -> Iterable[Rule]:
+    """Those that a worker of this release has had on for some intervals, and none has applied."""
+    ran = {(one.rule, one.threshold_ms): one.ran_at for one in sweeps}
+    for rule in rules:
+        late = timedelta(milliseconds=MISSED * rule.interval_ms)
+        last = ran.get((rule.rule, rule.threshold_ms))
+        if rule.since is not None and rule.since < now - late and (last is None or last < now - late):
+            rule.last = last
+            yield rule
+
+
+def _sweep(
+    row: Mapping[str, Any],
+    now: datetime,
+    settings: RecoveryConfig,
+    rules: Mapping[tuple[str, int | None], Rule],
+) -> SweepState:
+    rule = rules.get((row["rule"], row["threshold_ms"]))
     interval_ms = row["interval_ms"] or settings.check_interval_ms
     due = row["ran_at"] + timedelta(milliseconds=interval_ms)
-    next_in_s = max((due - now).total_seconds(), 0.0) if alive else None
-    return SweepState(row["ran_at"], row["worker_id"], interval_ms, next_in_s)
+    next_in_s = max((due - now).total_seconds(), 0.0) if rule else None
+    workers = rule.workers if rule else 0
+    return SweepState(
+        row["ran_at"], row["worker_id"], interval_ms, next_in_s, row["rule"], row["threshold_ms"], workers
+    )
+
+
+async def _spared(conn: asyncpg.Connection, settings: RecoveryConfig) -> Spared | None:
+    of_runs = await read_pulse(conn, settings.running_stale_threshold_ms, settings.runner_heartbeat_interval_ms)
+    of_claims = await read_pulse(conn, settings.claimed_stale_threshold_ms, settings.claimer_heartbeat_interval_ms)
+    sparing = [one for one in (of_runs, of_claims) if one is not None and one.spared_until is not None]
+    if of_runs is None or of_claims is None or not sparing:
+        return None
+    gap = sparing[0]
+    ended = None if gap.is_silent else gap.gap_ended
+    return Spared(of_runs.spared_until, of_claims.spared_until, gap.gap_began or gap.beaten_at, ended)

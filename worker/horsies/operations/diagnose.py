@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.operations.cluster import read_cluster
 from horsies.operations.diagnose_held import held_findings
+from horsies.operations.diagnose_sweeps import rule_findings
 from horsies.operations.diagnose_waiting import expired_findings, interrupted_findings, waiting_findings
 from horsies.operations.diagnose_workflows import workflow_findings
 from horsies.operations.findings import FindingKind, Report
@@ -34,6 +35,7 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
             *await expired_findings(conn, cluster),
             *await waiting_findings(conn, cluster),
             *await workflow_findings(conn, cluster),
+            *rule_findings(cluster),
         ]
     return Report(
         now=cluster.now,
@@ -41,6 +43,8 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
         settings_from=cluster.settings_from,
         settings_differ=cluster.settings_differ,
         sweep=cluster.sweep,
+        sweeps=cluster.sweeps,
+        spared=cluster.spared,
         workers_alive=cluster.alive,
         findings=tuple(sorted(findings, key=lambda finding: _worst_first(finding, cluster.now))),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
@@ -10,12 +10,25 @@ from typing import TYPE_CHECKING
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import GiveUp, RetryRule, decide
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.words import span
+from horsies.operations.words import clock, span
+from horsies.store.sweep_state import CLAIMS, RUNS
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.operations.cluster import Cluster
+    from horsies.operations.findings import Spared
+
+
+def spared_sentence(spared: Spared) -> str:
+    """Why what looks dead is left alone, and until when."""
+    until = max(filter(None, (spared.runs_until, spared.claims_until)))
+    if spared.gap_ended is None:
+        what = f"No worker has stored a heartbeat since {clock(spared.gap_began)}"
+    else:
+        what = f"No worker could store a heartbeat from {clock(spared.gap_began)} until {clock(spared.gap_ended)}"
+    return f"{what}; those that live do so until {clock(until)}, and are spared for so long."
+
 
 NOBODY_SWEEPS = "nothing: no worker lives that could sweep"
 
@@ -77,12 +90,18 @@ class _Middle(Random):
 
 def fate_of(trouble: Trouble, cluster: Cluster) -> Fate:
     if trouble.kind == FindingKind.STALE_RUN:
-        return _crash(trouble, cluster, cluster.sweep_in())
+        return _spared(_crash(trouble, cluster, cluster.sweep_in(cluster.runs_spared_until, RUNS)), cluster)
     if trouble.kind == FindingKind.FINALIZING:
         return _finalizing(trouble, cluster)
     if trouble.kind == FindingKind.STALE_CLAIM:
-        return _given_back(cluster, "requeue", cluster.now)
+        return _given_back(cluster, "requeue", cluster.spared.claims_until if cluster.spared else None)
     return _lease_ran_out(trouble, cluster)
+
+
+def _spared(fate: Fate, cluster: Cluster) -> Fate:
+    if cluster.spared is None or cluster.spared.runs_until is None or fate.severity is not Severity.HANDLED:
+        return fate
+    return replace(fate, reason=f"{spared_sentence(cluster.spared)} {fate.reason}".strip())
 
 
 def fate_of_holdings(holder: Holder, cluster: Cluster) -> Fate:
@@ -100,7 +119,8 @@ def fate_of_holdings(holder: Holder, cluster: Cluster) -> Fate:
     if not steps:
         return Fate("nothing: the recovery of what it holds is off", None, Severity.NEEDS_YOU)
     steps.sort()
-    return Fate(", ".join(text for _, text in steps), cluster.sweep_in(steps[0][0]), Severity.HANDLED)
+    rule = RUNS if steps[0][1].startswith("retry") else CLAIMS
+    return Fate(", ".join(text for _, text in steps), cluster.sweep_in(steps[0][0], rule), Severity.HANDLED)
 
 
 def _crash(trouble: Trouble, cluster: Cluster, in_seconds: float | None) -> Fate:
@@ -128,7 +148,7 @@ def _finalizing(trouble: Trouble, cluster: Cluster) -> Fate:
     if not trouble.stale or trouble.finalizing_at is None:
         return Fate("nothing: it still beats", None, Severity.NEEDS_YOU)
     patience = timedelta(milliseconds=cluster.settings.finalizing_stale_threshold_ms)
-    return _crash(trouble, cluster, cluster.sweep_in(trouble.finalizing_at + patience))
+    return _crash(trouble, cluster, cluster.sweep_in(trouble.finalizing_at + patience, RUNS))
 
 
 def _lease_ran_out(trouble: Trouble, cluster: Cluster) -> Fate:
@@ -139,9 +159,9 @@ def _lease_ran_out(trouble: Trouble, cluster: Cluster) -> Fate:
     return _given_back(cluster, "requeue once it is stale", trouble.last_sign + patience)
 
 
-def _given_back(cluster: Cluster, how: str, stale_at: datetime) -> Fate:
+def _given_back(cluster: Cluster, how: str, stale_at: datetime | None) -> Fate:
     if not cluster.alive:
         return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
     if not cluster.settings.auto_requeue_stale_claimed:
         return Fate("nothing: auto_requeue_stale_claimed is off", None, Severity.NEEDS_YOU)
-    return Fate(how, cluster.sweep_in(stale_at), Severity.HANDLED)
+    return Fate(how, cluster.sweep_in(stale_at, CLAIMS), Severity.HANDLED)

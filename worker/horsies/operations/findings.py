@@ -35,6 +35,7 @@ class FindingKind(StrEnum):
     LEASE_RAN_OUT = "lease ran out"
     PAUSED_QUEUE = "paused queue"
     RETRY_OVERDUE = "retry overdue"
+    RULE_NOT_APPLIED = "rule not applied"
 
 
 class Severity(IntEnum):
@@ -81,12 +82,29 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """The last recovery sweep. `next_in_s` is 0 where it is due, None where no worker lives that could run it."""
+    """The last sweep of a rule. `next_in_s` is 0 where it is due, None where no worker lives that could run it.
+
+    The rule `recovery` is what all workers do; `runs` and `claims` may be switched off, and are swept for each
+    threshold that a worker has. `workers`: how many living ones have this rule with this threshold.
+    """
 
     ran_at: datetime
     worker_id: str | None
     interval_ms: int
     next_in_s: float | None
+    rule: str = "recovery"
+    threshold_ms: int | None = None
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """What looks dead is not counted as such yet: no worker could beat in the gap, or none lived."""
+
+    runs_until: datetime | None
+    claims_until: datetime | None
+    gap_began: datetime
+    gap_ended: datetime | None  # None: no worker pulses now
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +118,8 @@ class Report:
     sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which leave no trace
     workers_alive: int
     findings: tuple[Finding, ...]
+    sweeps: tuple[SweepState, ...] = ()  # of each rule and threshold
+    spared: Spared | None = None
 
     @property
     def needing_you(self) -> int:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
 
 _SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
+_SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
 
 
@@ -50,10 +51,12 @@ class Standing:
     ordered_by: str | None
     finalizing_ms: int
     now: datetime
+    excused: bool
+    """The database took no heartbeats for some of the time in which it was silent."""
 
     @property
     def lives(self) -> bool:
-        return self.silent_s is not None and self.silent_s <= ALIVE_WITHIN_S
+        return self.silent_s is not None and (self.silent_s <= ALIVE_WITHIN_S or self.excused)
 
     @property
     def words(self) -> str:
@@ -63,7 +66,12 @@ class Standing:
             return f"gone: no sign of life for {span(self.silent_s)}"
         if self.draining_since is not None:
             return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
-        return f"alive: last sign of life {span(self.silent_s)} ago"
+        return f"alive: last sign of life {span(self.silent_s)} ago{self._excuse}"
+
+    @property
+    def _excuse(self) -> str:
+        late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
+        return ", and the database took no heartbeats meanwhile: try again in a minute" if late and self.excused else ""
 
     def why_not(self, verb: WorkerVerb) -> str | None:
         """None where the verb may be tried."""
@@ -74,7 +82,8 @@ class Standing:
             case WorkerVerb.DRAIN:
                 return None if self.lives and not drains else f"it is {self.words}"
             case WorkerVerb.RECOVER if self.lives:
-                return f"it lives: last sign of life {span(self.silent_s or 0)} ago; a dead one is silent for {_LONG}"
+                since = f"{span(self.silent_s or 0)} ago{self._excuse}"
+                return f"it lives: last sign of life {since}; a dead one is silent for {_LONG}"
             case WorkerVerb.RECOVER:
                 return None if self.claimed or self.running else f"it holds no task; {self.words}"
 
@@ -184,7 +193,8 @@ def _became(estate: Estate) -> str:
 
 
 async def _standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[Standing]:
-    return [Standing(*row) for row in await conn.fetch(statement("order_standing"), ids, _FINALIZING_MS)]
+    given = ids, _FINALIZING_MS, _SILENCE_MS, _SNAPSHOT_MS
+    return [Standing(*row) for row in await conn.fetch(statement("order_standing"), *given)]
 
 
 async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:

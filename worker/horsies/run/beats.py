@@ -9,6 +9,7 @@ from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
+from horsies.store.pulse import write_pulse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ class Beats:
         *,
         on_lost: Callable[[Held], None],
     ) -> None:
-        recovery = config.recovery
+        self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
         self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
@@ -74,6 +75,8 @@ class Beats:
         if waiting := self._finisher.overdue():
             # On this lane: the finisher's own is busy with the very statement that does not come to its end.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
+        # After all that it had to store: what keeps this worker from beating keeps it from pulsing.
+        await write_pulse(await self.lane.ready(), self._recovery, self.interval_s)
 
     async def _renew(self) -> None:
         who = self._identity

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.child import Child
     from horsies.run.held import Holdings
+    from horsies.run.outage import Outage
     from horsies.run.slots import Slots
     from horsies.store.lane import Lane
 
@@ -88,6 +89,7 @@ class Claimer:
         slots: Slots,
         holdings: Holdings,
         poll_s: float,
+        outage: Outage,
         *,
         on_claimed: Callable[[list[ClaimedTask], list[Child]], None],
         on_taken_back: Callable[[int], None],
@@ -99,6 +101,7 @@ class Claimer:
         self.lane = lane
         self._slots = slots
         self._holdings = holdings
+        self._outage = outage
         self._on_claimed = on_claimed
         self._on_taken_back = on_taken_back
         self._looks: list[float] = []
@@ -196,6 +199,11 @@ class Claimer:
         self.wake.set()
 
     @property
+    def holds_back(self) -> bool:
+        """Whether nothing is to be claimed at this moment."""
+        return self.draining or self._outage.holds_back
+
+    @property
     def _turned_away(self) -> bool:
         """Whether no cap has room for a claim of any queue."""
         return None in self._full or self._full >= self._rules.queues.keys()
@@ -221,7 +229,7 @@ class Claimer:
             room -= claimed
 
     def _room(self, *, is_async: bool) -> int:
-        if self.draining:
+        if self.holds_back:
             return 0
         free = self._slots.capacity(is_async=is_async) - self._holdings.occupied(is_async=is_async)
         if self._rules.max_claimed:

@@ -264,6 +264,10 @@ class Finisher:
         self._claimer.accept(offer, claimed)
         return finished
 
+    def has_ended_before(self, moment: float) -> bool:
+        """Whether an outcome from then waits to be stored, other than those that the database has refused."""
+        return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in self._refused)
+
     def overdue(self) -> list[Token]:
         """Executions that have ended and that the database has not taken for some time."""
         since = time.monotonic() - _OVERDUE_S

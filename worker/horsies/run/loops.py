@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from horsies.run.outage import Outage
-from horsies.store.connect import DatabaseUnavailable, is_transient
+from horsies.run.outage import BEATS, LONGEST_PAUSE_S, Outage
+from horsies.store.connect import is_transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 WATCH_S = 1.0
 _HASTY_S = 0.5
+LEAST_PAUSE_S = 0.1
+STALLED_S = 2.0
+WRITING = ("claim", "start", "finish", BEATS)
 MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itself
 
 
@@ -77,8 +80,11 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
-        self._hasty = asyncio.Event()
-        self.outage = Outage(resilience)
+        self._hasty = False
+        self._news = asyncio.Event()
+        self._began: dict[str, float] = {}
+        """Since when a step is under way."""
+        self.outage = Outage()
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
 
@@ -100,7 +106,8 @@ class Supervisor:
 
     def hasten(self) -> None:
         """From now on no failed step waits long for its next try: what is not stored when the worker ends is lost."""
-        self._hasty.set()
+        self._hasty = True
+        self._end_pauses()
 
     async def stop_all(self) -> None:
         await self.stop(*self._tasks)
@@ -122,38 +129,55 @@ class Supervisor:
             for name in stuck.keys() - self._reported:
                 self._events.loop_stuck(name, stuck[name])
             self._reported |= stuck.keys()
+            now = time.monotonic()
+            if any(now - self._began.get(name, now) > STALLED_S for name in WRITING):
+                self.outage.noticed()  # a server that hangs refuses nothing
 
     async def _pause(self, delay_s: float) -> None:
-        """So long, or until there is haste."""
-        if self._hasty.is_set():
+        """So long, or until another loop gets through, or there is haste."""
+        if self._hasty:
             await asyncio.sleep(delay_s)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
-                await self._hasty.wait()
+                await self._news.wait()
+
+    def _end_pauses(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def _delay_s(self, loop: Loop, failures: int) -> float:
+        delay = backoff_s(self._resilience, failures)
+        if self._hasty:
+            return min(delay, _HASTY_S)
+        if loop.name == BEATS:
+            return min(delay, max(loop.interval_s, LEAST_PAUSE_S), LONGEST_PAUSE_S)
+        return delay
 
     async def _drive(self, loop: Loop) -> None:
         failures = 0
         while True:
+            self._began[loop.name] = began = time.monotonic()
             try:
                 async with asyncio.timeout(loop.step_timeout_s):
                     await loop.step()
             except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
+                self._began.pop(loop.name, None)
                 failures += 1
-                if isinstance(error, DatabaseUnavailable):
-                    self.outage.noticed()
                 if is_transient(error):
                     loop.lane.discard()
-                delay = backoff_s(self._resilience, failures)
-                if self._hasty.is_set():
-                    delay = min(delay, _HASTY_S)
+                    self.outage.noticed()
+                delay = self._delay_s(loop, failures)
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
                 await self._pause(delay)
                 continue
+            self._began.pop(loop.name, None)
+            self.outage.through(loop.name, began)
             if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)
                 self._reported.discard(loop.name)
                 failures = 0
+                self._end_pauses()  # what has kept this loop from the database kept the others, too
             self.last_success[loop.name] = time.monotonic()
             await loop.wake.wait(loop.interval_s)
 
@@ -161,4 +185,4 @@ class Supervisor:
 def backoff_s(resilience: WorkerResilienceConfig, failures: int) -> float:
     """Doubling from initial to max, ±25 %, never below 0.1 s."""
     base: float = min(resilience.db_retry_initial_ms * 2.0 ** min(failures - 1, 20), resilience.db_retry_max_ms) / 1000
-    return max(0.1, base * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing
+    return max(LEAST_PAUSE_S, base * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing

@@ -1,4 +1,4 @@
-"""When the database could not be reached: nobody could beat then, so who was silent need not be dead."""
+"""After the database could not be reached or written: first what has ended and what beats, then new claims."""
 
 from __future__ import annotations
 
@@ -8,25 +8,44 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.config.resilience import WorkerResilienceConfig
+BEATS = "beat"
+"""The name of the loop that tries first, and most often: sweeps wait only so long for it, see horsies_spare_period."""
+LONGEST_PAUSE_S = 2.5
 
 
 class Outage:
-    """The last one, as far as this worker has noticed. Others wait as long as it does between two tries to connect."""
+    """One state for all loops of the worker. Any failure that may pass counts: a lost connection, a lock, a full disk.
 
-    def __init__(self, resilience: WorkerResilienceConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._longest_wait_s = 1.25 * resilience.db_retry_max_ms / 1000
+    It says nothing about other workers, which may reach the database when this one is refused. Whether silence means
+    death is decided by the sweep, from the pulse in the database (migration 009): after a gap in which no worker could
+    beat, it spares runs for 1.25 heartbeat intervals and half an interval to connect, at least 1 s and at most 5 s of
+    that; until then only silence in writable time counts. Without a gap it spares nothing: a worker that alone
+    is cut off or refused has to stop its runs before running_stale_threshold_ms, as every other.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._began = self._seen = float("-inf")
+        self._noticed = self._beaten = float("-inf")
+        self._has_ended: Callable[[float], bool] = lambda _moment: False
+        self._look: Callable[[], None] = lambda: None
+        self._on_over: Callable[[], None] = lambda: None
+        self.holds_back = False
+        """Whether new claims and starts have to wait."""
+
+    def watch(self, has_ended: Callable[[float], bool], look: Callable[[], None], on_over: Callable[[], None]) -> None:
+        """`has_ended`: whether an outcome from before a moment still waits. `look`: beat for all runs now."""
+        self._has_ended, self._look, self._on_over = has_ended, look, on_over
 
     def noticed(self) -> None:
-        """A connection could not be made."""
-        now = self._clock()
-        if now - self._seen > 2 * self._longest_wait_s:
-            self._began = now
-        self._seen = now
+        """The step of a loop has failed in a way that may pass."""
+        self._noticed = self._clock()
+        self.holds_back = True
+        self._look()
 
-    def excuses(self, silence_s: float, beat_s: float) -> bool:
-        """Whether one that lives may have been silent for so long: it had no database, and is going to beat soon."""
-        patience_s = self._longest_wait_s + beat_s
-        return self._clock() - self._seen < patience_s and self._seen - self._began + patience_s > silence_s
+    def through(self, loop: str, began: float) -> None:
+        """The step of a loop that began then has succeeded."""
+        if loop == BEATS and began >= self._noticed:
+            self._beaten = began
+        if self.holds_back and self._beaten >= self._noticed and not self._has_ended(self._noticed):
+            self.holds_back = False
+            self._on_over()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.starting import StartVerdicts
     from horsies.run.events import Events
     from horsies.run.held import Holdings
+    from horsies.run.outage import Outage
     from horsies.run.settings import Identity
     from horsies.run.slots import Slots
     from horsies.store.lane import Lane
@@ -41,6 +42,7 @@ class Starter:
         slots: Slots,
         holdings: Holdings,
         events: Events,
+        outage: Outage,
         *,
         on_room: Callable[[], None],
         on_started: Callable[[], None],
@@ -54,6 +56,7 @@ class Starter:
         self._slots = slots
         self._holdings = holdings
         self._events = events
+        self._outage = outage
         self._on_room = on_room
         self._on_started = on_started
         self._on_begun = on_begun
@@ -118,6 +121,8 @@ class Starter:
                 self._turned_away = []
             if self._unresolved:
                 await self._resolve()
+            if self._outage.holds_back:
+                return
             batch = self._reserve()
             if batch:
                 await self._start(batch)

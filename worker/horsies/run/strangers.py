@@ -95,7 +95,7 @@ class Strangers:
             rows = await connection.fetch(statement("unknown_names"), list(self._rules.queues), known)
             if not self._fail:
                 self._tell({row["task_name"]: row["waiting"] for row in rows})
-            elif rows and not self._claimer.draining:
+            elif rows and not self._claimer.holds_back:
                 await self._claim(connection, [row["task_name"] for row in rows])
                 await self._start(connection)
 

@@ -7,34 +7,38 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.lifecycle.reconciling import reconcile_all
-from horsies.lifecycle.recovering import recover
+from horsies.lifecycle.recovering import expire_pending, recover_stale_runs, requeue_stale_claims
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
-from horsies.store.sweep_state import take_duty, write_report
+from horsies.store.pulse import read_pulse, write_pulse
+from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP, sweep_name, take_duty, write_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     import asyncpg
 
     from horsies.config.recovery import RecoveryConfig
     from horsies.lifecycle.reconciling import Reconciled
     from horsies.lifecycle.recovering import Recovered
     from horsies.run.events import Events
-    from horsies.run.outage import Outage
     from horsies.run.settings import Identity
     from horsies.store.lane import Lane
+    from horsies.store.piecemeal import Refused
 
 _PRUNE_EVERY_MS = 3_600_000
 _PRUNE_BUDGET_S = 300.0
+_SWEEP_TIMEOUT_S = 120.0
+_PRUNE_TIMEOUT_S = 2 * _PRUNE_BUDGET_S
 _SHORTEST_WAIT_S = 0.05
 _TOLD = 5
 
 
 class Chore(Protocol):
-    """What is to be done at an interval by one worker of all."""
+    """What one worker of all is to do at an interval; the workers that have it know it by its name."""
 
     name: str
     interval_ms: int
-    step_timeout_s: float
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
         """Do it, and say what was done."""
@@ -42,87 +46,188 @@ class Chore(Protocol):
 
 
 class Duty:
-    """The loop around a chore. It looks whenever the chore is due by the table, whoever did it last.
+    """The loop around chores. It looks whenever one is due by the table, whoever did it last.
 
-    So a worker that is killed on duty is missed for no longer than the interval. The short question goes over the lane
-    that this worker has anyway; the chore gets a connection of its own, for as long as it lasts.
+    So a worker that is killed on duty is missed for no longer than the interval, and of several that want the same at
+    different intervals the shortest is kept. The short questions go over the lane that this worker has anyway; the
+    chores get a connection of their own, for as long as they last.
     """
 
-    def __init__(self, chore: Chore, identity: Identity, upkeep: Lane, lane: Lane) -> None:
-        self.name = chore.name
-        self.interval_s = chore.interval_ms / 1000
-        self.step_timeout_s = chore.step_timeout_s
+    def __init__(
+        self,
+        name: str,
+        chores: Sequence[Chore],
+        identity: Identity,
+        upkeep: Lane,
+        lane: Lane,
+        *,
+        step_timeout_s: float = _SWEEP_TIMEOUT_S,
+    ) -> None:
+        self.name = name
+        self.step_timeout_s = step_timeout_s
+        self.interval_s = min(chore.interval_ms for chore in chores) / 1000
         self.wake = Wake()
         self.lane = lane
         self._upkeep = upkeep
-        self._chore = chore
+        self._chores = chores
         self._worker_id = identity.worker_id
-        self._on_duty = False
+        self._on_duty: set[Chore] = set()
+        self._due_at: dict[Chore, float] = {}
 
     async def step(self) -> None:
-        interval_s = self._chore.interval_ms / 1000
-        began = time.monotonic()
-        if not self._on_duty:
-            async with self._upkeep.turn() as connection:
-                due_in_s = await take_duty(connection, self.name, self._worker_id, self._chore.interval_ms)
-            if due_in_s is not None:
-                # Not all workers at the very same moment, and none much later than that.
-                spread_s = min(interval_s / 50, 1.0) * random.random()  # noqa: S311 - spreads load, guards nothing
-                self.interval_s = due_in_s + _SHORTEST_WAIT_S + spread_s
-                return
-        self._on_duty = True  # still so after a failure: nobody else looks before the next interval
-        connection = await self.lane.ready()
-        report = await self._chore.do(connection)
-        await write_report(connection, self.name, self._worker_id, report)
-        self._on_duty = False
+        async with self._upkeep.turn() as connection:
+            for chore in self._chores:
+                if chore not in self._on_duty:
+                    await self._ask(connection, chore)
+        failed: list[Exception] = []
+        for chore in [one for one in self._chores if one in self._on_duty]:
+            try:
+                await self._do(chore)
+            except Exception as error:  # noqa: BLE001 - one rule that fails keeps no other from being applied
+                failed.append(error)
+        if failed:
+            raise failed[0]
         await self.lane.close()
-        self.interval_s = max(interval_s - (time.monotonic() - began), _SHORTEST_WAIT_S)
+        self.interval_s = max(min(self._due_at.values()) - time.monotonic(), _SHORTEST_WAIT_S)
+
+    async def _ask(self, connection: asyncpg.Connection, chore: Chore) -> None:
+        now = time.monotonic()
+        due_in_s = await take_duty(connection, chore.name, self._worker_id, chore.interval_ms)
+        if due_in_s is None:
+            self._on_duty.add(chore)
+            self._due_at[chore] = now + chore.interval_ms / 1000
+            return
+        # Not all workers at the very same moment, and none much later than that.
+        spread_s = min(chore.interval_ms / 50_000, 1.0) * random.random()  # noqa: S311 - spreads load, guards nothing
+        self._due_at[chore] = now + due_in_s + _SHORTEST_WAIT_S + spread_s
+
+    async def _do(self, chore: Chore) -> None:
+        """On duty still after a failure: nobody else looks before the next interval."""
+        connection = await self.lane.ready()
+        report = await chore.do(connection)
+        await write_report(connection, chore.name, self._worker_id, report)
+        self._on_duty.discard(chore)
+
+
+def duties(
+    config: RecoveryConfig, events: Events, identity: Identity, upkeep: Lane, lane: Callable[[str], Lane]
+) -> list[Duty]:
+    """All that a worker with these settings offers to do for the others."""
+    prune = [Retention(config, events)]
+    return [
+        Duty("recovery", rules_of(config, events), identity, upkeep, lane("recovery")),
+        Duty("retention", prune, identity, upkeep, lane("retention"), step_timeout_s=_PRUNE_TIMEOUT_S),
+    ]
+
+
+def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
+    """What a worker with these settings sweeps: of the rules that can be switched off, those that are on."""
+    rules: list[Chore] = []
+    if config.auto_requeue_stale_claimed:
+        rules.append(StaleClaims(config, events))
+    if config.auto_fail_stale_running:
+        rules.append(StaleRuns(config, events))
+    return [*rules, Recovery(config, events)]
+
+
+class _Stale:
+    """Judges silence by a threshold.
+
+    Workers with different thresholds each have a duty of their own: else the one with the shorter interval would have
+    it every time, and the threshold of the other would never apply.
+    """
+
+    def __init__(self, rule: str, threshold_ms: int, beat_ms: int, config: RecoveryConfig, events: Events) -> None:
+        self.name = sweep_name(rule, threshold_ms)
+        self.interval_ms = config.check_interval_ms
+        self._rule = rule
+        self._threshold_ms = threshold_ms
+        self._beat_ms = beat_ms
+        self._config = config
+        self._events = events
+        self._spared = False
+
+    async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
+        await write_pulse(connection, self._config, self.interval_ms / 1000)
+        pulse = await read_pulse(connection, self._threshold_ms, self._beat_ms)
+        until = None if pulse is None else pulse.spared_until
+        if until is not None and not self._spared:
+            reason = "no worker could beat, or none lived; those that live beat again until then"
+            self._events.note(f"sweep spares {self._rule}", until=f"{until:%H:%M:%S}Z", reason=reason)
+        self._spared = until is not None
+        done = await self._sweep(connection)
+        _tell(self._events, self._rule, done)
+        return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
+
+    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
+        raise NotImplementedError
+
+
+class StaleClaims(_Stale):
+    """Puts back into the queue what its worker has claimed and no longer beats for."""
+
+    def __init__(self, config: RecoveryConfig, events: Events) -> None:
+        beat_ms = config.claimer_heartbeat_interval_ms
+        super().__init__(CLAIMS, config.claimed_stale_threshold_ms, beat_ms, config, events)
+
+    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
+        return await requeue_stale_claims(connection, threshold_ms=self._threshold_ms, beat_ms=self._beat_ms)
+
+
+class StaleRuns(_Stale):
+    """Counts as crashed what its worker has started and no longer beats for."""
+
+    def __init__(self, config: RecoveryConfig, events: Events) -> None:
+        beat_ms = config.runner_heartbeat_interval_ms
+        super().__init__(RUNS, config.running_stale_threshold_ms, beat_ms, config, events)
+
+    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
+        finalizing_ms = self._config.finalizing_stale_threshold_ms
+        return await recover_stale_runs(
+            connection, threshold_ms=self._threshold_ms, finalizing_ms=finalizing_ms, beat_ms=self._beat_ms
+        )
 
 
 class Recovery:
-    """Sets free and settles what has stopped giving signs of life, and brings workflows back into step."""
+    """What no setting switches off: tasks that came too late expire, and workflows are brought back into step."""
 
-    name = "recovery"
-    step_timeout_s = 120.0
+    name = UPKEEP
 
-    def __init__(self, config: RecoveryConfig, events: Events, outage: Outage) -> None:
+    def __init__(self, config: RecoveryConfig, events: Events) -> None:
         self.interval_ms = config.check_interval_ms
-        self._config = config
+        self._grace_ms = config.crashed_worker_recovery_grace_ms
         self._events = events
-        self._outage = outage
-        self._sparing = False
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
-        spare_runs = self._outage.excuses(
-            self._config.running_stale_threshold_ms / 1000, self._config.runner_heartbeat_interval_ms / 1000
-        )
-        if spare_runs and not self._sparing:
-            self._events.note("sweep spares what runs", reason="the database was away, and who lives beats again soon")
-        self._sparing = spare_runs
-        done = await recover(connection, self._config, spare_runs=spare_runs)
-        reconciled = await reconcile_all(connection, self._config.crashed_worker_recovery_grace_ms)
-        self._tell(done, reconciled)
+        done = await expire_pending(connection)
+        reconciled = await reconcile_all(connection, self._grace_ms)
+        _tell(self._events, UPKEEP, done, reconciled)
         return done.report() | reconciled.report()
 
-    def _tell(self, done: Recovered, reconciled: Reconciled) -> None:
-        self._events.swept(
-            "swept",
-            changed=done.changed + reconciled.repairs,
-            requeued=done.requeued,
-            retried=done.retried,
-            failed=done.failed,
-            expired=done.expired,
-            repairs=reconciled.repairs,
-            workflows=reconciled.workflows,
-        )
-        for refused in done.refused[:_TOLD]:
-            self._events.warn("sweep stepped over a task", id=refused.item, error=refused.error)
-        if len(done.refused) > _TOLD:
-            self._events.warn("sweep stepped over tasks", count=len(done.refused))
-        for refused in reconciled.refused[:_TOLD]:
-            self._events.warn("reconciliation stepped over a workflow", id=refused.item, error=refused.error)
-        if len(reconciled.refused) > _TOLD:
-            self._events.warn("reconciliation stepped over workflows", count=len(reconciled.refused))
+
+def _tell(events: Events, rule: str, done: Recovered, reconciled: Reconciled | None = None) -> None:
+    repairs, workflows = (0, 0) if reconciled is None else (reconciled.repairs, reconciled.workflows)
+    events.swept(
+        "swept",
+        rule=rule,
+        changed=done.changed + repairs,
+        requeued=done.requeued,
+        retried=done.retried,
+        failed=done.failed,
+        expired=done.expired,
+        repairs=repairs,
+        workflows=workflows,
+    )
+    _tell_refused(events, "sweep", "task", done.refused)
+    if reconciled is not None:
+        _tell_refused(events, "reconciliation", "workflow", reconciled.refused)
+
+
+def _tell_refused(events: Events, who: str, what: str, refused: Sequence[Refused[str]]) -> None:
+    for one in refused[:_TOLD]:
+        events.warn(f"{who} stepped over a {what}", id=one.item, error=one.error)
+    if len(refused) > _TOLD:
+        events.warn(f"{who} stepped over {what}s", count=len(refused))
 
 
 class Retention:
@@ -130,7 +235,6 @@ class Retention:
 
     name = "retention"
     interval_ms = _PRUNE_EVERY_MS
-    step_timeout_s = 2 * _PRUNE_BUDGET_S
 
     def __init__(self, config: RecoveryConfig, events: Events) -> None:
         self._ages = ages_of(config)

@@ -26,7 +26,7 @@ from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
 from horsies.run.strangers import Strangers
-from horsies.run.sweeper import Duty, Recovery, Retention
+from horsies.run.sweeper import duties
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.lane import Lane, is_behind_pooler
 from horsies.store.listener import Listener
@@ -156,6 +156,7 @@ class Worker:
             self.slots,
             self.holdings,
             events,
+            self._supervisor.outage,
             on_room=self._room,
             on_started=self._started,
             on_begun=self.advancer.started,
@@ -168,6 +169,7 @@ class Worker:
             self.slots,
             self.holdings,
             config.resilience.notify_poll_interval_ms / 1000,
+            self._supervisor.outage,
             on_claimed=self._claimed,
             on_taken_back=self._taken_back,
         )
@@ -226,8 +228,8 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.holdings, events)
-        chores = Recovery(config.recovery, events, self._supervisor.outage), Retention(config.recovery, events)
-        self.duties = [Duty(chore, self.identity, upkeep, self._lane(chore.name)) for chore in chores]
+        self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
+        self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
     def _lane(self, role: str) -> Lane:
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
@@ -278,7 +280,6 @@ class Worker:
             except DatabaseUnavailable as error:
                 await stack.aclose()
                 failures += 1
-                self._supervisor.outage.noticed()
                 if not error.transient or failures == resilience.db_retry_max_attempts:
                     raise
                 delay = backoff_s(resilience, failures)

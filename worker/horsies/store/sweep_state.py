@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+RUNS, CLAIMS, UPKEEP = "runs", "claims", "recovery"
+
+
+def sweep_name(rule: str, threshold_ms: int) -> str:
+    """The duty of a rule that may be switched off, by those workers that have it on with this threshold."""
+    return f"{rule} {threshold_ms}"
+
 
 async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, interval_ms: int) -> float | None:
     """None: the duty is ours for this time. Otherwise the seconds until it is due again.

@@ -141,6 +141,7 @@ TABLES: dict[str, Table] = {
     "horsies_sweep_state": Table(
         6, _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")
     ),
+    "horsies_pulse": Table(9, _names("only_row beaten_at gaps asked_at"), needs=("SELECT", "INSERT", "UPDATE")),
 }
 
 NAMES = (LEDGER, *TABLES)

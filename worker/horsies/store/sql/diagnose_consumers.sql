@@ -1,8 +1,9 @@
 -- cluster.py; reads only ($1 how old the newest snapshot of a living worker may be in s, $2 the workers that drain)
 -- Workers of one deployment are alike: 500 of them come back as one row, with their names once.
 SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names,
-       count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
-  FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config
+       min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
+  FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
+               worker_started_at
           FROM horsies_worker_states
          WHERE snapshot_at > now() - $1::float8 * interval '1 s'
          ORDER BY worker_id, snapshot_at DESC) newest

@@ -1,13 +1,18 @@
 -- operations/workers.py, at the preview and again before a recovery; reads only
--- ($1 workers, $2 finalizing_stale_threshold_ms where a worker does not tell its own)
--- A sign of life is a snapshot, a beat for what it holds, a claim or a start.
+-- ($1 workers, $2 finalizing_stale_threshold_ms where a worker does not tell its own, $3 the silence of a dead worker in ms,
+--  $4 interval of the snapshots in ms)
+-- A sign of life is a snapshot, a beat for what it holds, a claim or a start. It is excused while a gap of the pulse that has just
+-- ended explains its silence. Not while the gap lasts: where no worker lives, an operator must not wait for one.
 SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed, COALESCE(held.running, 0) AS running,
        GREATEST(newest.snapshot_at, held.last_act) AS last_sign,
        extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, held.last_act))::float8 AS silent_s,
        given.draining_since, given.ordered_by,
        CASE WHEN jsonb_typeof(newest.recovery_config -> 'finalizing_stale_threshold_ms') = 'number'
             THEN (newest.recovery_config -> 'finalizing_stale_threshold_ms')::integer ELSE $2::integer END AS finalizing_ms,
-       statement_timestamp() AS now
+       statement_timestamp() AS now,
+       COALESCE(GREATEST(newest.snapshot_at, held.last_act) >= horsies_silent_before($3, $4)
+                AND EXISTS (SELECT FROM horsies_pulse
+                             WHERE beaten_at >= statement_timestamp() - horsies_harmless_gap($3, $4)), false) AS excused
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (worker_id, number)
   LEFT JOIN LATERAL (
         -- Not "= asked.worker_id", which would allow a plan that walks back in time through the snapshots of all workers.

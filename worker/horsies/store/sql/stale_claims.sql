@@ -1,4 +1,4 @@
--- recovering.requeue_stale_claims, its scan; reads only ($1 threshold in ms, $2 how many)
+-- recovering.requeue_stale_claims, its scan; reads only ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
   LEFT JOIN LATERAL (
@@ -8,7 +8,7 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at
          LIMIT 1) beat ON true
  WHERE task.status = 'CLAIMED'
        -- A row that was made CLAIMED by hand may lack the time.
-   AND COALESCE(task.claimed_at, task.updated_at) < statement_timestamp() - $1 * interval '1 ms'
-   AND (beat.sent_at IS NULL OR beat.sent_at < statement_timestamp() - $1 * interval '1 ms')
+   AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
+   AND (beat.sent_at IS NULL OR beat.sent_at < (SELECT horsies_silent_before($1, $2)))
  ORDER BY task.id
- LIMIT $2
+ LIMIT $3

@@ -1,5 +1,5 @@
 -- recovering.recover_stale_runs, its scan; reads only
--- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 how many)
+-- ($1 threshold in ms, $2 threshold of finalizing marks in ms, $3 interval of the beats in ms, $4 how many)
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, task.max_retries, task.task_options,
        task.good_until, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at, task.worker_pid,
        task.worker_hostname, beat.sent_at AS last_beat, statement_timestamp() AS detected_at
@@ -10,8 +10,8 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
          ORDER BY sent_at DESC
          LIMIT 1) beat ON true
  WHERE task.status = 'RUNNING'
-   AND COALESCE(task.started_at, task.claimed_at, task.updated_at) < statement_timestamp() - $1 * interval '1 ms'
-   AND (beat.sent_at IS NULL OR beat.sent_at < statement_timestamp() - $1 * interval '1 ms')
-   AND (task.finalizing_at IS NULL OR task.finalizing_at < statement_timestamp() - $2 * interval '1 ms')
+   AND COALESCE(task.started_at, task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $3))
+   AND (beat.sent_at IS NULL OR beat.sent_at < (SELECT horsies_silent_before($1, $3)))
+   AND (task.finalizing_at IS NULL OR task.finalizing_at < (SELECT horsies_silent_before($2, $3)))
  ORDER BY task.id
- LIMIT $3
+ LIMIT $4

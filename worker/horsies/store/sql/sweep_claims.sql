@@ -1,5 +1,5 @@
 -- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; a row that somebody holds is left for next time
--- ($1 tasks, $2 workers, $3 claimed at, $4 threshold in ms)
+-- ($1 tasks, $2 workers, $3 claimed at, $4 threshold in ms, $5 interval of the beats in ms)
 WITH stale AS MATERIALIZED (
     SELECT task.id
       FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS seen (id, worker_id, claimed_at)
@@ -10,7 +10,7 @@ WITH stale AS MATERIALIZED (
                 THEN COALESCE((SELECT sent_at FROM horsies_heartbeats
                                 WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
                                 ORDER BY sent_at DESC LIMIT 1),
-                              task.claimed_at, task.updated_at) < statement_timestamp() - $4 * interval '1 ms' END
+                              task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($4, $5)) END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), released AS (
     UPDATE horsies_tasks task

@@ -1,6 +1,7 @@
 -- recovering.recover_stale_runs; the token, RUNNING, still no beat nor a fresh finalizing mark; to run again also budget left
 -- and due before good_until; a row that somebody holds is left for next time ($1 tasks, $2 workers, $3 claimed at,
---  $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8 threshold of finalizing marks in ms)
+--  $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8 threshold of finalizing marks in ms,
+--  $9 interval of the beats in ms)
 WITH stale AS MATERIALIZED (
     SELECT task.id, task.retry_count, task.claimed_by_worker_id, task.worker_pid, task.worker_hostname,
            task.worker_process_name, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at,
@@ -15,12 +16,12 @@ WITH stale AS MATERIALIZED (
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id IS NOT DISTINCT FROM seen.worker_id
                      AND task.claimed_at IS NOT DISTINCT FROM seen.claimed_at
                      AND (task.finalizing_at IS NULL
-                          OR task.finalizing_at < statement_timestamp() - $8 * interval '1 ms')
+                          OR task.finalizing_at < (SELECT horsies_silent_before($8, $9)))
                 THEN COALESCE((SELECT sent_at FROM horsies_heartbeats
                                 WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
                                 ORDER BY sent_at DESC LIMIT 1),
                               task.started_at, task.claimed_at, task.updated_at)
-                     < statement_timestamp() - $7 * interval '1 ms' END
+                     < (SELECT horsies_silent_before($7, $9)) END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), recovered AS (
     UPDATE horsies_tasks task

@@ -1,0 +1,152 @@
+"""The database goes away and comes back: nobody who lives is counted as dead, and nobody who is dead is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import asyncpg
+import pytest
+from chaos_scene import HERE, HORSIES, Scene, scene, until
+from own_server import own_server
+
+pytestmark = pytest.mark.chaos
+
+THRESHOLD_S, BEAT_S, CHECK_S = 6.0, 2.0, 1.0
+SPARE_S = 1.25 * BEAT_S + 1.0
+CRASHES = "SELECT count(*) FROM horsies_task_attempts WHERE error_code = 'WORKER_CRASHED'"
+RESET = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name LIKE 'horsies worker%'"
+)
+
+
+async def sweep_now(url: str) -> str:
+    """`horsies recovery run`, and what it says."""
+    command = [str(HORSIES), "recovery", "run", "--yes", "--database-url", url]
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=HERE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    said, _ = await process.communicate()
+    return said.decode()
+
+
+async def reconnect(cluster: Scene) -> None:
+    """After the server was stopped."""
+    cluster.connection.terminate()
+    cluster.connection = await asyncpg.connect(cluster.url)
+
+
+async def recovered_within(cluster: Scene, count: int, patience_s: float) -> float:
+    """Seconds until so many runs were counted as crashed."""
+    begin = time.monotonic()
+    async with asyncio.timeout(patience_s):
+        while await cluster.connection.fetchval(CRASHES) < count:  # noqa: ASYNC110 - the database has no event for this
+            await asyncio.sleep(0.05)
+    return time.monotonic() - begin
+
+
+async def kill(cluster: Scene, number: int) -> None:
+    worker = cluster.workers[number]
+    os.killpg(worker.pid, signal.SIGKILL)
+    await asyncio.to_thread(worker.wait)
+
+
+async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
+    """15 s without a server, a fresh worker and a sweep by hand at once: 60 of 60 were counted as crashed."""
+    async with own_server() as server, scene(server.url, tmp_path) as cluster:
+        await cluster.worker("--processes", "8")
+        await cluster.worker("--processes", "8")
+        labels = await cluster.send("work", 16, 30.0)
+        await cluster.begun(labels)
+        server.stop()
+        fresh = asyncio.create_task(cluster.worker("--processes", "4"))
+        await asyncio.sleep(15)
+        await server.start()
+        said = await sweep_now(server.url)
+        assert "spared: " in said or "nothing to sweep" in said  # as quickly as the workers beat again
+        await fresh
+        await reconnect(cluster)
+        await cluster.settled(45)
+        audit = await cluster.audit("server stopped for 15 s, a fresh worker and a sweep by hand")
+        assert audit.violations == []
+
+
+async def test_a_dead_worker_is_found_although_connections_are_reset_each_second(database: str, tmp_path: Path) -> None:
+    """A spare period that renewed itself left 20 tasks unrecovered for 140 s."""
+    async with scene(database, tmp_path) as cluster:
+        await cluster.worker("--processes", "8")
+        labels = await cluster.send("work", 8, 60.0)
+        await cluster.begun(labels)
+        await cluster.worker("--processes", "8")
+        await kill(cluster, 0)
+
+        recovering = asyncio.create_task(recovered_within(cluster, 8, 60))
+        connection = await asyncpg.connect(database)
+        while not recovering.done():
+            await connection.execute(RESET)
+            await asyncio.sleep(1)
+        await connection.close()
+        took = await recovering
+        assert took < THRESHOLD_S + CHECK_S + 4
+
+
+async def test_where_no_worker_lived_a_fresh_one_recovers_after_the_spare_period(database: str, tmp_path: Path) -> None:
+    async with scene(database, tmp_path) as cluster:
+        await cluster.worker("--processes", "4")
+        labels = await cluster.send("work", 4, 60.0)
+        await cluster.begun(labels)
+        await kill(cluster, 0)
+        await asyncio.sleep(THRESHOLD_S + 2)
+        await cluster.worker("--processes", "4")
+        took = await recovered_within(cluster, 4, 30)
+        assert SPARE_S - 2 < took < SPARE_S + CHECK_S + 2  # it pulses a moment before it says that it is ready
+
+
+async def locked(connection: asyncpg.Connection, table: str, seconds: float) -> None:
+    async with connection.transaction():
+        await connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        await asyncio.sleep(seconds)
+
+
+@pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks", "horsies_pulse"])
+async def test_a_locked_table_buries_nobody(database: str, tmp_path: Path, table: str) -> None:
+    async with scene(database, tmp_path) as cluster:
+        await cluster.worker("--processes", "8")
+        labels = await cluster.send("work", 8, 25.0)
+        await cluster.begun(labels)
+        await cluster.worker("--processes", "4")
+        other = await asyncpg.connect(database)
+        await locked(other, table, 12)
+        await other.close()
+        await cluster.settled(60)
+        audit = await cluster.audit(f"{table} locked for 12 s")
+        assert audit.violations == []
+
+
+async def test_after_an_outage_outcomes_come_before_claims(tmp_path: Path) -> None:
+    """New runs began 0.2 s after the server was back, outcomes of old ones were stored up to 21.4 s later."""
+    async with own_server() as server, scene(server.url, tmp_path) as cluster:
+        await cluster.worker("--processes", "8", "--max-claim-per-worker", "8")
+        first = await cluster.send("work", 8, 6.0)
+        await cluster.begun(first)
+        await cluster.send("work", 40, 0.5)
+        await asyncio.sleep(4)
+        server.stop()
+        runs = cluster.runs
+        await until(lambda: all(each.ended for label in first for each in runs()[label]), 20)
+        await asyncio.sleep(8)
+        await server.start()
+        await reconnect(cluster)
+        await cluster.settled(60)
+        changes = await cluster.connection.fetch("SELECT number, task_id, new FROM transitions ORDER BY number")
+        old = {cluster.ids[label] for label in first}
+        stored = [row["number"] for row in changes if row["task_id"] in old and row["new"] == "COMPLETED"]
+        taken = [row["number"] for row in changes if row["task_id"] not in old and row["new"] in ("CLAIMED", "RUNNING")]
+        assert len(stored) == 8
+        assert max(stored) < min(taken)
+        audit = await cluster.audit("server stopped while runs end")
+        assert audit.violations == []

@@ -1,0 +1,58 @@
+"""When this database could take heartbeats: what tells a dead worker from one that could not beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.config.recovery import RecoveryConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """By the database's clock, in the order of the statement. The gap is the last that made the living look dead."""
+
+    now: datetime
+    beaten_at: datetime
+    gap_began: datetime | None
+    gap_ended: datetime | None
+    spared_until: datetime | None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no worker pulses now: nothing tells whether the database could be written since `beaten_at`."""
+        return self.gap_ended == self.now
+
+
+async def write_pulse(
+    connection: asyncpg.Connection, config: RecoveryConfig, every_s: float, *, lives: bool = True
+) -> bool:
+    """Say that heartbeats can be stored now; mostly a read, for one write in `every_s` is enough for all workers.
+
+    To be called where a worker has just stored its beats, so that the pulse stops with them. `lives=False`: by a
+    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see migration 009.
+    """
+    return bool(
+        await connection.fetchval(
+            statement("pulse"),
+            every_s * 1000,
+            config.running_stale_threshold_ms,
+            config.runner_heartbeat_interval_ms,
+            config.claimed_stale_threshold_ms,
+            config.claimer_heartbeat_interval_ms,
+            lives,
+        )
+    )
+
+
+async def read_pulse(connection: asyncpg.Connection, threshold_ms: int, beat_ms: int) -> Pulse | None:
+    """None: no worker of this release has pulsed yet, and silence alone counts."""
+    row = await connection.fetchrow(statement("pulse_state"), threshold_ms, beat_ms)
+    return None if row is None else Pulse(*row)

@@ -1,0 +1,112 @@
+-- what workers need after a fault of the server, the network or a lock; each part is its own block; run once by upgrade.py
+
+-- The pulse: when this database last took a heartbeat, and when it took none. One row; a worker writes it only where it is older
+-- than its own interval, so that 200 workers write it as often as one. Without the row silence alone counts.
+-- The first pulse after a gap stores the gap: the server, the network, a lock or a full disk kept all workers from beating, or
+-- no worker lived. The tables do not tell which, so all are treated alike.
+CREATE TABLE IF NOT EXISTS horsies_pulse (
+    only_row  boolean        PRIMARY KEY DEFAULT true,
+    beaten_at timestamptz    NOT NULL,
+    gaps      tstzmultirange NOT NULL DEFAULT '{}',
+    -- When a command that sweeps found that no worker pulses: from then on a living one has the spare period to do so.
+    asked_at  timestamptz,
+    CONSTRAINT ck_horsies_pulse_only_row CHECK (only_row)
+) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
+
+-- The longest gap that makes no living worker look dead: one that last beat an interval before beats again before the threshold.
+CREATE OR REPLACE FUNCTION horsies_harmless_gap(threshold_ms double precision, beat_ms double precision)
+    RETURNS interval AS $$
+    SELECT GREATEST(threshold_ms - 2 * beat_ms, threshold_ms / 4) * interval '1 ms';
+$$ LANGUAGE sql IMMUTABLE;
+
+-- How long after a gap a living worker may take to beat again: its interval, a quarter of it more, and the time to connect.
+CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURNS interval AS $$
+    SELECT (1.25 * beat_ms + LEAST(GREATEST(beat_ms / 2, 1000), 5000)) * interval '1 ms';
+$$ LANGUAGE sql IMMUTABLE;
+
+-- Whether this call wrote the row. It inserts heartbeats and takes them back, 9 kB of them: a full disk or a server that only
+-- reads stops the pulse as it stops the beats, and so does a lock on that table or on the tasks, by which beats are guarded.
+-- `lives`: a worker calls, not a command that soon ends.
+CREATE OR REPLACE FUNCTION horsies_pulse(every_ms double precision, least_gap interval, lives boolean)
+    RETURNS boolean AS $$
+DECLARE
+    last   horsies_pulse%ROWTYPE;
+    moment timestamptz := statement_timestamp();
+BEGIN
+    IF EXISTS (SELECT FROM horsies_pulse
+                WHERE beaten_at <= moment AND (beaten_at > moment - every_ms * interval '1 ms'
+                                               OR NOT lives AND beaten_at > moment - least_gap)) THEN
+        RETURN false;
+    END IF;
+    SELECT * INTO last FROM horsies_pulse FOR NO KEY UPDATE SKIP LOCKED;
+    -- Another one writes it at this moment, or no worker has ever pulsed here.
+    IF NOT FOUND AND (NOT lives OR EXISTS (SELECT FROM horsies_pulse)) THEN
+        RETURN false;
+    END IF;
+    LOCK TABLE horsies_tasks IN ROW EXCLUSIVE MODE;
+    BEGIN
+        INSERT INTO horsies_heartbeats (task_id, sender_id, role, hostname)
+        SELECT 'pulse', repeat('-', 255), 'pulse', repeat('-', 255) FROM generate_series(1, 16);
+        RAISE EXCEPTION SQLSTATE 'HP000';
+    EXCEPTION WHEN SQLSTATE 'HP000' THEN
+        NULL;
+    END;
+    moment := clock_timestamp(); -- not from before it waited for a lock
+    IF last.beaten_at IS NULL THEN
+        INSERT INTO horsies_pulse (beaten_at, gaps)
+        VALUES (moment, tstzmultirange(tstzrange(moment - interval '3 h', moment)))
+            ON CONFLICT (only_row) DO NOTHING;
+    ELSIF lives THEN
+        UPDATE horsies_pulse
+           SET beaten_at = moment, asked_at = NULL,
+               gaps = CASE WHEN moment - last.beaten_at <= least_gap THEN gaps ELSE (
+                          -- No threshold is longer than two hours.
+                          SELECT range_agg(gap) FROM (
+                              SELECT gap FROM unnest(gaps + tstzmultirange(tstzrange(last.beaten_at, moment))) AS gap
+                               WHERE upper(gap) > moment - interval '3 h'
+                               ORDER BY lower(gap) DESC LIMIT 100) AS newest) END;
+    ELSE
+        -- An earlier question holds for an hour, unless the server was started since.
+        UPDATE horsies_pulse SET asked_at = moment
+         WHERE COALESCE(asked_at < GREATEST(moment - interval '1 h', pg_postmaster_start_time()), true);
+    END IF;
+    RETURN FOUND;
+END;
+$$ LANGUAGE plpgsql;
+
+-- Until when these settings spare runs and claims, for their workers may not have had the time to beat again.
+CREATE OR REPLACE FUNCTION horsies_spared_until(threshold_ms double precision, beat_ms double precision)
+    RETURNS timestamptz AS $$
+    SELECT horsies_spare_period(beat_ms) + CASE
+               WHEN statement_timestamp() - beaten_at > horsies_harmless_gap(threshold_ms, beat_ms)
+               THEN CASE WHEN asked_at >= GREATEST(beaten_at, pg_postmaster_start_time())
+                         THEN asked_at ELSE statement_timestamp() END
+               ELSE (SELECT max(upper(gap)) FROM unnest(gaps) AS gap
+                      WHERE upper(gap) - lower(gap) > horsies_harmless_gap(threshold_ms, beat_ms)) END
+      FROM horsies_pulse;
+$$ LANGUAGE sql STABLE;
+
+-- What was silent since before this moment counts as dead. Until the spare period is over, only the time counts in which the
+-- database could be written: however often it goes away, a dead worker is found after `threshold_ms` of such time.
+CREATE OR REPLACE FUNCTION horsies_silent_before(threshold_ms double precision, beat_ms double precision)
+    RETURNS timestamptz AS $$
+DECLARE
+    cut    timestamptz := statement_timestamp() - threshold_ms * interval '1 ms';
+    spared timestamptz := horsies_spared_until(threshold_ms, beat_ms);
+    pulse  horsies_pulse%ROWTYPE;
+    gap    tstzrange;
+BEGIN
+    IF spared IS NULL OR spared <= statement_timestamp() THEN
+        RETURN cut;
+    END IF;
+    SELECT * INTO pulse FROM horsies_pulse;
+    IF statement_timestamp() - pulse.beaten_at > horsies_harmless_gap(threshold_ms, beat_ms) THEN
+        pulse.gaps := pulse.gaps + tstzmultirange(tstzrange(pulse.beaten_at, statement_timestamp()));
+    END IF;
+    FOR gap IN SELECT one FROM unnest(pulse.gaps) AS one ORDER BY lower(one) DESC LOOP
+        EXIT WHEN upper(gap) <= cut;
+        cut := cut - (upper(gap) - lower(gap));
+    END LOOP;
+    RETURN cut;
+END;
+$$ LANGUAGE plpgsql STABLE;
