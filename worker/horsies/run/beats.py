@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
+    from horsies.lifecycle.tokens import Token
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
@@ -64,13 +65,14 @@ class Beats:
 
     async def step(self) -> None:
         now = time.monotonic()
+        asked = self._asked
+        # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._alive():
+            await self._beat()
+            self._beaten, self._answered = now, asked
         if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
             await self._renew()
             self._renewed = now
-        asked = self._asked
-        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._holdings.count(Stage.RUNNING):
-            await self._beat()
-            self._beaten, self._answered = now, asked
         if waiting := self._finisher.overdue():
             # On this lane: the finisher's own is busy with the very statement that does not come to its end.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
@@ -80,11 +82,16 @@ class Beats:
         connection = await self.lane.ready()
         await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
+    def _alive(self) -> list[tuple[Token, int]]:
+        """What runs, and what has ended and is not stored yet: its row may be locked, so that no mark can be set."""
+        running = [(held, held.child) for held in self._holdings.at(Stage.RUNNING)]
+        alive = [(held.task.token, child.pid) for held, child in running if child is not None]
+        waiting = [*self._holdings.at(Stage.FINISHING), *self._holdings.at(Stage.STORING)]
+        return alive + [(held.task.token, self._identity.pid) for held in waiting]
+
     async def _beat(self) -> None:
-        running = self._holdings.at(Stage.RUNNING)
-        alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
         connection = await self.lane.ready()
-        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
+        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, self._alive()):
             held = self._holdings.get(token)
             if held is not None and held.stage is Stage.RUNNING:
                 self._on_lost(held)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from horsies.run.outage import Outage
 from horsies.store.connect import DatabaseUnavailable, is_transient
+from horsies.store.piecemeal import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 WATCH_S = 1.0
 _HASTY_S = 0.5
+_BLOCKED_S = 0.5
 MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itself
 
 
@@ -78,6 +80,8 @@ class Supervisor:
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
         self._hasty = asyncio.Event()
+        self._blocked: dict[str, float] = {}
+        """The loops that a lock or a full disk keeps from writing, and since when."""
         self.outage = Outage(resilience)
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
@@ -132,6 +136,17 @@ class Supervisor:
             async with asyncio.timeout(delay_s):
                 await self._hasty.wait()
 
+    def _tell_blocked(self, name: str, error: Exception) -> None:
+        """Once for all loops that wait for the same thing."""
+        if not self._blocked:
+            self._events.blocked(name, error)
+        self._blocked.setdefault(name, time.monotonic())
+
+    def _tell_unblocked(self, name: str) -> None:
+        since = self._blocked.pop(name, None)
+        if since is not None and not self._blocked:
+            self._events.unblocked(time.monotonic() - since)
+
     async def _drive(self, loop: Loop) -> None:
         failures = 0
         while True:
@@ -140,8 +155,12 @@ class Supervisor:
                     await loop.step()
             except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
                 failures += 1
-                if isinstance(error, DatabaseUnavailable):
+                if isinstance(error, DatabaseUnavailable) or is_blocked(error):
                     self.outage.noticed()
+                if is_blocked(error):
+                    self._tell_blocked(loop.name, error)
+                    await self._pause(_BLOCKED_S)
+                    continue
                 if is_transient(error):
                     loop.lane.discard()
                 delay = backoff_s(self._resilience, failures)
@@ -150,6 +169,7 @@ class Supervisor:
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
                 await self._pause(delay)
                 continue
+            self._tell_unblocked(loop.name)
             if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)
                 self._reported.discard(loop.name)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # while the table was empty would read all of it later (240 ms for a claim at 100 000 rows), and each statement has its
 # index: so no sequential scans here.
 _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off"))
+# In ms. A batch that waits longer for a lock is tried again without the rows that other sessions have locked.
+_BRIEFLY = (("lock_timeout", "500"),)
 _CACHED_STATEMENTS = 200
 
 
@@ -27,10 +29,11 @@ class Lane:
     not run dry under its own weight.
     """
 
-    def __init__(self, database: Database, role: str, *, behind_pooler: bool) -> None:
+    def __init__(self, database: Database, role: str, *, behind_pooler: bool, waits_briefly: bool = False) -> None:
         self._database = database
         self._role = role
         self._behind_pooler = behind_pooler
+        self._settings = (*_HOT_PATH, *_BRIEFLY) if waits_briefly else _HOT_PATH
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
 
@@ -60,7 +63,8 @@ class Lane:
     async def _connect(self) -> asyncpg.Connection:
         if self._behind_pooler:
             return await self._database.connect(self._role)
-        return await self._database.connect(self._role, settings=_HOT_PATH, statement_cache_size=_CACHED_STATEMENTS)
+        given = self._settings
+        return await self._database.connect(self._role, settings=given, statement_cache_size=_CACHED_STATEMENTS)
 
 
 async def is_behind_pooler(database: Database) -> bool:
