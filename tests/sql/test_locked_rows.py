@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from time import monotonic
 
 import asyncpg
 import pytest
@@ -20,10 +21,14 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
+from horsies.config.contexts import DatabaseChoice
+from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.lifecycle.tokens import Token
+from horsies.store.connect import open_database
+from horsies.store.lane import Lane
 
 LOCK = "SELECT FROM horsies_tasks WHERE id = ANY ($1) FOR UPDATE"
 
@@ -135,3 +140,27 @@ async def test_claims_are_given_back_but_for_those_in_locked_rows(
         assert (returned, list(locked)) == ([by_id["a"]], [by_id["b"]])
     assert await take_back_unlocked(worker, ME, [by_id["c"]]) == ([by_id["b"]], ())
     assert await statuses(connection) == {"a": "PENDING", "b": "PENDING", "c": "CLAIMED"}
+
+
+@pytest.mark.parametrize("behind_pooler", [False, True], ids=["direct", "behind a pooler"])
+@pytest.mark.parametrize("role", ["claim", "start", "finish", "beat"])
+async def test_a_lane_waits_for_no_lock_for_long_and_goes_on_with_its_connection(
+    database: str, connection: asyncpg.Connection, stranger: asyncpg.Connection, role: str, behind_pooler: bool
+) -> None:
+    (token,) = await running(connection, "a")
+    choice = DatabaseChoice(DatabaseUrl.parse(database), "for the test")
+    async with open_database(choice) as found:
+        lane = Lane(found, f"worker {role}", behind_pooler=behind_pooler)
+        session = await lane.ready()
+        async with stranger.transaction():
+            await stranger.execute(LOCK, ["a"])
+            begin = monotonic()
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                async with lane.briefly():
+                    await finish(session, ME, [ended(token, OutcomeKind.COMPLETED)])
+            assert monotonic() - begin < 10
+            assert set(await locked_rows(session, ME, [token])) == {token}
+        await finish(session, ME, [ended(token, OutcomeKind.COMPLETED)])
+        assert await lane.ready() is session
+        await lane.close()
+    assert await statuses(connection) == {"a": "COMPLETED"}

@@ -232,7 +232,10 @@ class Finisher:
             return {}
         try:
             if not self._refused.keys() & batch.keys():
-                return await self._store(connection, batch, self._finish)
+                if careful:
+                    return await self._store(connection, batch, self._finish)
+                async with self.lane.briefly():
+                    return await self._store(connection, batch, self._finish)
         except asyncpg.LockNotAvailableError:
             if careful:
                 raise  # not a row is locked, but the table

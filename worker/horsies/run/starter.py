@@ -154,7 +154,8 @@ class Starter:
     async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[Held]) -> StartVerdicts:
         """What is locked by another session is given up, and leaves the batch: its place is for another task."""
         try:
-            return await self._ask(connection, batch)
+            async with self.lane.briefly():
+                return await self._ask(connection, batch)
         except asyncpg.LockNotAvailableError:
             tokens = [held.task.token for held in batch]
             locked = await locked_rows(connection, self._identity.worker_id, tokens)

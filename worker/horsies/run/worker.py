@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
-_WRITING_LANES = frozenset({"claim", "start", "finish", "beat"})
 _LAST_CLAIM_S = 1.0
 _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
@@ -234,8 +233,7 @@ class Worker:
         self.duties = [Duty(chore, self.identity, upkeep, self._lane(chore.name)) for chore in chores]
 
     def _lane(self, role: str) -> Lane:
-        pooled, brief = self.behind_pooler, role in _WRITING_LANES
-        lane = Lane(self.database, f"worker {role}", behind_pooler=pooled, waits_briefly=brief)
+        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
         self._resources.push_async_callback(lane.close)
         return lane
 
