@@ -116,9 +116,9 @@ class Finisher:
 
     def offer_refused(self) -> None:
         """A last time, before the worker ends."""
-        for held in self._refused:
-            self._count(self._outcomes[held].size)
-        self._refused.clear()
+        for held in list(self._refused):
+            del self._refused[held]
+            self._count_in(held)
         self.wake.set()
 
     def give_up(self) -> list[str]:
@@ -252,7 +252,8 @@ class Finisher:
         locked = await locked_rows(connection, self._identity.worker_id, tokens)
         for held in batch:
             if (holder := locked.get(held.task.token)) is None:
-                self._locked.pop(held, None)
+                if self._locked.pop(held, None) is not None:
+                    self._count_in(held)
             else:
                 self._set_aside(held, holder)
         return {held: ended for held, ended in batch.items() if held not in self._locked}
@@ -260,6 +261,7 @@ class Finisher:
     def _set_aside(self, held: Held, holder: LockHolder) -> None:
         if held not in self._locked:
             self._events.outcome_waits(held.task_id, held.task.task_name, str(holder))
+            self._count_out(held)
         self._locked[held] = time.monotonic() + _LOCKED_AGAIN_S
         asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
@@ -282,7 +284,7 @@ class Finisher:
     def _refuse(self, held: Held, error: asyncpg.PostgresError) -> None:
         if held not in self._refused:
             self._events.outcome_refused(held.task_id, held.task.task_name, error)
-            self._count(-self._outcomes[held].size)  # it may stay for good, and holds up no other
+            self._count_out(held)
         self._refused[held] = time.monotonic() + _REFUSED_AGAIN_S
 
     async def _store(
@@ -338,10 +340,21 @@ class Finisher:
         self.wake.set()
 
     def _forget(self, held: Held) -> None:
-        ended = self._outcomes.pop(held)
+        if held not in self._refused and held not in self._locked:
+            self._count(-self._outcomes[held].size)
+        del self._outcomes[held]
+        self._refused.pop(held, None)
         self._locked.pop(held, None)
-        if self._refused.pop(held, None) is None:
-            self._count(-ended.size)
+
+    def _count_out(self, held: Held) -> None:
+        """Before it is set aside: it may stay for long, and holds up no other."""
+        if held not in self._refused and held not in self._locked:
+            self._count(-self._outcomes[held].size)
+
+    def _count_in(self, held: Held) -> None:
+        """After it was set aside."""
+        if held not in self._refused and held not in self._locked:
+            self._count(self._outcomes[held].size)
 
     def _count(self, chars: int) -> None:
         """Too much waits: the children keep their results until half of it is stored."""

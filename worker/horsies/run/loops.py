@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WATCH_S = 1.0
 _HASTY_S = 0.5
 _BLOCKED_S = 0.5
+_UNBLOCKED_AFTER_S = 2.0
 MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itself
 
 
@@ -80,8 +81,8 @@ class Supervisor:
         self._loops: dict[str, Loop] = {}
         self._reported: set[str] = set()
         self._hasty = asyncio.Event()
-        self._blocked: dict[str, float] = {}
-        """The loops that a lock or a full disk keeps from writing, and since when."""
+        self._blocked: tuple[float, float] | None = None
+        """While a lock or a full disk keeps loops from writing: when that was first and last seen."""
         self.outage = Outage(resilience)
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
@@ -126,6 +127,7 @@ class Supervisor:
             for name in stuck.keys() - self._reported:
                 self._events.loop_stuck(name, stuck[name])
             self._reported |= stuck.keys()
+            self._tell_unblocked()
 
     async def _pause(self, delay_s: float) -> None:
         """So long, or until there is haste."""
@@ -136,16 +138,18 @@ class Supervisor:
             async with asyncio.timeout(delay_s):
                 await self._hasty.wait()
 
-    def _tell_blocked(self, name: str, error: Exception) -> None:
-        """Once for all loops that wait for the same thing."""
-        if not self._blocked:
+    def _note_blocked(self, name: str, error: Exception) -> None:
+        """Told once for all loops that wait for the same thing."""
+        now = time.monotonic()
+        if self._blocked is None:
             self._events.blocked(name, error)
-        self._blocked.setdefault(name, time.monotonic())
+        self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
 
-    def _tell_unblocked(self, name: str) -> None:
-        since = self._blocked.pop(name, None)
-        if since is not None and not self._blocked:
-            self._events.unblocked(time.monotonic() - since)
+    def _tell_unblocked(self) -> None:
+        """When no loop has been kept for a while: one success says little, its step may have had nothing to write."""
+        if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
+            self._events.unblocked(self._blocked[1] - self._blocked[0])
+            self._blocked = None
 
     async def _drive(self, loop: Loop) -> None:
         failures = 0
@@ -158,7 +162,7 @@ class Supervisor:
                 if isinstance(error, DatabaseUnavailable) or is_blocked(error):
                     self.outage.noticed()
                 if is_blocked(error):
-                    self._tell_blocked(loop.name, error)
+                    self._note_blocked(loop.name, error)
                     await self._pause(_BLOCKED_S)
                     continue
                 if is_transient(error):
@@ -169,7 +173,6 @@ class Supervisor:
                 self._events.loop_failed(loop.name, error, failures, delay, transient=is_transient(error))
                 await self._pause(delay)
                 continue
-            self._tell_unblocked(loop.name)
             if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)
                 self._reported.discard(loop.name)
