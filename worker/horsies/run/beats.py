@@ -67,7 +67,7 @@ class Beats:
         now = time.monotonic()
         asked = self._asked
         # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
-        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._alive():
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._in_flight:
             await self._beat()
             self._beaten, self._answered = now, asked
         if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
@@ -77,21 +77,26 @@ class Beats:
             # On this lane: the finisher's own is busy with the very statement that does not come to its end.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
 
+    @property
+    def _in_flight(self) -> int:
+        return len(self._holdings) - self._holdings.count(Stage.CLAIMED)
+
     async def _renew(self) -> None:
         who = self._identity
         connection = await self.lane.ready()
         await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
-    def _alive(self) -> list[tuple[Token, int]]:
-        """What runs, and what has ended and is not stored yet: its row may be locked, so that no mark can be set."""
-        running = [(held, held.child) for held in self._holdings.at(Stage.RUNNING)]
-        alive = [(held.task.token, child.pid) for held, child in running if child is not None]
-        waiting = [*self._holdings.at(Stage.FINISHING), *self._holdings.at(Stage.STORING)]
-        return alive + [(held.task.token, self._identity.pid) for held in waiting]
-
     async def _beat(self) -> None:
+        running = self._holdings.at(Stage.RUNNING)
+        alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
+        alive += self._not_stored()
         connection = await self.lane.ready()
-        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, self._alive()):
+        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
             held = self._holdings.get(token)
             if held is not None and held.stage is Stage.RUNNING:
                 self._on_lost(held)
+
+    def _not_stored(self) -> list[tuple[Token, int]]:
+        """What has ended, with this process: where its row is locked, no mark can be set."""
+        waiting = [*self._holdings.at(Stage.FINISHING), *self._holdings.at(Stage.STORING)]
+        return [(held.task.token, self._identity.pid) for held in waiting]
