@@ -30,7 +30,7 @@ RETRIED = RetryPolicy.fixed([1] * 10, auto_retry_for=["WORKER_CRASHED"], jitter=
 
 
 def make_app(environ: Mapping[str, str]) -> Horsies:
-    """`TEST_STALE_MS` and `TEST_BEAT_MS` are the two thresholds; `TEST_CAP` caps the only queue."""
+    """`TEST_STALE_MS` and `TEST_BEAT_MS` are the two thresholds; `TEST_CAP` and `TEST_CLUSTER_CAP` are caps."""
     cap = environ.get("TEST_CAP")
     prefetch = int(environ.get("TEST_PREFETCH", "0"))
     stale_ms, beat_ms = int(environ.get("TEST_STALE_MS", "6000")), int(environ.get("TEST_BEAT_MS", "2000"))
@@ -40,6 +40,7 @@ def make_app(environ: Mapping[str, str]) -> Horsies:
             custom_queues=[CustomQueueConfig(name="default", max_concurrency=int(cap))] if cap else None,
             broker=PostgresConfig(database_url=environ["HORSIES_DATABASE_URL"]),
             prefetch_buffer=prefetch,
+            cluster_wide_cap=int(environ["TEST_CLUSTER_CAP"]) if "TEST_CLUSTER_CAP" in environ else None,
             claim_lease_ms=max(2 * beat_ms, 4_000),
             recovery=RecoveryConfig(
                 runner_heartbeat_interval_ms=beat_ms,

@@ -104,9 +104,10 @@ async def test_a_database_that_does_not_answer_does_not_keep_the_worker_beyond_t
         task_id = await begun(table, tmp_path, "wait_again")
         proxy.silence()
         assert await stop_as_platform(worker, 10) > 9
-        assert worker.process.returncode == 0
-    (lost,) = [record for record in worker.all_records() if record["event"] == "outcomes lost"]
-    assert lost["count"] == 1
+        assert worker.process.returncode == 1
+    records = worker.all_records()
+    assert [record["count"] for record in records if record["event"] == "outcomes lost"] == [1]
+    assert [record["id"] for record in records if record["event"] == "outcome lost"] == [task_id]
     assert (await table.row(task_id))["status"] == "RUNNING"  # for the sweeps
 
 

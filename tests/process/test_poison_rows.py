@@ -30,9 +30,10 @@ async def test_a_refused_outcome_does_not_keep_the_worker_from_ending_and_is_tol
     overflowing = await table.send("add", 1, 2, retry_count=LARGEST)
     worker = start()
     worker.wait_for("outcome refused", id=overflowing)
-    assert worker.stop() == 0
-    (lost,) = [record for record in worker.all_records() if record["event"] == "outcomes lost"]
-    assert lost["count"] == 1
+    assert worker.stop() == 1
+    records = worker.all_records()
+    assert [record["count"] for record in records if record["event"] == "outcomes lost"] == [1]
+    assert [record["id"] for record in records if record["event"] == "outcome lost"] == [overflowing]
 
 
 async def test_the_worker_goes_on_when_the_task_of_a_refused_outcome_is_gone(

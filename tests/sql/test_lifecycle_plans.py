@@ -86,6 +86,8 @@ STATEMENTS = {
         {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "mark_finalizing": (TOKENS, {"horsies_tasks_pkey"}),
+    "locked_rows": (TOKENS, {"horsies_tasks_pkey"}),
+    "in_flight_of_worker": ("'worker-a'", {"ix_horsies_tasks_in_flight"}),
     "renew": ("'worker-a', 1000, 1000, 'host', 1", {"ix_horsies_tasks_claimed_by", "horsies_tasks_pkey"}),
     "beat": (f"{TOKENS}, {array('1')}, 'host'", {"horsies_tasks_pkey"}),
     "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready"}),

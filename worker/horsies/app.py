@@ -241,7 +241,8 @@ class Horsies:
         """A worker in the running loop, for the lifespan of a web application: `async with app.run_worker(): …`.
 
         Takes the fields of WorkerSettings (processes, async_concurrency, shutdown_grace_ms, …). The application must be
-        in a variable of a module, so that child processes can import it.
+        in a variable of a module, so that child processes can import it. After the block, `lost` of the worker has the
+        ids of the tasks whose outcomes could not be stored.
         """
         # By name: what sends must not import what runs, and a program that only sends should not pay for it.
         return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]

@@ -78,7 +78,8 @@ def worker(
     """Run the tasks of an application until SIGTERM or ctrl+c.
 
     The database is the one that the application configures. The first signal stops claiming, gives back what has not
-    started and lets running tasks end; a second one stops them at once. Exits with 0 after a clean stop.
+    started and lets running tasks end; a second one stops them at once. Exits with 0 after a clean stop, and with 1
+    where outcomes of tasks could not be stored: the log names these tasks.
     """
     from horsies.cli.status_line import StatusLine
     from horsies.locate import locate_app
@@ -102,7 +103,10 @@ def worker(
     setproctitle(f"horsies: worker {locator}")
     app = locate_app(locator)
     app.import_task_modules()
-    asyncio.run(_run(Worker(app, settings, Events()), line, human=log_format is LogFormat.HUMAN))
+    running = Worker(app, settings, Events())
+    asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
+    if running.lost:
+        raise typer.Exit(1)
 
 
 async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:

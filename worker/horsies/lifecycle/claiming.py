@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
+
+from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.tokens import Token, claim_times, ids, in_order
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-
-    import asyncpg
-
 
 LARGEST_CLAIM = 256  # one statement takes no more
 
@@ -136,6 +136,19 @@ async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[T
     tokens = in_order(held)
     rows = await conn.fetch(statement("take_back"), worker_id, ids(tokens), claim_times(tokens))
     return in_order(Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows)
+
+
+async def take_back_unlocked(
+    conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
+) -> tuple[list[Token], Collection[Token]]:
+    """take_back() of all but the rows that other sessions have locked for longer than the lock timeout, and these."""
+    try:
+        return await take_back(conn, worker_id, held), ()
+    except asyncpg.LockNotAvailableError:
+        rows = await conn.fetch(statement("in_flight_of_worker"), worker_id)
+        mine = {Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows}
+        locked = await locked_rows(conn, worker_id, mine.difference(held))
+        return await take_back(conn, worker_id, [*held, *locked]), locked
 
 
 def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:

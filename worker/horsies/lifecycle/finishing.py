@@ -102,7 +102,10 @@ async def stored_earlier(
 
 
 async def mark_finalizing(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
-    """These have ended, their outcomes cannot be stored yet: sweeps shall spare them. Returns the stale ones."""
+    """These have ended, their outcomes cannot be stored yet: sweeps shall spare them. Returns those that got no mark.
+
+    Their token is stale, or another session has locked the row.
+    """
     marked = in_order(tokens)
     if not marked:
         return set()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
+    from horsies.lifecycle.tokens import Token
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
@@ -65,18 +66,23 @@ class Beats:
 
     async def step(self) -> None:
         now = time.monotonic()
+        asked = self._asked
+        # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._in_flight:
+            await self._beat()
+            self._beaten, self._answered = now, asked
         if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
             await self._renew()
             self._renewed = now
-        asked = self._asked
-        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._holdings.count(Stage.RUNNING):
-            await self._beat()
-            self._beaten, self._answered = now, asked
         if waiting := self._finisher.overdue():
             # On this lane: the finisher's own is busy with the very statement that does not come to its end.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
         # After all that it had to store: what keeps this worker from beating keeps it from pulsing.
         await write_pulse(await self.lane.ready(), self._recovery, self.interval_s)
+
+    @property
+    def _in_flight(self) -> int:
+        return len(self._holdings) - self._holdings.count(Stage.CLAIMED)
 
     async def _renew(self) -> None:
         who = self._identity
@@ -86,8 +92,14 @@ class Beats:
     async def _beat(self) -> None:
         running = self._holdings.at(Stage.RUNNING)
         alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
+        alive += self._not_stored()
         connection = await self.lane.ready()
         for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
             held = self._holdings.get(token)
             if held is not None and held.stage is Stage.RUNNING:
                 self._on_lost(held)
+
+    def _not_stored(self) -> list[tuple[Token, int]]:
+        """What has ended, with this process: where its row is locked, no mark can be set."""
+        waiting = [*self._holdings.at(Stage.FINISHING), *self._holdings.at(Stage.STORING)]
+        return [(held.task.token, self._identity.pid) for held in waiting]

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back
+from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back_unlocked
 from horsies.lifecycle.waiting import next_due
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
+from horsies.store.piecemeal import is_blocked
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _ORDER_HOLDS_S = 0.02
 Where many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
 """
 _SECOND_LOOK_S = 5.0
+_LOCKED_AGAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,8 @@ class Claimer:
                 for is_async, names in self._kinds:
                     if not self._turned_away:
                         await self._fill(connection, names, is_async=is_async)
-            except BaseException:
-                self._look_soon()
+            except BaseException as error:
+                self._look_after(error)
                 raise
             if self._freed:
                 await self._announce_room(connection)
@@ -192,11 +194,17 @@ class Claimer:
         if len(claimed) < offer.room:
             self.wake.set()  # nothing more is due, which takes an alarm, or the rest of the room takes another claim
 
-    def forget(self, offer: Offer) -> None:
-        """The claim was made or not: the connection was lost over it."""
-        self._look_soon()
+    def forget(self, offer: Offer, error: BaseException) -> None:
+        """Its statement has failed. The claim was made or not where the connection was lost over it."""
+        self._look_after(error)
         self._free(offer.places, offer)
         self.wake.set()
+
+    def look_for_locked(self) -> None:
+        """Claims that nobody holds any more are in rows that other sessions have locked: give them back after that."""
+        if not self._looks:
+            self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
+            asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
     @property
     def holds_back(self) -> bool:
@@ -265,8 +273,8 @@ class Claimer:
         offer = self._offer(queue, names, room, is_async=is_async)
         try:
             claimed = await claim(connection, self._rules.worker_id, offer.wish)
-        except BaseException:
-            self.forget(offer)
+        except BaseException as error:
+            self.forget(offer, error)
             raise
         self._settle(offer, claimed)
         return len(claimed)
@@ -303,19 +311,23 @@ class Claimer:
         for child in places:
             self._slots.unreserve(child, is_async=offer.is_async)
 
-    def _look_soon(self) -> None:
-        """Before the next claim, and once more later.
+    def _look_after(self, error: BaseException) -> None:
+        """Before the next claim, and once more later, unless the server has said that nothing was claimed.
 
         The lost statement may still be under way: the server notices that its connection is gone when it answers.
         """
+        if is_blocked(error):
+            return
         now = time.monotonic()
         self._looks = [now, now + _SECOND_LOOK_S]
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
 
     async def _take_back(self, connection: asyncpg.Connection) -> None:
-        """What a statement has claimed or started whose answer never came."""
-        returned = await take_back(connection, self._rules.worker_id, self._holdings.tokens())
+        """What a statement has claimed or started whose answer never came, or the starter gave up as it was locked."""
+        returned, locked = await take_back_unlocked(connection, self._rules.worker_id, self._holdings.tokens())
         del self._looks[0]
+        if locked:
+            self.look_for_locked()
         if returned:
             self._on_taken_back(len(returned))
 

@@ -90,6 +90,18 @@ class Events:
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         self._tell(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
 
+    def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
+        """Its row is locked by another session; it is offered again until it can be stored."""
+        self._tell(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
+
+    def start_waits(self, task_id: str, task_name: str, holder: str) -> None:
+        """Its row is locked by another session; it goes back to the queue when the lock is gone."""
+        self._tell(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
+
+    def outcome_lost(self, task_id: str, task_name: str) -> None:
+        """The worker ends without having stored it."""
+        self._tell(logging.ERROR, "outcome lost", task=task_name, id=task_id)
+
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
         level = logging.ERROR if tasks else logging.INFO
         self._tell(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
@@ -112,6 +124,14 @@ class Events:
             },
             exc_info=error if failures == 1 and not transient else None,
         )
+
+    def blocked(self, name: str, error: Exception) -> None:
+        """The server answers that a lock or a full disk keeps it from writing. Told once; unblocked() is the end."""
+        words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        self._tell(logging.WARNING, "cannot write", loop=name, error=words)
+
+    def unblocked(self, after_s: float) -> None:
+        self._tell(logging.WARNING, "writes again", after=Seconds(after_s))
 
     def loop_stuck(self, name: str, since_s: float) -> None:
         self._tell(logging.ERROR, "loop stuck", loop=name, since=Seconds(since_s))

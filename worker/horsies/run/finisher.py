@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, stored_earlier
+from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.lifecycle.tokens import Token, Verdict
 from horsies.lifecycle.turnover import finish_and_claim, is_end
 from horsies.run.contract import TASK_INTERRUPTED
@@ -41,6 +43,8 @@ _LARGEST_BATCH_CHARS = 8_000_000
 _MOST_WAITING_CHARS = 32_000_000  # of results; two of the largest that are stored
 _OVERDUE_S = 2.0
 _REFUSED_AGAIN_S = 30.0
+_LOCKED_AGAIN_S = 0.5
+_MOST_LOST_NAMED = 100
 _PATIENCE_S = 0.05  # for a claim under way, a fraction of a millisecond if it is not stuck
 
 
@@ -96,17 +100,34 @@ class Finisher:
         self._unanswered: set[Held] = set()
         self._refused: dict[Held, float] = {}
         """Those that the database would not have, each for a reason of its own, and when to offer them again."""
+        self._locked: dict[Held, float] = {}
+        """Those whose rows other sessions have locked, and when to offer them again."""
         self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
     def pending(self) -> int:
-        """How many are about to be stored."""
+        """How many are about to be stored, or wait for a locked row."""
         return len(self._outcomes) - len(self._refused)
 
     @property
     def refused(self) -> int:
         """How many the database has refused; they are offered again now and then."""
         return len(self._refused)
+
+    def offer_refused(self) -> None:
+        """A last time, before the worker ends."""
+        for held in list(self._refused):
+            del self._refused[held]
+            self._count_in(held)
+        self.wake.set()
+
+    def give_up(self) -> list[str]:
+        """The worker ends: name the tasks whose outcomes are not stored, for whatever reason; their ids."""
+        if self._outcomes:
+            self._events.warn("outcomes lost", count=len(self._outcomes), reason="the database did not take them")
+        for held in islice(self._outcomes, _MOST_LOST_NAMED):
+            self._events.outcome_lost(held.task_id, held.task.task_name)
+        return [held.task_id for held in self._outcomes]
 
     def result(self, held: Held, result: ChildResult) -> None:
         """A child has reported."""
@@ -158,59 +179,102 @@ class Finisher:
         for held in batch:
             self._holdings.move(held, Stage.STORING)
         try:
-            finished = await self._store_or_refuse(connection, batch)
+            finished = await self._store_or_set_aside(connection, batch, careful=bool(self._locked))
         except BaseException:
             self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
-            for held in batch.keys() - self._refused.keys():
+            for held in batch.keys() - self._refused.keys() - self._locked.keys():
                 self._holdings.move(held, Stage.FINISHING)
             raise
-        self._unanswered.difference_update(batch)
-        for held, ended in batch.items():
-            if (answer := finished.get(held.task.token)) is not None:
-                self._forget(held)
-                self._holdings.drop(held)
-                self._tell(held, ended.outcome, answer, ended.duration_s)
-                if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
-                    self._on_workflow_task(held.task_id)
+        stored = {held: finished[held.task.token] for held in batch if held.task.token in finished}
+        self._unanswered.difference_update(stored)
+        for held, answer in stored.items():
+            self._forget(held)
+            self._holdings.drop(held)
+            self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
+            if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
+                self._on_workflow_task(held.task_id)
         self._on_stored()
-        if self.pending:
+        if self.pending > len(self._locked):
             self.wake.set()
-        if self._capped:
+        if self._capped and stored:
             # Here or elsewhere a claim may have found the cap reached a moment ago; only this tells that it is not.
-            self._claimer.ended({held.task.queue_name: held.task_id for held in batch})
+            self._claimer.ended({held.task.queue_name: held.task_id for held in stored})
             self._on_capped_end()
 
     def _next_batch(self) -> dict[Held, _Ended]:
-        """What has not been refused; only when there is none of that, and their time has come, what has."""
-        if self.pending:
-            fresh = (each for each in self._outcomes.items() if each[0] not in self._refused)
-            batch: dict[Held, _Ended] = {}
-            chars = 0
-            for held, ended in islice(fresh, _LARGEST_BATCH):
-                chars += ended.size
-                if batch and chars > _LARGEST_BATCH_CHARS:
-                    break
-                batch[held] = ended
-            return batch
+        """What is new, or was locked and is due again; only when there is none of that, what was refused."""
         now = time.monotonic()
-        return {held: self._outcomes[held] for held, due in self._refused.items() if due <= now}
+        due = (
+            each
+            for each in self._outcomes.items()
+            if each[0] not in self._refused and self._locked.get(each[0], now) <= now
+        )
+        batch: dict[Held, _Ended] = {}
+        chars = 0
+        for held, ended in islice(due, _LARGEST_BATCH):
+            chars += ended.size
+            if batch and chars > _LARGEST_BATCH_CHARS:
+                break
+            batch[held] = ended
+        return batch or {held: self._outcomes[held] for held, due_at in self._refused.items() if due_at <= now}
 
-    async def _store_or_refuse(
-        self, connection: asyncpg.Connection, batch: dict[Held, _Ended]
+    async def _store_or_set_aside(
+        self, connection: asyncpg.Connection, batch: dict[Held, _Ended], *, careful: bool
     ) -> dict[Token, Finished]:
-        """One that the database will not have, as its numbers overflow or a trigger forbids it, holds up no other."""
-        if not self._refused.keys() & batch.keys():
-            try:
-                return await self._store(connection, batch, self._finish)
-            except asyncpg.PostgresError as error:
-                if not _is_of_one_row(error):
-                    raise
+        """One row that another session has locked, or that the database will not have, holds up no other.
+
+        `careful`: ask first which rows are locked, one more trip. Otherwise only the lock timeout tells, which each of
+        many locked rows would cost anew.
+        """
+        if careful:
+            batch = await self._unlocked(connection, batch)
+        if not batch:
+            return {}
+        try:
+            if not self._refused.keys() & batch.keys():
+                if careful:
+                    return await self._store(connection, batch, self._finish)
+                async with self.lane.briefly():
+                    return await self._store(connection, batch, self._finish)
+        except asyncpg.LockNotAvailableError:
+            if careful:
+                raise  # not a row is locked, but the table
+            self._unanswered.update(batch)
+            return await self._store_or_set_aside(connection, batch, careful=True)
+        except asyncpg.PostgresError as error:
+            if not _is_of_one_row(error):
+                raise
+        return await self._one_by_one(connection, batch)
+
+    async def _unlocked(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Held, _Ended]:
+        """What no other session has locked; the rest is set aside for a moment."""
+        tokens = [held.task.token for held in batch]
+        locked = await locked_rows(connection, self._identity.worker_id, tokens)
+        for held in batch:
+            if (holder := locked.get(held.task.token)) is None:
+                if self._locked.pop(held, None) is not None:
+                    self._count_in(held)
+            else:
+                self._set_aside(held, holder)
+        return {held: ended for held, ended in batch.items() if held not in self._locked}
+
+    def _set_aside(self, held: Held, holder: LockHolder) -> None:
+        if held not in self._locked:
+            self._events.outcome_waits(held.task_id, held.task.task_name, str(holder))
+            self._count_out(held)
+        self._locked[held] = time.monotonic() + _LOCKED_AGAIN_S
+        asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
+
+    async def _one_by_one(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+        """As one of them is refused: its numbers overflow, or a trigger forbids it."""
         self._unanswered.update(batch)
         self._claimer.wake.set()
         finished: dict[Token, Finished] = {}
         for held, ended in batch.items():
             try:
                 finished |= await self._store(connection, {held: ended}, self._finish_only)
+            except asyncpg.LockNotAvailableError:
+                self._set_aside(held, LockHolder(None, None))
             except asyncpg.PostgresError as error:
                 if not _is_of_one_row(error):
                     raise
@@ -220,7 +284,7 @@ class Finisher:
     def _refuse(self, held: Held, error: asyncpg.PostgresError) -> None:
         if held not in self._refused:
             self._events.outcome_refused(held.task_id, held.task.task_name, error)
-            self._count(-self._outcomes[held].size)  # it may stay for good, and holds up no other
+            self._count_out(held)
         self._refused[held] = time.monotonic() + _REFUSED_AGAIN_S
 
     async def _store(
@@ -258,15 +322,16 @@ class Finisher:
     ) -> dict[Token, Finished]:
         try:
             finished, claimed = await finish_and_claim(connection, self._identity.worker_id, outcomes, offer.wish)
-        except BaseException:
-            self._claimer.forget(offer)
+        except BaseException as error:
+            self._claimer.forget(offer, error)
             raise
         self._claimer.accept(offer, claimed)
         return finished
 
     def has_ended_before(self, moment: float) -> bool:
         """Whether an outcome from then waits to be stored, other than those that the database has refused."""
-        return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in self._refused)
+        aside = self._refused.keys() | self._locked.keys()
+        return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in aside)
 
     def overdue(self) -> list[Token]:
         """Executions that have ended and that the database has not taken for some time."""
@@ -280,9 +345,21 @@ class Finisher:
         self.wake.set()
 
     def _forget(self, held: Held) -> None:
-        ended = self._outcomes.pop(held)
-        if self._refused.pop(held, None) is None:
-            self._count(-ended.size)
+        if held not in self._refused and held not in self._locked:
+            self._count(-self._outcomes[held].size)
+        del self._outcomes[held]
+        self._refused.pop(held, None)
+        self._locked.pop(held, None)
+
+    def _count_out(self, held: Held) -> None:
+        """Before it is set aside: it may stay for long, and holds up no other."""
+        if held not in self._refused and held not in self._locked:
+            self._count(-self._outcomes[held].size)
+
+    def _count_in(self, held: Held) -> None:
+        """After it was set aside."""
+        if held not in self._refused and held not in self._locked:
+            self._count(self._outcomes[held].size)
 
     def _count(self, chars: int) -> None:
         """Too much waits: the children keep their results until half of it is stored."""

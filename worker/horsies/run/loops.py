@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from horsies.run.outage import BEATS, LONGEST_PAUSE_S, Outage
 from horsies.store.connect import is_transient
+from horsies.store.piecemeal import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 WATCH_S = 1.0
 _HASTY_S = 0.5
+_BLOCKED_S = 0.5
+_UNBLOCKED_AFTER_S = 2.0
 LEAST_PAUSE_S = 0.1
 STALLED_S = 2.0
 WRITING = ("claim", "start", "finish", BEATS)
@@ -84,6 +87,8 @@ class Supervisor:
         self._news = asyncio.Event()
         self._began: dict[str, float] = {}
         """Since when a step is under way."""
+        self._blocked: tuple[float, float] | None = None
+        """While a lock or a full disk keeps loops from writing: when that was first and last seen."""
         self.outage = Outage()
         self.last_success: dict[str, float] = {}
         """By the name of the loop; of one that has not succeeded yet, its start."""
@@ -129,6 +134,7 @@ class Supervisor:
             for name in stuck.keys() - self._reported:
                 self._events.loop_stuck(name, stuck[name])
             self._reported |= stuck.keys()
+            self._tell_unblocked()
             now = time.monotonic()
             if any(now - self._began.get(name, now) > STALLED_S for name in WRITING):
                 self.outage.noticed()  # a server that hangs refuses nothing
@@ -154,6 +160,19 @@ class Supervisor:
             return min(delay, max(loop.interval_s, LEAST_PAUSE_S), LONGEST_PAUSE_S)
         return delay
 
+    def _note_blocked(self, name: str, error: Exception) -> None:
+        """Told once for all loops that wait for the same thing."""
+        now = time.monotonic()
+        if self._blocked is None:
+            self._events.blocked(name, error)
+        self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
+
+    def _tell_unblocked(self) -> None:
+        """When no loop has been kept for a while: one success says little, its step may have had nothing to write."""
+        if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
+            self._events.unblocked(self._blocked[1] - self._blocked[0])
+            self._blocked = None
+
     async def _drive(self, loop: Loop) -> None:
         failures = 0
         while True:
@@ -164,6 +183,11 @@ class Supervisor:
             except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
                 self._began.pop(loop.name, None)
                 failures += 1
+                if is_blocked(error):
+                    self.outage.noticed()
+                    self._note_blocked(loop.name, error)
+                    await self._pause(_BLOCKED_S)
+                    continue
                 if is_transient(error):
                     loop.lane.discard()
                     self.outage.noticed()

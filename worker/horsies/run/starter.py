@@ -7,8 +7,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from horsies.domain.injection import references
 from horsies.lifecycle.claiming import large_arguments
+from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.run.held import Held, Stage
@@ -16,8 +19,6 @@ from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import asyncpg
 
     from horsies.lifecycle.starting import StartVerdicts
     from horsies.run.events import Events
@@ -48,6 +49,7 @@ class Starter:
         on_started: Callable[[], None],
         on_begun: Callable[[str], None],
         on_expired: Callable[[str], None],
+        on_locked: Callable[[], None],
         caps: Mapping[str, int],
     ) -> None:
         self.wake = Wake()
@@ -61,6 +63,7 @@ class Starter:
         self._on_started = on_started
         self._on_begun = on_begun
         self._on_expired = on_expired
+        self._on_locked = on_locked
         self._caps = caps
         self._turned_away: list[Held] = []
         """CLAIMED, and the cap of its queue had no room when it was to start."""
@@ -132,8 +135,7 @@ class Starter:
             connection = await self.lane.ready()
             await self._fetch_large(connection, batch)
             self._ask_again, self._asked = False, time.monotonic()
-            starts = [self._start_of(held) for held in batch]
-            verdicts = await start(connection, self._identity.worker_id, starts, self._caps)
+            verdicts = await self._started_unlocked(connection, batch)
         except BaseException:
             # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
             self._put_back(batch)
@@ -153,6 +155,29 @@ class Starter:
         self._on_started()
         if any(self._waiting.values()):
             self.wake.set()
+
+    async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[Held]) -> StartVerdicts:
+        """What is locked by another session is given up, and leaves the batch: its place is for another task."""
+        try:
+            async with self.lane.briefly():
+                return await self._ask(connection, batch)
+        except asyncpg.LockNotAvailableError:
+            tokens = [held.task.token for held in batch]
+            locked = await locked_rows(connection, self._identity.worker_id, tokens)
+            if not locked:
+                raise  # the table is, or the lock is gone: asked again in a moment
+        for held in [held for held in batch if held.task.token in locked]:
+            batch.remove(held)
+            self._events.start_waits(held.task_id, held.task.task_name, str(locked[held.task.token]))
+            self._leave_child(held)
+            self._holdings.drop(held)
+        self._on_locked()
+        self._on_room()
+        return await self._ask(connection, batch)
+
+    async def _ask(self, connection: asyncpg.Connection, batch: list[Held]) -> StartVerdicts:
+        starts = [self._start_of(held) for held in batch]
+        return await start(connection, self._identity.worker_id, starts, self._caps)
 
     async def _resolve(self) -> None:
         """Read what the arguments refer to. One that was taken from us meanwhile is no longer here to be run."""

@@ -119,8 +119,8 @@ class Strangers:
                     return
                 try:
                     self._hold(await self._some(connection, wish))
-                except BaseException:
-                    self._claimer.forget(Offer(wish, [], is_async=False))
+                except BaseException as error:
+                    self._claimer.forget(Offer(wish, [], is_async=False), error)
                     raise
 
     async def _some(self, connection: asyncpg.Connection, wish: Wish) -> list[ClaimedTask]:

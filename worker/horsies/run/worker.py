@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import QueueMode
 from horsies.config.url import mask
-from horsies.lifecycle.claiming import take_back
+from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.children_of_workflows import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
@@ -65,6 +65,8 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._quiet = Wake()
         self._hurry = asyncio.Event()
+        self.lost: list[str] = []
+        """After stop(): ids of the tasks whose outcomes could not be stored; a sweep counts their runs as crashed."""
 
     async def start(self) -> None:
         """Wait for the database, see that its schema fits, start the children, then the loops."""
@@ -109,9 +111,9 @@ class Worker:
         await self._drain(begin + times.drain_s)
         if self.holdings.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
+        self.finisher.offer_refused()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
-        if lost := self.finisher.pending + self.finisher.refused:
-            self.events.warn("outcomes lost", count=lost, reason="the database did not take them")
+        self.lost = self.finisher.give_up()
         await self._leave(begin + times.end_s)
 
     async def _leave(self, end: float) -> None:
@@ -150,6 +152,16 @@ class Worker:
             on_lost=self._lost_child,
             on_room=self._room,
         )
+        self.claimer = Claimer(
+            self.claim_rules,
+            lanes["claim"],
+            self.slots,
+            self.holdings,
+            config.resilience.notify_poll_interval_ms / 1000,
+            self._supervisor.outage,
+            on_claimed=self._claimed,
+            on_taken_back=self._taken_back,
+        )
         self.starter = Starter(
             self.identity,
             lanes["start"],
@@ -161,17 +173,8 @@ class Worker:
             on_started=self._started,
             on_begun=self.advancer.started,
             on_expired=self.advancer.ended,
+            on_locked=self.claimer.look_for_locked,
             caps=self.claim_rules.caps_on_running,
-        )
-        self.claimer = Claimer(
-            self.claim_rules,
-            lanes["claim"],
-            self.slots,
-            self.holdings,
-            config.resilience.notify_poll_interval_ms / 1000,
-            self._supervisor.outage,
-            on_claimed=self._claimed,
-            on_taken_back=self._taken_back,
         )
         self.finisher = Finisher(
             self.identity,
@@ -345,7 +348,7 @@ class Worker:
                 self.starter.begin(held)
 
     def _taken_back(self, count: int) -> None:
-        self.events.warn("gave back claims whose reply was lost", count=count)
+        self.events.warn("gave back claims", count=count, reason="their reply was lost, or their row was locked")
 
     def _result(self, held: Held, result: ChildResult) -> None:
         self.finisher.result(held, result)
@@ -398,7 +401,8 @@ class Worker:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
                 for held in (*self.starter.take_all(), *self.strangers.take_all()):
                     self.holdings.drop(held)
-                returned = await take_back(await lane.ready(), self.identity.worker_id, self.holdings.tokens())
+                connection, worker_id = await lane.ready(), self.identity.worker_id
+                returned, locked = await take_back_unlocked(connection, worker_id, self.holdings.tokens())
         except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
@@ -406,6 +410,8 @@ class Worker:
         else:
             if returned:
                 self.events.note("gave back", claimed=len(returned))
+            if locked:
+                self.events.warn("could not give claims back", locked=len(locked))
 
     async def _say_goodbye(self) -> None:
         """A last snapshot, that claims nothing more: else consoles call each worker late that a deployment stops."""

@@ -6,10 +6,10 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import asyncpg
 
     from horsies.store.connect import Database
 
@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 # index: so no sequential scans here.
 _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off"))
 _CACHED_STATEMENTS = 200
+# A batch that waits longer for a lock is tried again without the rows that other sessions have locked.
+_BRIEFLY = (("lock_timeout", "500ms"),)
+_SETTINGS = {
+    "worker claim": _BRIEFLY,
+    "worker start": _BRIEFLY,
+    "worker finish": _BRIEFLY,
+    "worker beat": _BRIEFLY,
+}
+_BRIEFLY_BEHIND_POOLER_S = 2.0
 
 
 class Lane:
@@ -31,6 +40,7 @@ class Lane:
         self._database = database
         self._role = role
         self._behind_pooler = behind_pooler
+        self._settings = _SETTINGS.get(role, ())
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
 
@@ -46,6 +56,18 @@ class Lane:
         async with self._turns:
             yield await self.ready()
 
+    @asynccontextmanager
+    async def briefly(self) -> AsyncIterator[None]:
+        """A block whose statement waits for no lock for long; LockNotAvailableError when it does.
+
+        A pooler takes no settings for a session: there the statement is cancelled after a while, whatever it does.
+        """
+        try:
+            async with asyncio.timeout(_BRIEFLY_BEHIND_POOLER_S if self._behind_pooler else None):
+                yield
+        except TimeoutError as error:
+            raise asyncpg.LockNotAvailableError("cancelled: it may have waited for a lock") from error
+
     def discard(self) -> None:
         """Give this connection up: after a timeout its socket may be dead without anybody having said so."""
         connection, self._connection = self._connection, None
@@ -60,7 +82,8 @@ class Lane:
     async def _connect(self) -> asyncpg.Connection:
         if self._behind_pooler:
             return await self._database.connect(self._role)
-        return await self._database.connect(self._role, settings=_HOT_PATH, statement_cache_size=_CACHED_STATEMENTS)
+        settings = (*_HOT_PATH, *self._settings)
+        return await self._database.connect(self._role, settings=settings, statement_cache_size=_CACHED_STATEMENTS)
 
 
 async def is_behind_pooler(database: Database) -> bool:

@@ -23,12 +23,15 @@ _NOT_ABOUT_A_ROW = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.IdleSessionTimeoutError,
-    asyncpg.InsufficientResourcesError,
+    asyncpg.InsufficientResourcesError,  # a full disk among them
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.SyntaxOrAccessError,
     DatabaseUnavailable,
 )
 
+
+# The server answers, on a sound connection, that it cannot write for now.
+_BLOCKED = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 
 # What was stored by hand or by another program may have any shape, and reading it may fail in any of these ways.
 DAMAGE = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
@@ -74,6 +77,15 @@ async def piecemeal(
 def is_about_a_row(error: Exception) -> bool:
     """Whether it may be the fault of one row among many that the statement touched."""
     return not isinstance(error, _NOT_ABOUT_A_ROW)
+
+
+def is_blocked(error: BaseException) -> bool:
+    """Whether a lock or a full disk kept the server from writing.
+
+    The connection is as good as before, and the lock may be gone at any moment: waiting ever longer, as for a server
+    that is down, gains nothing.
+    """
+    return isinstance(error, _BLOCKED)
 
 
 async def _one_by_one(
