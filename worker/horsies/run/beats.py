@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
+from horsies.run.guard import clock
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
+    from horsies.lifecycle.tokens import Token
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
@@ -43,7 +45,8 @@ class Beats:
     ) -> None:
         recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
-        self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
+        # Three beats within a lease: after one that is lost user code still goes on.
+        self._runner_s = min(recovery.runner_heartbeat_interval_ms, recovery.run_stopped_after_ms / 3) / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
         self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
@@ -81,10 +84,21 @@ class Beats:
         await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
     async def _beat(self) -> None:
-        running = self._holdings.at(Stage.RUNNING)
-        alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
         connection = await self.lane.ready()
-        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
+        alive = self._alive()
+        sent_at = clock()
+        stale = await beat(connection, self._identity.worker_id, self._identity.hostname, list(alive.items()))
+        for token in alive:
             held = self._holdings.get(token)
-            if held is not None and held.stage is Stage.RUNNING:
+            if held is None or held.stage is not Stage.RUNNING:
+                continue
+            if token in stale:
                 self._on_lost(held)
+            else:
+                held.confirm(sent_at)
+
+    def _alive(self) -> dict[Token, int]:
+        """What runs, with the pid of its child; not in a child that is stopped, whatever stopped it."""
+        running = [(held.task.token, held.child) for held in self._holdings.at(Stage.RUNNING) if held.child is not None]
+        moving = {child for child in {child for _, child in running} if not child.stands_still()}
+        return {token: child.pid for token, child in running if child in moving}

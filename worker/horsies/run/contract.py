@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.run.guard import clock
+
+if TYPE_CHECKING:
+    from horsies.config.recovery import RecoveryConfig
 
 TASK_TIMEOUT = "TASK_TIMEOUT"
 TASK_INTERRUPTED = "TASK_INTERRUPTED"
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """In milliseconds after the last confirmation: when user code is stopped, when killed, when it counts as dead."""
+
+    stop_ms: int
+    kill_ms: int
+    threshold_ms: int
+
+    @classmethod
+    def of(cls, recovery: RecoveryConfig) -> LeaseTerms:
+        return cls(recovery.run_stopped_after_ms, recovery.run_killed_after_ms, recovery.running_stale_threshold_ms)
+
+    def is_late(self, confirmed_at: int) -> bool:
+        """Whether the guard has to be told of a run that is handed over now: its alarm is set for a later end."""
+        return (clock() - confirmed_at) * 4 > (self.threshold_ms - self.kill_ms) * 1_000_000
+
+    def is_over(self, confirmed_at: int) -> bool:
+        """Whether user code has been stopped."""
+        return clock() >= confirmed_at + self.stop_ms * 1_000_000
+
+    def over(self, confirmed_at: int) -> str:
+        """Why a run with this lease was stopped."""
+        silent_s = (clock() - confirmed_at) / 1e9
+        return (
+            f"no heartbeat of this run was stored for {silent_s:.1f} s, so it was stopped before another worker may"
+            f" take it over (running_stale_threshold_ms={self.threshold_ms})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +57,7 @@ class ChildSpec:
     max_tasks: int | None
     title: str
     log_level: str
+    terms: LeaseTerms
     start_timeout_s: float = 60.0
 
 
@@ -58,15 +92,23 @@ class ChildResult:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code."""
+    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code.
+
+    `cause` says why it was killed, where the worker knows.
+    """
 
     returncode: int
     started: tuple[str, ...]
     waiting: tuple[str, ...]
+    cause: str = ""
 
     @property
     def reason(self) -> str:
-        """`killed by SIGSEGV`, `exit code 3`."""
+        """`killed by SIGSEGV`, `exit code 3`, `killed by SIGKILL: why`."""
+        return f"{self._end}: {self.cause}" if self.cause else self._end
+
+    @property
+    def _end(self) -> str:
         if self.returncode >= 0:
             return f"exit code {self.returncode}"
         try:

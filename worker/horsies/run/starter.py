@@ -11,6 +11,7 @@ from horsies.domain.injection import references
 from horsies.lifecycle.claiming import large_arguments
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
+from horsies.run.guard import clock
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 
@@ -128,6 +129,7 @@ class Starter:
             await self._fetch_large(connection, batch)
             self._ask_again, self._asked = False, time.monotonic()
             starts = [self._start_of(held) for held in batch]
+            sent_at = clock()
             verdicts = await start(connection, self._identity.worker_id, starts, self._caps)
         except BaseException:
             # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
@@ -135,6 +137,7 @@ class Starter:
             raise
         for held in batch:
             if held.task.token in verdicts.started:
+                held.confirmed_at = sent_at
                 self._holdings.move(held, Stage.RUNNING)
             elif held.task.token in verdicts.waiting:
                 self._leave_child(held)
