@@ -7,20 +7,27 @@ from typing import TYPE_CHECKING
 
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
+from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
+from horsies.store.connect import DatabaseUnavailable
+from horsies.store.refusal import is_on_this_machine, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import asyncpg
+
     from horsies.config.app import AppConfig
-    from horsies.lifecycle.tokens import Token
+    from horsies.run.child import Child
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
     from horsies.run.settings import Identity
     from horsies.store.lane import Lane
+
+_LONGEST_STEP_S = 20.0
 
 
 class Beats:
@@ -30,7 +37,6 @@ class Beats:
     """
 
     name = "beat"
-    step_timeout_s = 20.0
 
     def __init__(
         self,
@@ -45,9 +51,12 @@ class Beats:
     ) -> None:
         recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
+        self._terms = terms = LeaseTerms.of(recovery)
         # Three beats within a lease: after one that is lost user code still goes on.
-        self._runner_s = min(recovery.runner_heartbeat_interval_ms, recovery.run_stopped_after_ms / 3) / 1000
+        self._runner_s = min(recovery.runner_heartbeat_interval_ms, terms.stop_ms / 3) / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
+        # A connection that has gone silent is given up in time for another one.
+        self.step_timeout_s = min(_LONGEST_STEP_S, terms.stop_ms / 2_000)
         self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
         self._max_age_ms = config.max_claim_renew_age_ms
@@ -59,6 +68,8 @@ class Beats:
         self._on_lost = on_lost
         self._renewed = self._beaten = time.monotonic()
         self._asked = self._answered = 0
+        self._known: asyncpg.Connection | None = None
+        self._refusal_is_proof = False
 
     def look(self) -> None:
         """Something of ours was changed by hand: see now what is still ours, and stop the rest."""
@@ -66,6 +77,16 @@ class Beats:
         self.wake.set()
 
     async def step(self) -> None:
+        tried_at = clock()
+        try:
+            await self._step()
+        except DatabaseUnavailable as error:
+            if self._refusal_is_proof and is_refusal(error):
+                for held in self._alive():
+                    held.confirm(self._terms.after_refusal(tried_at))
+            raise
+
+    async def _step(self) -> None:
         now = time.monotonic()
         if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
             await self._renew()
@@ -85,20 +106,23 @@ class Beats:
 
     async def _beat(self) -> None:
         connection = await self.lane.ready()
+        if connection is not self._known:
+            self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
+            self._known = connection
         alive = self._alive()
+        tokens = [(held.task.token, child.pid) for held, child in alive.items()]
         sent_at = clock()
-        stale = await beat(connection, self._identity.worker_id, self._identity.hostname, list(alive.items()))
-        for token in alive:
-            held = self._holdings.get(token)
-            if held is None or held.stage is not Stage.RUNNING:
+        stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
+        for held in alive:
+            if held.stage is not Stage.RUNNING or self._holdings.get(held.task.token) is not held:
                 continue
-            if token in stale:
+            if held.task.token in stale:
                 self._on_lost(held)
             else:
                 held.confirm(sent_at)
 
-    def _alive(self) -> dict[Token, int]:
-        """What runs, with the pid of its child; not in a child that is stopped, whatever stopped it."""
-        running = [(held.task.token, held.child) for held in self._holdings.at(Stage.RUNNING) if held.child is not None]
-        moving = {child for child in {child for _, child in running} if not child.stands_still()}
-        return {token: child.pid for token, child in running if child in moving}
+    def _alive(self) -> dict[Held, Child]:
+        """What runs, and where; not in a child that is stopped, whatever stopped it."""
+        running = {held: held.child for held in self._holdings.at(Stage.RUNNING) if held.child is not None}
+        still = {child for child in set(running.values()) if child.stands_still()}
+        return {held: child for held, child in running.items() if child not in still}

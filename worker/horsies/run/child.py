@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.channel import Channel
 from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
-from horsies.run.guard import LeaseTable
+from horsies.run.guard import LeaseTable, clock
 from horsies.run.leases import memory_for
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
@@ -62,10 +62,14 @@ class Child:
         self._title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
         self._control = Channel(self._loop, self._hear, self._lost)
         self._stood_still = False
-        slots = range(_SPARE_SLOTS), range(_SPARE_SLOTS, 2 * _SPARE_SLOTS + spec.async_concurrency)
-        self._table_fd = memory_for(slots[1].stop)
+        self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
         self._table = LeaseTable(self._table_fd)
-        self._tracks = self._track(0, 1, slots[0]), self._track(1, spec.async_concurrency, slots[1])
+        self._late_ns = spec.terms.late_ns
+        slots = self._table.slots
+        self._tracks = (
+            self._track(0, 1, slots[:_SPARE_SLOTS]),
+            self._track(1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
+        )
         self._channels = [self._control, *(track.channel for track in self._tracks)]
         self._process, self._outputs = self._spawn()
         self.pid = self._process.pid
@@ -127,7 +131,7 @@ class Child:
             return
         self._submitted += 1
         self._tracks[job.task_name in self._coroutines].submit(job, confirmed_at)
-        if self.spec.terms.is_late(confirmed_at):
+        if clock() - confirmed_at > self._late_ns:
             self.guard.look()
 
     def confirm(self, key: str, confirmed_at: int) -> None:
@@ -216,7 +220,7 @@ class Child:
         self._control.send(
             (
                 *(spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency),
-                *(_SPARE_SLOTS, astuple(spec.terms)),
+                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
             )
         )
         return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]

@@ -93,7 +93,7 @@ def _serve(
     table: LeaseTable, control: socket.socket, sync_channel: socket.socket, async_channel: socket.socket
 ) -> None:
     parent = Parent(control)
-    (locator, path, title, log_level, limit, sync_slots, terms), *_ = parent.messages()
+    (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
@@ -112,7 +112,7 @@ def _serve(
     leases = ChildLeases(
         table,
         LeaseTerms(*terms),
-        lambda slot, number, stop: runners[slot >= sync_slots].stop(number, stop),
+        lambda slot, number, stop: runners[slot >= first_async_slot].stop(number, stop),
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:

@@ -25,14 +25,30 @@ class LeaseTerms:
     stop_ms: int
     kill_ms: int
     threshold_ms: int
+    beat_ms: int
 
     @classmethod
     def of(cls, recovery: RecoveryConfig) -> LeaseTerms:
-        return cls(recovery.run_stopped_after_ms, recovery.run_killed_after_ms, recovery.running_stale_threshold_ms)
+        return cls(
+            recovery.run_stopped_after_ms,
+            recovery.run_killed_after_ms,
+            recovery.running_stale_threshold_ms,
+            recovery.runner_heartbeat_interval_ms,
+        )
 
-    def is_late(self, confirmed_at: int) -> bool:
-        """Whether the guard has to be told of a run that is handed over now: its alarm is set for a later end."""
-        return (clock() - confirmed_at) * 4 > (self.threshold_ms - self.kill_ms) * 1_000_000
+    def after_refusal(self, refused_at: int) -> int:
+        """From when the lease counts of a run that was alive while its server, on this machine, refused connections.
+
+        No sweep ran then, and none counts this run as stale in the next three quarters of a heartbeat interval: after
+        a long gap sweeps spare what was silent meanwhile (horsies_spare_period), and a gap that is too short for that
+        (horsies_harmless_gap) leaves as much of the threshold.
+        """
+        return refused_at + (self.beat_ms * 3 // 4 - self.kill_ms) * 1_000_000
+
+    @property
+    def late_ns(self) -> int:
+        """The guard is told of a run whose confirmation is older when it is handed over: its alarm is set for later."""
+        return (self.threshold_ms - self.kill_ms) * 250_000
 
     def is_over(self, confirmed_at: int) -> bool:
         """Whether user code has been stopped."""

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 from typing import Final
 
 FAR: Final = 1 << 62
@@ -31,54 +32,54 @@ MESSAGE: Final = 8
 """Bytes of each message to the guard: the pid of a child, with its descriptors, or 0 to look again."""
 
 
-def clock() -> int:
-    """Nanoseconds, the same for all processes of this machine; the time in which it is suspended counts."""
-    return time.clock_gettime_ns(_CLOCK)
+clock = partial(time.clock_gettime_ns, _CLOCK)
+"""Nanoseconds, the same for all processes of this machine; the time in which it is suspended counts."""
 
 
 class LeaseTable:
     """The runs in one child, in memory that its parent, itself and the guard share.
 
-    A slot has three words, each written whole and by one process only: the number of the job, 0 while the slot is free
-    (parent); when a statement was sent that the database has confirmed, and that showed the run alive (parent); the
-    number once user code is about to begin, negative when it has ended (child).
+    A slot is the place of its first word. It has three, each written whole and by one process only: the number of the
+    job, 0 while the slot is free (parent); when a statement was sent that the database has confirmed, and that showed
+    the run alive (parent); the number once user code is about to begin, negative when it has ended (child).
     """
 
     def __init__(self, fd: int) -> None:
         """`fd` stays open and is the caller's."""
         self._memory = mmap.mmap(fd, 0)
         self._words = memoryview(self._memory).cast("q")
+        self.slots = range(0, len(self._words), 3)
 
     def assign(self, slot: int, number: int, confirmed_at: int) -> None:
-        self._words[3 * slot + 1] = confirmed_at
-        self._words[3 * slot] = number
+        self._words[slot + 1] = confirmed_at
+        self._words[slot] = number
 
     def confirm(self, slot: int, confirmed_at: int) -> None:
-        self._words[3 * slot + 1] = max(confirmed_at, self._words[3 * slot + 1])
+        self._words[slot + 1] = max(confirmed_at, self._words[slot + 1])
 
     def release(self, slot: int) -> None:
         # The time first: on a machine that reorders writes the next job could be seen with the time of this one.
-        self._words[3 * slot + 1] = FAR
-        self._words[3 * slot] = 0
+        self._words[slot + 1] = FAR
+        self._words[slot] = 0
 
     def confirmed_at(self, slot: int) -> int:
-        return self._words[3 * slot + 1]
+        return self._words[slot + 1]
 
     def begin(self, slot: int, number: int) -> None:
-        self._words[3 * slot + 2] = number
+        self._words[slot + 2] = number
 
     def end(self, slot: int, number: int) -> None:
-        self._words[3 * slot + 2] = -number
+        self._words[slot + 2] = -number
 
     def has_begun(self, slot: int, number: int) -> bool:
-        return abs(self._words[3 * slot + 2]) == number
+        return abs(self._words[slot + 2]) == number
 
     def runs(self) -> list[tuple[int, int, int, bool]]:
         """Slot, number, confirmation and whether user code has begun, of each job that has not ended."""
         words = self._words.tolist()
         return [
             (slot, number, confirmed_at, mark == number)
-            for slot, (number, confirmed_at, mark) in enumerate(zip(words[::3], words[1::3], words[2::3], strict=True))
+            for slot, number, confirmed_at, mark in zip(self.slots, words[::3], words[1::3], words[2::3], strict=True)
             if number and mark != -number
         ]
 
