@@ -26,8 +26,9 @@ SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND applica
 @asynccontextmanager
 async def nobody_listening(place: Path, connection: asyncpg.Connection) -> AsyncIterator[None]:
     """To those who connect the server is away: its socket has gone, and their sessions are ended."""
-    (socket,) = place.glob(".s.PGSQL.*[0-9]")
-    hidden = socket.rename(place / "hidden")
+    port = await connection.fetchval("SHOW port")
+    socket, hidden = place / f".s.PGSQL.{port}", place / "hidden"
+    socket.rename(hidden)
     try:
         await connection.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
         yield
@@ -41,32 +42,31 @@ async def test_a_worker_that_is_stopped_for_long_leaves_no_run_behind(
 ) -> None:
     signal_to = os.killpg if group else os.kill
     async with scene(database, tmp_path, **SHORT) as cluster:
-        stopped = await cluster.worker("--processes", "6")
-        labels = [label for task in TASKS for label in await cluster.send(task, 1, 7.0)]
+        stopped, _ = await cluster.worker("--processes", "8"), await cluster.worker("--processes", "8")
+        labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
         await cluster.begun(labels)
-        await cluster.worker("--processes", "6")
         signal_to(stopped.pid, signal.SIGSTOP)
         await asyncio.sleep(8)
         signal_to(stopped.pid, signal.SIGCONT)
         await cluster.settled(60)
         audit = await cluster.audit(f"{'a process group' if group else 'a worker'} is stopped for 8 s", crashes=None)
         assert audit.violations == []
-        assert audit.crashed >= len(labels)
+        assert audit.crashed > 0
 
 
 async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(database: str, tmp_path: Path) -> None:
     async with BlackholeProxy(database) as proxy, scene(database, tmp_path, **SHORT) as cluster:
-        await cluster.worker("--processes", "6", url=proxy.url)
-        labels = [label for task in TASKS for label in await cluster.send(task, 2, 7.0)]
+        await cluster.worker("--processes", "8", url=proxy.url)
+        await cluster.worker("--processes", "8")
+        labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
         await cluster.begun(labels)
-        await cluster.worker("--processes", "6")
         proxy.silence()
         await asyncio.sleep(15)
         proxy.restore()
         await cluster.settled(60)
         audit = await cluster.audit("a partition of 15 s", crashes=None)
         assert audit.violations == []
-        assert audit.crashed >= len(labels)
+        assert audit.crashed > 0
 
 
 async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_database: str, tmp_path: Path) -> None:

@@ -69,10 +69,7 @@ def run(ledger: str, label: str) -> Iterator[float]:
 @app.task("sleep", retry_policy=AGAIN)
 def sleep(ledger: str, label: str) -> Out:
     with run(ledger, label) as seconds:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            note(ledger, label, "tick")
-            time.sleep(0.02)
+        tick(ledger, label, seconds)
     return TaskResult(ok=1)
 
 
@@ -92,6 +89,36 @@ async def wait(ledger: str, label: str) -> Out:
         while time.monotonic() < until:
             note(ledger, label, "tick")
             await asyncio.sleep(0.02)
+    return TaskResult(ok=1)
+
+
+def tick(ledger: str, label: str, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        note(ledger, label, "tick")
+        time.sleep(0.02)
+
+
+@app.task("thread", retry_policy=AGAIN)
+async def thread(ledger: str, label: str) -> Out:
+    """Its cancellation does not reach the thread."""
+    with run(ledger, label) as seconds:
+        await asyncio.to_thread(tick, ledger, label, seconds)
+    return TaskResult(ok=1)
+
+
+@app.task("shield", retry_policy=AGAIN)
+async def shield(ledger: str, label: str) -> Out:
+    """Its cancellation does not reach what it waits for."""
+
+    async def inner(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            note(ledger, label, "tick")
+            await asyncio.sleep(0.02)
+
+    with run(ledger, label) as seconds:
+        await asyncio.shield(inner(seconds))
     return TaskResult(ok=1)
 
 

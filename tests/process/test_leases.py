@@ -114,6 +114,16 @@ async def test_a_run_whose_worker_is_frozen_ends_before_another_worker_begins_it
     assert [scene.overlap_ms(task) for task in tasks] == [0, 0, 0, 0]
 
 
+@pytest.mark.parametrize("task", ["thread", "shield"])
+async def test_what_a_cancelled_task_leaves_behind_ends_with_its_process(scene: Scene, task: str) -> None:
+    frozen = await scene.worker("--processes", "1")
+    await scene.send(task)
+    await scene.begun(task)
+    await scene.worker("--processes", "1")
+    scene.freeze(psutil.Process(frozen.process.pid))
+    await ran_again_without_overlap(scene, task)
+
+
 async def test_what_stops_is_cleaned_up_and_the_child_goes_on(scene: Scene) -> None:
     frozen = await scene.worker("--processes", "1")
     for task in ("sleep", "wait"):

@@ -55,6 +55,10 @@ class AsyncRunner:
     def join(self) -> None:
         self._thread.join()
 
+    def has_left(self) -> bool:
+        """Whether user code that has ended has left tasks of its own in the loop. Called from another thread."""
+        return len(asyncio.all_tasks(self._loop)) > len(self._active)
+
     def stop(self, number: int, stop: TaskStopped) -> None:
         """Cancel this task if it runs, drop it if it waits. Called from the thread that listens to the parent."""
         self._loop.call_soon_threadsafe(self._stop, number, stop)

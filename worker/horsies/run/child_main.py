@@ -113,6 +113,7 @@ def _serve(
         table,
         LeaseTerms(*terms),
         lambda slot, number, stop: runners[slot >= first_async_slot].stop(number, stop),
+        lambda: any(runner.has_left() for runner in runners if isinstance(runner, AsyncRunner)),
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:

@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -101,10 +102,20 @@ class _Ward:
 
     def kill(self) -> None:
         self.killed = True
-        if self.pidfd >= 0:
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
-        else:
-            os.kill(self.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ends by itself at this moment
+            if self.pidfd >= 0:
+                signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def has_ended(self) -> bool:
+        """Where no descriptor tells, elsewhere than on Linux."""
+        try:
+            if self.pidfd < 0:
+                os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
 
     def close(self) -> None:
         self.table.close()
@@ -181,6 +192,8 @@ class _Guard:
         No run that is handed over before that ends before the alarm: its lease begins now, or shortly before.
         """
         earliest, busy = now + self._kill_ns, False
+        for ward in [each for each in self._wards if each.has_ended()]:
+            self._drop(ward)
         for ward in self._wards:
             for _, _, confirmed_at, begun in [] if ward.killed else ward.table.runs():
                 end = confirmed_at + self._kill_ns
@@ -206,8 +219,11 @@ class _Guard:
         """This child has ended."""
         self._poll.unregister(pidfd)
         for ward in [each for each in self._wards if each.pidfd == pidfd]:
-            self._wards.remove(ward)
-            ward.close()
+            self._drop(ward)
+
+    def _drop(self, ward: _Ward) -> None:
+        self._wards.remove(ward)
+        ward.close()
 
 
 def main() -> None:

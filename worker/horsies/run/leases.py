@@ -36,7 +36,7 @@ class Guard:
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._closing = False
+        self._closing = self._is_to_look = False
         self._socket, end_of_guard = socket.socketpair()
         self._socket.setblocking(False)
         times = (milliseconds * 1_000_000 for milliseconds in (terms.stop_ms, terms.kill_ms, terms.threshold_ms))
@@ -59,8 +59,10 @@ class Guard:
         self._send(child.pid, descriptors)
 
     def look(self) -> None:
-        """A run was handed over whose lease has begun some time ago."""
-        self._send(0, [])
+        """A run was handed over whose lease has begun some time ago. Told once for all in one turn of the loop."""
+        if not self._is_to_look:
+            self._is_to_look = True
+            self._loop.call_soon(self._tell_to_look)
 
     async def close(self) -> None:
         """End it, and with it every child that is left."""
@@ -68,11 +70,18 @@ class Guard:
         self._process.kill()
         await asyncio.wait([self._gone], timeout=_DEATH_S)
 
+    def _tell_to_look(self) -> None:
+        self._is_to_look = False
+        self._send(0, [])
+
     def _send(self, number: int, descriptors: list[int]) -> None:
         if not self.ended:
             try:
                 socket.send_fds(self._socket, [number.to_bytes(MESSAGE, "little")], descriptors)
-            except OSError:  # it has just ended, or does not read: then it is of no use
+            except BlockingIOError:
+                if descriptors:  # it does not read, so that it would not watch over this child
+                    self._process.kill()
+            except OSError:  # it has just ended
                 self._process.kill()
 
     def _exited(self, returncode: int) -> None:

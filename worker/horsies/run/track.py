@@ -150,6 +150,8 @@ class Track:
             if flight.timer is not None:
                 flight.timer.cancel()
         self.channel.close()
+        for flight in self._flights.values():
+            self._table.release(flight.slot)
         self._flights.clear()
         self._by_key.clear()
         return buried
