@@ -50,6 +50,11 @@ class BlackholeProxy:
         self._open.clear()
         self._replies.clear()
 
+    def restore(self) -> None:
+        """Everything passes again, late."""
+        self._open.set()
+        self._replies.set()
+
     def cut(self) -> None:
         """Those connected learn that they are not any more; what the server is about it brings to its end."""
         for client in self._clients:

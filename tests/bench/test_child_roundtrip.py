@@ -15,11 +15,16 @@ from statistics import median
 import psutil
 import pytest
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.run.child import Child, ChildExit, ChildResult, ChildSpec, Job
+from horsies.run.contract import LeaseTerms
+from horsies.run.guard import clock
+from horsies.run.leases import Guard
 
 pytestmark = pytest.mark.bench
 
 ROUNDS = 5
+TERMS = LeaseTerms.of(RecoveryConfig())
 CASES = (
     ("plain, one at a time", "nothing", 10_000, 1),
     ("plain, 32 queued", "nothing", 30_000, 32),
@@ -45,8 +50,11 @@ class Load:
         self._done: asyncio.Future[None]
 
     async def start(self) -> Load:
-        spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", "WARNING")
-        self.child = await Child.start(spec, on_result=self._result, on_output=self._output, on_exit=self._exit)
+        spec = ChildSpec("child_app:app", 1, 32, None, "horsies: child 1 of bench", "WARNING", TERMS)
+        self.guard = Guard(TERMS, lambda _guard, _returncode: None)
+        self.child = await Child.start(
+            spec, self.guard, on_result=self._result, on_output=self._output, on_exit=self._exit
+        )
         return self
 
     async def rate(self, task_name: str, total: int, depth: int) -> float:
@@ -72,7 +80,7 @@ class Load:
 
     def _submit(self) -> None:
         self._to_submit -= 1
-        self.child.submit(Job(f"0199a1b2-c3d4-7000-8000-{self._to_submit:012}", self._task_name, None, None))
+        self.child.submit(Job(f"0199a1b2-c3d4-7000-8000-{self._to_submit:012}", self._task_name, None, None), clock())
 
     def _result(self, _child: Child, _key: str, result: ChildResult) -> None:
         assert result.status == "ok", result
@@ -97,6 +105,7 @@ async def load(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Load]:
     made = await Load().start()
     yield made
     await made.child.close(5)
+    await made.guard.close()
 
 
 async def test_round_trips_through_one_child(load: Load) -> None:

@@ -6,7 +6,11 @@ import asyncio
 import signal
 import sys
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.run.child import Child, ChildSpec, Job
+from horsies.run.contract import LeaseTerms
+from horsies.run.guard import clock
+from horsies.run.leases import Guard
 
 
 async def main(locator: str, task_name: str, args: str) -> None:
@@ -17,16 +21,20 @@ async def main(locator: str, task_name: str, args: str) -> None:
         print("result", result)
         ended.set()
 
+    terms = LeaseTerms.of(RecoveryConfig())
+    guard = Guard(terms, lambda _guard, returncode: print("guard ended", returncode))
     child = await Child.start(
-        ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", "WARNING"),
+        ChildSpec(locator, 1, 4, None, "horsies: child 1 of test", "WARNING", terms),
+        guard,
         on_result=on_result,
         on_output=lambda _child, _key, _stream, line: print("output", line),
         on_exit=lambda _child, end: print("exit", end),
     )
     print("child", child.pid)
-    child.submit(Job("key", task_name, args, None))
+    child.submit(Job("key", task_name, args, None), clock())
     await ended.wait()
     await child.close(5)
+    await guard.close()
 
 
 if __name__ == "__main__":

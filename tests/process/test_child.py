@@ -15,13 +15,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from horsies.config.recovery import RecoveryConfig
 from horsies.run import track
 from horsies.run.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
+from horsies.run.contract import LeaseTerms
+from horsies.run.guard import clock
+from horsies.run.leases import Guard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 STREAMS = ("stdout", "stderr")
 IDLE_TITLE = "horsies: child 1 of test"
+TERMS = LeaseTerms.of(RecoveryConfig())
 
 
 class Watched:
@@ -36,17 +41,26 @@ class Watched:
         self._count = 0
 
     async def start(self, locator: str = "child_app:app", **options: Any) -> Watched:
-        settings = {"async_concurrency": 8, "max_tasks": None, "log_level": "WARNING", **options}
+        settings = {"async_concurrency": 8, "max_tasks": None, "log_level": "WARNING", "terms": TERMS, **options}
         spec = ChildSpec(locator=locator, index=1, title=IDLE_TITLE, **settings)
-        self.child = await Child.start(
-            spec, on_result=self._on_result, on_output=self._on_output, on_exit=self._on_exit
-        )
+        self.guard = Guard(spec.terms, lambda _guard, _returncode: None)
+        try:
+            self.child = await Child.start(
+                spec, self.guard, on_result=self._on_result, on_output=self._on_output, on_exit=self._on_exit
+            )
+        except BaseException:
+            await self.guard.close()
+            raise
         return self
+
+    async def close(self) -> None:
+        await self.child.close(0)
+        await self.guard.close()
 
     def submit(self, task_name: str, *args: Any, timeout_ms: int | None = None) -> str:
         self._count += 1
         key = f"job-{self._count}"
-        self.child.submit(Job(key, task_name, json.dumps(args), None, timeout_ms))
+        self.child.submit(Job(key, task_name, json.dumps(args), None, timeout_ms), clock())
         return key
 
     async def run(self, task_name: str, *args: Any, timeout_ms: int | None = None) -> ChildResult:
@@ -95,7 +109,7 @@ async def living() -> AsyncIterator[list[Watched]]:
     kept: list[Watched] = []
     yield kept
     for watched in kept:
-        await watched.child.close(0)
+        await watched.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -108,7 +122,7 @@ async def watched(living: list[Watched]) -> AsyncIterator[Watched]:
     if given.end is None and given.child.in_flight == 0:
         living.append(given)
     else:
-        await given.child.close(0)
+        await given.close()
         assert given.end is not None
 
 
@@ -152,7 +166,7 @@ async def test_a_task_runs_with_its_arguments_and_its_result_is_ready_to_be_stor
     assert result.status == "ok"
     assert result.result_json == '{"__task_result__":true,"ok":5,"err":null}'
     assert 0 <= result.duration_s < 1
-    watched.child.submit(Job("named", "echo", '["a"]', '{"b":1}'))
+    watched.child.submit(Job("named", "echo", '["a"]', '{"b":1}'), clock())
     assert ok_of(await watched.result_of("named")) == [["a"], {"b": 1}]
     assert watched.child.task_names >= {"add", "nothing", "nothing_async"}
 
@@ -222,7 +236,7 @@ async def test_arguments_of_10_mb_arrive(watched: Watched) -> None:
 async def test_arguments_that_cannot_be_used_are_an_error_of_that_task(
     watched: Watched, args: str | None, kwargs: str | None, says: str
 ) -> None:
-    watched.child.submit(Job("bad", "add", args, kwargs))
+    watched.child.submit(Job("bad", "add", args, kwargs), clock())
     error = error_of(await watched.result_of("bad"))
     assert error["error_code"] == {"__builtin_task_code__": "WORKER_SERIALIZATION_ERROR"}
     assert says in error["message"]
@@ -390,7 +404,7 @@ async def test_an_async_job_stopped_before_its_turn_never_runs() -> None:
     assert [watched.results[key].began for key in (running, refused)] == [True, False]
     assert watched.lines(refused) == []
     assert list(watched.child.running) == [kept]
-    await watched.child.close(0)
+    await watched.close()
 
 
 async def test_an_unknown_key_or_one_that_has_ended_is_not_stopped(watched: Watched) -> None:
@@ -440,7 +454,7 @@ async def test_a_task_that_takes_no_notice_of_its_timeout_is_killed(
 ) -> None:
     key = watched.submit(task_name, timeout_ms=100)
     end = await watched.until_gone(within_s=2)
-    assert end == ChildExit(-signal.SIGKILL, (), ())
+    assert end == ChildExit(-signal.SIGKILL, (), (), f"task {key} ({task_name}) did not stop (TASK_TIMEOUT)")
     error = error_of(watched.results[key])
     assert error["error_code"] == "TASK_TIMEOUT"
     assert "killed" in error["message"]
@@ -476,7 +490,7 @@ async def test_async_tasks_run_together_up_to_the_limit_and_in_order() -> None:
     watched.child.stop_task(keys[0])
     await watched.until_begun(keys[2])
     assert list(watched.child.running) == keys[1:]
-    await watched.child.close(0)
+    await watched.close()
     assert watched.end is not None
     assert sorted(watched.end.started) == keys[1:]
 

@@ -20,7 +20,7 @@ MEGABYTE = 1 << 20
 async def watched() -> AsyncIterator[Watched]:
     given = await Watched().start()
     yield given
-    await given.child.close(0)
+    await given.close()
 
 
 async def alive(watched: Watched) -> list[bool]:

@@ -88,7 +88,19 @@ class Worker:
         self.process.stderr.close()
 
     def children(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children()
+        """Those that run tasks; `guard()` is the other one."""
+        return [process for process in psutil.Process(self.process.pid).children() if not is_guard(process)]
+
+    def guard(self) -> psutil.Process:
+        (process,) = filter(is_guard, psutil.Process(self.process.pid).children())
+        return process
+
+
+def is_guard(process: psutil.Process) -> bool:
+    try:
+        return any(word.endswith("/horsies/run/guard.py") for word in process.cmdline())
+    except psutil.Error:  # it has just ended
+        return False
 
 
 class Table:

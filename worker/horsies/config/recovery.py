@@ -40,6 +40,19 @@ class RecoveryConfig(CheckedModel):
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
 
+    @property
+    def run_stopped_after_ms(self) -> int:
+        """How long user code goes on after the last stored heartbeat of its run: then it is stopped as by a timeout.
+
+        A quarter of running_stale_threshold_ms earlier than that, at most 10 s, so that it can clean up.
+        """
+        return self.running_stale_threshold_ms - min(self.running_stale_threshold_ms // 4, 10_000)
+
+    @property
+    def run_killed_after_ms(self) -> int:
+        """When its process is killed if it has not stopped, a tenth of the threshold before that, at most 1 s."""
+        return self.running_stale_threshold_ms - min(self.running_stale_threshold_ms // 10, 1_000)
+
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """A threshold must outlast two beats: with less, one late beat makes a healthy task look dead."""
         for threshold, interval in (

@@ -17,6 +17,7 @@ from horsies.run.frames import CHUNK, FrameReader, pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.run.child_leases import ChildLeases
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report
 
@@ -26,8 +27,16 @@ current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("curren
 class AsyncRunner:
     """At most `limit` tasks at once, the others wait in the order in which they came."""
 
-    def __init__(self, channel: socket.socket, tasks: Tasks, limit: int, flush_output: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        channel: socket.socket,
+        tasks: Tasks,
+        limit: int,
+        leases: ChildLeases,
+        flush_output: Callable[[], None],
+    ) -> None:
         self._channel = channel
+        self._leases = leases
         self._tasks = tasks
         self._limit = limit
         self._flush_output = flush_output
@@ -45,6 +54,10 @@ class AsyncRunner:
 
     def join(self) -> None:
         self._thread.join()
+
+    def has_left(self) -> bool:
+        """Whether user code that has ended has left tasks of its own in the loop. Called from another thread."""
+        return len(asyncio.all_tasks(self._loop)) > len(self._active)
 
     def stop(self, number: int, stop: TaskStopped) -> None:
         """Cancel this task if it runs, drop it if it waits. Called from the thread that listens to the parent."""
@@ -74,7 +87,7 @@ class AsyncRunner:
     def _start_waiting(self) -> None:
         while self._waiting and len(self._active) < self._limit:
             job = self._waiting.popleft()
-            run = Run(job[0])
+            run = Run(job[0], job[-1], self._leases)
             self._active[run.number] = run, None
             self._loop.create_task(self._execute(job, run))
         if self._no_more and not self._active:
@@ -89,14 +102,15 @@ class AsyncRunner:
         else:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
-        run.let_go()
-        self._report((run.number, outcome, perf_counter() - begin, run.began))
-        self._start_waiting()
-
-    def _report(self, report: Report) -> None:
+        duration_s = perf_counter() - begin
         self._flush_output()
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and came back twice
+        run.let_go()
+        self._report((run.number, outcome, duration_s, run.began))
+        self._start_waiting()
+
+    def _report(self, report: Report) -> None:
         # At once and blocking: a result must not wait for other user code, and the parent always reads.
         self._channel.sendall(pack([report]))
 

@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING
 
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
+from horsies.run.contract import LeaseTerms
+from horsies.run.guard import clock
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
+from horsies.store.connect import DatabaseUnavailable
 from horsies.store.pulse import write_pulse
+from horsies.store.refusal import is_on_this_machine, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import asyncpg
+
     from horsies.config.app import AppConfig
     from horsies.lifecycle.tokens import Token
+    from horsies.run.child import Child
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
     from horsies.run.held import Held, Holdings
     from horsies.run.settings import Identity
     from horsies.store.lane import Lane
+
+_LONGEST_STEP_S = 20.0
 
 
 class Beats:
@@ -30,7 +39,6 @@ class Beats:
     """
 
     name = "beat"
-    step_timeout_s = 20.0
 
     def __init__(
         self,
@@ -45,8 +53,12 @@ class Beats:
     ) -> None:
         self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
-        self._runner_s = recovery.runner_heartbeat_interval_ms / 1000
+        self._terms = terms = LeaseTerms.of(recovery)
+        # Three beats within a lease: after one that is lost user code still goes on.
+        self._runner_s = min(recovery.runner_heartbeat_interval_ms, terms.stop_ms / 3) / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
+        # A connection that has gone silent is given up in time for another one.
+        self.step_timeout_s = min(_LONGEST_STEP_S, terms.stop_ms / 2_000)
         self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
         self._max_age_ms = config.max_claim_renew_age_ms
@@ -58,6 +70,8 @@ class Beats:
         self._on_lost = on_lost
         self._renewed = self._beaten = time.monotonic()
         self._asked = self._answered = 0
+        self._known: asyncpg.Connection | None = None
+        self._refusal_is_proof = False
 
     def look(self) -> None:
         """Something of ours was changed by hand: see now what is still ours, and stop the rest."""
@@ -65,6 +79,16 @@ class Beats:
         self.wake.set()
 
     async def step(self) -> None:
+        tried_at = clock()
+        try:
+            await self._step()
+        except DatabaseUnavailable as error:
+            if self._refusal_is_proof and is_refusal(error):
+                for held in self._alive():
+                    held.confirm(self._terms.after_refusal(tried_at))
+            raise
+
+    async def _step(self) -> None:
         now = time.monotonic()
         asked = self._asked
         # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
@@ -90,14 +114,27 @@ class Beats:
         await renew(connection, who.worker_id, self._lease_ms, self._max_age_ms, hostname=who.hostname, pid=who.pid)
 
     async def _beat(self) -> None:
-        running = self._holdings.at(Stage.RUNNING)
-        alive = [(held.task.token, held.child.pid) for held in running if held.child is not None]
-        alive += self._not_stored()
         connection = await self.lane.ready()
-        for token in await beat(connection, self._identity.worker_id, self._identity.hostname, alive):
-            held = self._holdings.get(token)
-            if held is not None and held.stage is Stage.RUNNING:
+        if connection is not self._known:
+            self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
+            self._known = connection
+        alive = self._alive()
+        tokens = [(held.task.token, child.pid) for held, child in alive.items()] + self._not_stored()
+        sent_at = clock()
+        stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
+        for held in alive:
+            if held.stage is not Stage.RUNNING or self._holdings.get(held.task.token) is not held:
+                continue
+            if held.task.token in stale:
                 self._on_lost(held)
+            else:
+                held.confirm(sent_at)
+
+    def _alive(self) -> dict[Held, Child]:
+        """What runs, and where; not in a child that is stopped, whatever stopped it."""
+        running = {held: held.child for held in self._holdings.at(Stage.RUNNING) if held.child is not None}
+        still = {child for child in set(running.values()) if child.stands_still()}
+        return {held: child for held, child in running.items() if child not in still}
 
     def _not_stored(self) -> list[tuple[Token, int]]:
         """What has ended, with this process: where its row is locked, no mark can be set."""

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections import deque
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.run.channel import Channel
 from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
+from horsies.run.guard import LeaseTable, clock
+from horsies.run.leases import memory_for
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
+from horsies.run.standstill import stands_still
 from horsies.run.title import Title
-from horsies.run.track import Track
+from horsies.run.track import Buried, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from horsies.run.leases import Guard
 
 __all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job", "Stream"]
 
 _RECYCLE_GRACE_S: Final = 5.0
 _DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
 _LAST_WORDS: Final = 20
+_SPARE_SLOTS: Final = 64  # a child is given at most 32 plain jobs ahead
 _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
 
@@ -32,10 +40,12 @@ class Child:
     def __init__(
         self,
         spec: ChildSpec,
+        guard: Guard,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
     ) -> None:
         self.spec = spec
+        self.guard = guard
         self.task_names: frozenset[str] = frozenset()
         self.running: dict[str, float] = {}  # key -> start of user code (time.monotonic)
         self._loop = asyncio.get_running_loop()
@@ -51,7 +61,15 @@ class Child:
         self._last_words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._title = Title(self._loop, spec.title, self.running, self._name_of, self._show_title)
         self._control = Channel(self._loop, self._hear, self._lost)
-        self._tracks = self._track(0, 1), self._track(1, spec.async_concurrency)
+        self._stood_still = False
+        self._table_fd = memory_for(2 * _SPARE_SLOTS + spec.async_concurrency)
+        self._table = LeaseTable(self._table_fd)
+        self._late_ns = spec.terms.late_ns
+        slots = self._table.slots
+        self._tracks = (
+            self._track(0, 1, slots[:_SPARE_SLOTS]),
+            self._track(1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
+        )
         self._channels = [self._control, *(track.channel for track in self._tracks)]
         self._process, self._outputs = self._spawn()
         self.pid = self._process.pid
@@ -61,6 +79,7 @@ class Child:
     async def start(
         cls,
         spec: ChildSpec,
+        guard: Guard,
         *,
         on_result: Callable[[Child, str, ChildResult], None],
         on_output: Callable[[Child, str | None, Stream, str], None],
@@ -71,7 +90,7 @@ class Child:
         The callbacks run in the event loop's thread and must not raise. on_exit is the last one, exactly once, after
         every result that the child had sent; it comes after close() and kill() too.
         """
-        child = cls(spec, on_result, on_output)
+        child = cls(spec, guard, on_result, on_output)
         try:
             async with asyncio.timeout(spec.start_timeout_s):
                 await child._ready
@@ -101,16 +120,30 @@ class Child:
             return 0
         return None if self.spec.max_tasks is None else max(0, self.spec.max_tasks - self._submitted)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, confirmed_at: int) -> None:
         """Hand over one job. Never blocks; what is submitted in one turn of the loop travels in one write.
 
+        Its lease counts from `confirmed_at`: when the statement was sent after which the database has it as running.
         A job for a child that takes no more (see `remaining`) is reported as waiting when the child ends.
         """
         if self.remaining == 0:
             self._too_late.append(job.key)
             return
         self._submitted += 1
-        self._tracks[job.task_name in self._coroutines].submit(job)
+        self._tracks[job.task_name in self._coroutines].submit(job, confirmed_at)
+        if clock() - confirmed_at > self._late_ns:
+            self.guard.look()
+
+    def confirm(self, key: str, confirmed_at: int) -> None:
+        """The database has this job as alive: its lease counts from then. An unknown key is ignored."""
+        for track in self._tracks:
+            if key in track:
+                track.confirm(key, confirmed_at)
+
+    def stands_still(self) -> bool:
+        """Whether its process is stopped or frozen, so that nothing of it may be called alive."""
+        self._stood_still = stands_still(self.pid)
+        return self._stood_still
 
     def stop_task(self, key: str, code: str = TASK_INTERRUPTED, message: str = "the task was asked to stop") -> None:
         """End one job: not started, it never will; running, it is interrupted, and the child killed after 5 s.
@@ -136,10 +169,13 @@ class Child:
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()
 
-    def _track(self, kind: int, limit: int) -> Track:
+    def _track(self, kind: int, limit: int, slots: range) -> Track:
         return Track(
             self._loop,
             limit=limit,
+            table=self._table,
+            slots=slots,
+            terms=self.spec.terms,
             running=self.running,
             ask_to_stop=lambda number, code, message: self._control.send(("stop", kind, number, code, message)),
             on_begin=self._title.begun,
@@ -151,7 +187,8 @@ class Child:
 
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
-        descriptors = [channel.child_end.fileno() for channel in channels]
+        rope, end_of_guard = os.pipe()
+        descriptors = [self._table_fd, rope, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
         try:
@@ -164,19 +201,28 @@ class Child:
                 pass_fds=descriptors,
                 on_exit=self._exited,
             )
+            self.guard.watch(process, self._table_fd, end_of_guard)
         except OSError as error:
             for channel in channels:
                 channel.close()
+            self._table.close()
             for end_of_ours, _ in pipes:
                 os.close(end_of_ours)
             raise self._failure(f"no process can be started: {error}", "see `ulimit -u` and the free memory") from error
         finally:
             for _, end_of_child in pipes:
                 os.close(end_of_child)
+            for descriptor in (self._table_fd, rope, end_of_guard):
+                os.close(descriptor)
         for channel in channels:
             channel.child_end.close()
         spec = self.spec
-        self._control.send((spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency))
+        self._control.send(
+            (
+                *(spec.locator, sys.path, spec.title, spec.log_level, spec.async_concurrency),
+                *(self._table.slots[_SPARE_SLOTS], astuple(spec.terms)),
+            )
+        )
         return process, [self._output(fd, stream) for (fd, _), stream in zip(pipes, _STREAMS, strict=True)]
 
     def _output(self, fd: int, stream: Stream) -> OutputReader:
@@ -236,22 +282,26 @@ class Child:
 
     def _exited(self, returncode: int) -> None:
         self._finishing = True
-        started: list[str] = []
-        waiting: list[str] = []
-        for track in self._tracks:
-            ran, waited = track.bury()
-            started += ran
-            waiting += waited
+        plain, many = (track.bury() for track in self._tracks)
+        self._table.close()
         for output in self._outputs:
             output.finish()
         self._control.close()
         self._title.close()
-        end = ChildExit(returncode, tuple(started), (*waiting, *self._too_late))
+        waiting = *plain.waiting, *many.waiting, *self._too_late
+        end = ChildExit(returncode, (*plain.started, *many.started), waiting, self._cause(returncode, plain, many))
         if not self._ready.done():
             self._ready.set_exception(self._failure(f"it ended before it was ready: {end.reason}"))
         self._gone.set_result(None)
         if self._on_exit is not None:
             self._on_exit(self, end)
+
+    def _cause(self, returncode: int, *buried: Buried) -> str:
+        """Why it was killed: a job that did not stop, or a lease that had ended."""
+        causes = [cause for each in buried for cause in each.causes]
+        if returncode != -signal.SIGKILL or not causes:
+            return ""
+        return f"its process was stopped or frozen; {causes[0]}" if self._stood_still else causes[0]
 
     def _failure(self, reason: str, *notes: str) -> ChildFailed:
         words = [f"its last words:\n{chr(10).join(self._last_words)}"] if self._last_words else []

@@ -1,7 +1,7 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
-Run as `python -P -m horsies.run.child_main PARENT_PID CONTROL_FD SYNC_FD ASYNC_FD`. The first message on the control
-socket is the Setup; later the parent asks there to stop jobs, and says what `ps` shows.
+Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD ROPE_FD CONTROL_FD SYNC_FD ASYNC_FD`. The first message
+on the control socket says what to import; later the parent asks there to stop jobs, and says what `ps` shows.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from horsies.domain.codec import clean_text
 from horsies.domain.errors import HorsiesError
 from horsies.locate import locate_app
 from horsies.run.async_runner import AsyncRunner, current_key
+from horsies.run.child_leases import ChildLeases, end_with_guard
+from horsies.run.contract import LeaseTerms
 from horsies.run.execute import TaskStopped
 from horsies.run.forks import ForkGuard
 from horsies.run.frames import CHUNK, FrameReader, pack
+from horsies.run.guard import LeaseTable
 from horsies.run.leash import die_with
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
@@ -64,8 +67,12 @@ class Parent:
 
 
 def main() -> None:
-    parent_pid, *descriptors = map(int, sys.argv[1:])
+    parent_pid, table_fd, rope, *descriptors = map(int, sys.argv[1:])
     die_with(parent_pid)
+    end_with_guard(rope)
+    os.set_inheritable(rope, False)
+    table = LeaseTable(table_fd)
+    os.close(table_fd)
     # Ctrl+c in a terminal reaches the whole process group; what becomes of the tasks then is for the parent to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -73,7 +80,7 @@ def main() -> None:
         each.set_inheritable(False)
     ForkGuard().install(sockets)
     try:
-        _serve(*sockets)
+        _serve(table, *sockets)
     except BaseException:  # noqa: BLE001 - threads that user code has left behind must not keep a broken child alive
         traceback.print_exc()
         os._exit(1)
@@ -82,9 +89,11 @@ def main() -> None:
     os._exit(0)
 
 
-def _serve(control: socket.socket, sync_channel: socket.socket, async_channel: socket.socket) -> None:
+def _serve(
+    table: LeaseTable, control: socket.socket, sync_channel: socket.socket, async_channel: socket.socket
+) -> None:
     parent = Parent(control)
-    (locator, path, title, log_level, limit), *_ = parent.messages()
+    (locator, path, title, log_level, limit, first_async_slot, terms), *_ = parent.messages()
     setproctitle(title)
     runners: list[SyncRunner | AsyncRunner] = []
     flush_output = mark_prints(lambda: current_key.get() or plain.current_key)
@@ -100,13 +109,20 @@ def _serve(control: socket.socket, sync_channel: socket.socket, async_channel: s
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _take_sigterm(plain)
 
+    leases = ChildLeases(
+        table,
+        LeaseTerms(*terms),
+        lambda slot, number, stop: runners[slot >= first_async_slot].stop(number, stop),
+        lambda: any(runner.has_left() for runner in runners if isinstance(runner, AsyncRunner)),
+    )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, flush_output)
+        many = AsyncRunner(async_channel, tasks, limit, leases, flush_output)
         runners.append(many)
         many.start()
+    leases.start()
     parent.say("ready", list(tasks), coroutines)
-    plain.run(tasks)
+    plain.run(tasks, leases)
     if coroutines:
         many.join()
     flush_output()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back_unlocked
 from horsies.lifecycle.waiting import next_due
+from horsies.run.guard import clock
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
 from horsies.store.piecemeal import is_blocked
@@ -72,6 +73,7 @@ class Offer:
     places: list[Child]
     is_async: bool
     room: int = 0
+    sent_at: int = field(default_factory=clock)
 
 
 class Claimer:
@@ -93,7 +95,7 @@ class Claimer:
         poll_s: float,
         outage: Outage,
         *,
-        on_claimed: Callable[[list[ClaimedTask], list[Child]], None],
+        on_claimed: Callable[[list[ClaimedTask], list[Child], int], None],
         on_taken_back: Callable[[int], None],
     ) -> None:
         self.interval_s = poll_s
@@ -258,7 +260,7 @@ class Claimer:
                 task_names=names,
             )
             self._full |= claims.full
-            self._on_claimed(claims.tasks, [])
+            self._on_claimed(claims.tasks, [], 0)
             return len(claims.tasks)
         count = 0
         for queue in rules.queues:
@@ -295,7 +297,7 @@ class Claimer:
         self._remember_order(offer, claimed)
         taken = {task.place for task in claimed}
         self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
-        self._on_claimed(claimed, offer.places)
+        self._on_claimed(claimed, offer.places, offer.sent_at)
 
     def _remember_order(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
         key = offer.wish.queue, offer.is_async

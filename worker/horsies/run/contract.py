@@ -4,14 +4,63 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.run.guard import clock
+
+if TYPE_CHECKING:
+    from horsies.config.recovery import RecoveryConfig
 
 TASK_TIMEOUT = "TASK_TIMEOUT"
 TASK_INTERRUPTED = "TASK_INTERRUPTED"
 
 Stream: TypeAlias = Literal["stdout", "stderr"]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """In milliseconds after the last confirmation: when user code is stopped, when killed, when it counts as dead."""
+
+    stop_ms: int
+    kill_ms: int
+    threshold_ms: int
+    beat_ms: int
+
+    @classmethod
+    def of(cls, recovery: RecoveryConfig) -> LeaseTerms:
+        return cls(
+            recovery.run_stopped_after_ms,
+            recovery.run_killed_after_ms,
+            recovery.running_stale_threshold_ms,
+            recovery.runner_heartbeat_interval_ms,
+        )
+
+    def after_refusal(self, refused_at: int) -> int:
+        """From when the lease counts of a run that was alive while its server, on this machine, refused connections.
+
+        No sweep ran then, and none counts this run as stale in the next three quarters of a heartbeat interval: after
+        a long gap sweeps spare what was silent meanwhile (horsies_spare_period), and a gap that is too short for that
+        (horsies_harmless_gap) leaves as much of the threshold.
+        """
+        return refused_at + (self.beat_ms * 3 // 4 - self.kill_ms) * 1_000_000
+
+    @property
+    def late_ns(self) -> int:
+        """The guard is told of a run whose confirmation is older when it is handed over: its alarm is set for later."""
+        return (self.threshold_ms - self.kill_ms) * 250_000
+
+    def is_over(self, confirmed_at: int) -> bool:
+        """Whether user code has been stopped."""
+        return clock() >= confirmed_at + self.stop_ms * 1_000_000
+
+    def over(self, confirmed_at: int) -> str:
+        """Why a run with this lease was stopped."""
+        silent_s = (clock() - confirmed_at) / 1e9
+        return (
+            f"no heartbeat of this run was stored for {silent_s:.1f} s, so it was stopped before another worker may"
+            f" take it over (running_stale_threshold_ms={self.threshold_ms})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +73,7 @@ class ChildSpec:
     max_tasks: int | None
     title: str
     log_level: str
+    terms: LeaseTerms
     start_timeout_s: float = 60.0
 
 
@@ -58,15 +108,23 @@ class ChildResult:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code."""
+    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code.
+
+    `cause` says why it was killed, where the worker knows.
+    """
 
     returncode: int
     started: tuple[str, ...]
     waiting: tuple[str, ...]
+    cause: str = ""
 
     @property
     def reason(self) -> str:
-        """`killed by SIGSEGV`, `exit code 3`."""
+        """`killed by SIGSEGV`, `exit code 3`, `killed by SIGKILL: why`."""
+        return f"{self._end}: {self.cause}" if self.cause else self._end
+
+    @property
+    def _end(self) -> str:
         if self.returncode >= 0:
             return f"exit code {self.returncode}"
         try:

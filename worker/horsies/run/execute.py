@@ -16,12 +16,13 @@ from horsies.workflow.context import call_kwargs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from horsies.run.child_leases import ChildLeases
     from horsies.task import TaskFunction
 
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
-Message: TypeAlias = "tuple[int, str, str, str | None, str | None]"
-"""A job as it travels: number, key, task name, args, kwargs."""
+Message: TypeAlias = "tuple[int, str, str, str | None, str | None, int]"
+"""A job as it travels: number, key, task name, args, kwargs, its slot in the table of leases."""
 
 _LONGEST_CHAIN: Final = 100  # user code can tie exceptions into a ring
 
@@ -43,17 +44,27 @@ class Run:
     """A job in execution. `stop` is set once it has been asked to stop, `began` before the task's code is called."""
 
     number: int
+    slot: int
+    leases: ChildLeases
     stop: TaskStopped | None = None
     began: bool = False
     raised: BaseException | None = None
     """What it has failed with, until `let_go`."""
 
-    def let_go(self) -> None:
-        """Free what user code has left in its frames; called when the outcome is written and no stop can come any more.
+    def begin(self) -> None:
+        """Say so where the parent can read it after our death; TaskStopped without a lease."""
+        self.leases.begin(self.slot, self.number)
+        self.began = True
 
+    def let_go(self) -> None:
+        """End the lease, and free what user code has left in its frames.
+
+        Called when the outcome is written and no stop can come any more.
         A frame that names its exception, as `last = error` or the frame of `execute` with the result does, is in a
         ring with it: three failures that held 300 MB each kept 989 MB in the child for 2 000 tasks more.
         """
+        if self.began:
+            self.leases.end(self.slot, self.number)
         _forget_frames(self.raised, self.stop)
         self.raised = self.stop = None
 
@@ -63,7 +74,7 @@ def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
     result: TaskResult[Any, Any] | None = None
     try:
         prepared = _prepare(tasks, job)
-        run.began = True
+        run.begin()
         result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
         return _outcome(result, run)
     except TaskStopped as stopped:
@@ -77,17 +88,19 @@ async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
     """Run an `async def` task; a cancellation that nobody asked for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
-        run.began = True
+        run.begin()
         result = prepared if isinstance(prepared, TaskResult) else await prepared[0].run_async(prepared[1], prepared[2])
         return _outcome(result, run)
     except asyncio.CancelledError as error:
         return _broken(error, run) if run.stop is None else _stopped(run.stop, error, run)
+    except TaskStopped as stopped:
+        return _stopped(stopped, stopped, run)
     except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
         return _broken(error, run)
 
 
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    _, _, name, args, kwargs = job
+    _, _, name, args, kwargs, _ = job
     task = tasks.get(name)
     if task is None:
         return TaskResult(err=_unknown(name))

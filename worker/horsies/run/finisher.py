@@ -133,6 +133,8 @@ class Finisher:
         """A child has reported."""
         if held.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(held, began=result.began)
+        elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
+            self.interrupted(held, began=False)  # its lease had ended before
         elif result.status == "ok":
             self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
         else:

@@ -36,8 +36,16 @@ class Held:
     since: float = field(default_factory=time.monotonic)
     large_arguments: tuple[str | None, str | None] | None = None
     job: Job | None = None
+    confirmed_at: int = 0
+    """When a statement was sent that the database has confirmed and that shows this run alive, by `guard.clock`."""
     interrupted: bool = False
     """The shutdown has told its child to stop it: should the child die of that, it was no crash."""
+
+    def confirm(self, sent_at: int) -> None:
+        """The database has it as alive, by a statement that was sent at that time: its lease counts from then."""
+        self.confirmed_at = max(self.confirmed_at, sent_at)
+        if self.child is not None and self.job is not None:
+            self.child.confirm(self.job.key, self.confirmed_at)
 
     @property
     def task_id(self) -> str:

@@ -47,9 +47,9 @@ class ChildProcess:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self.pid = self._process.pid
-        self._pidfd = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
-        if self._pidfd >= 0:
-            loop.add_reader(self._pidfd, self.reap)
+        self.pidfd = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
+        if self.pidfd >= 0:
+            loop.add_reader(self.pidfd, self.reap)
 
     def kill(self) -> None:
         self._process.kill()
@@ -63,7 +63,7 @@ class ChildProcess:
             self._loop.call_later(_REAP_PAUSE_S, self.reap)
             return
         self._reaped = True
-        if self._pidfd >= 0:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
+        if self.pidfd >= 0:
+            self._loop.remove_reader(self.pidfd)
+            os.close(self.pidfd)
         self._on_exit(returncode)

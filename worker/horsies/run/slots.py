@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from horsies.run.child import Child
 from horsies.run.contract import ChildFailed, ChildSpec, Job
+from horsies.run.leases import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from horsies.run.contract import ChildExit, ChildResult, Stream
+    from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
     from horsies.run.events import Events
     from horsies.run.held import Held
     from horsies.run.settings import WorkerSettings
@@ -22,6 +23,7 @@ _SHORT_WORK_S = 0.02  # a child is given this much work ahead, judged by what it
 _DEEPEST = 32
 _WEIGHT_OF_NEWEST = 0.1
 _RETIRE_S = 5.0
+_MOST_NAMED = 5
 _RESPAWN_PAUSE_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -43,6 +45,7 @@ class Slots:
         self,
         settings: WorkerSettings,
         prefetch: int,
+        terms: LeaseTerms,
         events: Events,
         *,
         title: str,
@@ -52,6 +55,8 @@ class Slots:
     ) -> None:
         self._settings = settings
         self._prefetch = prefetch
+        self._terms = terms
+        self._guard: Guard | None = None
         self._events = events
         self._title = title
         self._on_result = on_result
@@ -121,7 +126,7 @@ class Slots:
         self._held[job.key] = held
         held.job = job
         if held.child in self._by_child:
-            held.child.submit(job)
+            held.child.submit(job, held.confirmed_at)
         else:
             self._homeless.append(job)
             self._settle()
@@ -148,6 +153,8 @@ class Slots:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(child.close(grace_s) for child in self.children))
+        if self._guard is not None:
+            await self._guard.close()
 
     def _count(self, slot: Slot, change: int, *, is_async: bool) -> None:
         if is_async:
@@ -163,9 +170,12 @@ class Slots:
             max_tasks=self._settings.max_tasks_per_child,
             title=f"horsies: child {slot.index} of {self._title}",
             log_level="WARNING",
+            terms=self._terms,
         )
+        if self._guard is None or self._guard.ended:
+            self._guard = Guard(self._terms, self._guard_ended)
         child = await Child.start(
-            spec, on_result=self._child_result, on_output=self._child_output, on_exit=self._child_exit
+            spec, self._guard, on_result=self._child_result, on_output=self._child_output, on_exit=self._child_exit
         )
         slot.child, slot.failures, slot.sync_load, slot.async_load = child, 0, 0, 0
         self._by_child[child] = slot
@@ -181,7 +191,7 @@ class Slots:
             if not places:
                 return
             (held.child,) = places
-            held.child.submit(self._homeless.popleft())
+            held.child.submit(self._homeless.popleft(), held.confirmed_at)
 
     def _child_result(self, child: Child, key: str, result: ChildResult) -> None:
         held = self._held.pop(key, None)
@@ -205,15 +215,22 @@ class Slots:
             return  # it never became ready: start() has told
         slot.child = None
         self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
-        for key in end.started:
-            if (held := self._held.pop(key, None)) is not None:
-                self._on_lost(held, end.reason)
+        died = [held for key in end.started if (held := self._held.pop(key, None)) is not None]
+        for held in died:
+            self._on_lost(held, _how(held, end, died))
         for key in end.waiting:
             if (held := self._held.get(key)) is not None and held.job is not None:
                 self._homeless.append(held.job)
         self._settle()
         if not self._closing:
             self._run(self._replace(slot))
+
+    def _guard_ended(self, guard: Guard, returncode: int) -> None:
+        """On Linux the kernel has killed its children already."""
+        self._events.warn("guard ended", pid=guard.pid, returncode=returncode)
+        for child in self.children:
+            if child.guard is guard:
+                child.kill()
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -231,3 +248,12 @@ class Slots:
                 self._events.warn("child did not start", child=slot.index, error=str(error), failures=slot.failures)
             else:
                 return
+
+
+def _how(held: Held, end: ChildExit, died: list[Held]) -> str:
+    """How the child died under this task, and what else ran in it: one of these may be what killed it."""
+    others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not held]
+    if not others:
+        return end.reason
+    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+    return f"{end.reason}; died beside task {', '.join(others[:_MOST_NAMED])}{more}"

@@ -14,6 +14,7 @@ from horsies.lifecycle.claiming import large_arguments
 from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
+from horsies.run.guard import clock
 from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 
@@ -135,6 +136,7 @@ class Starter:
             connection = await self.lane.ready()
             await self._fetch_large(connection, batch)
             self._ask_again, self._asked = False, time.monotonic()
+            sent_at = clock()
             verdicts = await self._started_unlocked(connection, batch)
         except BaseException:
             # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
@@ -142,6 +144,7 @@ class Starter:
             raise
         for held in batch:
             if held.task.token in verdicts.started:
+                held.confirmed_at = sent_at
                 self._holdings.move(held, Stage.RUNNING)
             elif held.task.token in verdicts.waiting:
                 self._leave_child(held)

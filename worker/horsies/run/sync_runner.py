@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from horsies.run.child_leases import ChildLeases
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report
 
@@ -35,13 +36,14 @@ class SyncRunner:
         self._flush_output = flush_output
         self.current_key: str | None = None  # whose prints these are
         self._tasks: Tasks = {}
+        self._leases: ChildLeases
         self._current: Run | None = None
         self._stops: dict[int, TaskStopped] = {}
         self._pid = os.getpid()
 
-    def run(self, tasks: Tasks) -> None:
+    def run(self, tasks: Tasks, leases: ChildLeases) -> None:
         """Run jobs until the parent sends no more."""
-        self._tasks = tasks
+        self._tasks, self._leases = tasks, leases
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
             # Taken out one by one: 100 MB of arguments would otherwise stay here until the next job comes.
@@ -78,19 +80,19 @@ class SyncRunner:
 
     def _finished(self, job: Message) -> Report:
         number, self.current_key = job[0], job[1]
-        run = self._current = Run(number)
+        run = self._current = Run(number, job[-1], self._leases)
         begin = perf_counter()
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)
         else:
             outcome = execute(self._tasks, job, run)
         self._current = None
-        run.let_go()
         duration_s = perf_counter() - begin
         self._flush_output()  # still under its key, but no longer open to a stop
         self.current_key = None
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and came back twice
+        run.let_go()
         return number, outcome, duration_s, run.began
 
     def _take_stop(self, number: int) -> TaskStopped | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.run.channel import Channel
-from horsies.run.contract import TASK_TIMEOUT, ChildResult
+from horsies.run.contract import TASK_TIMEOUT, ChildResult, LeaseTerms
 from horsies.run.outcomes import failed
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.run.contract import Job
+    from horsies.run.guard import LeaseTable
     from horsies.run.outcomes import Outcome
 
 STOP_GRACE_S: Final = 5.0
@@ -24,14 +25,23 @@ _UNREAD_S: Final = 1.0  # 16 MB take 50 ms
 class Flight:
     """A job between submit and result."""
 
-    __slots__ = ("begun", "job", "number", "stop", "timer")
+    __slots__ = ("begun", "job", "number", "slot", "stop", "timer")
 
-    def __init__(self, number: int, job: Job) -> None:
+    def __init__(self, number: int, job: Job, slot: int) -> None:
         self.number = number
+        self.slot = slot
         self.job = job
         self.begun = False
         self.stop: tuple[str, str] | None = None  # asked to stop: the code and the message it shall end with
         self.timer: asyncio.TimerHandle | None = None
+
+
+class Buried(NamedTuple):
+    """The jobs of a dead child by key, and why it was killed where that can be known."""
+
+    started: list[str]
+    waiting: list[str]
+    causes: list[str]
 
 
 class Track:
@@ -46,6 +56,9 @@ class Track:
         loop: asyncio.AbstractEventLoop,
         *,
         limit: int,
+        table: LeaseTable,
+        slots: range,
+        terms: LeaseTerms,
         running: dict[str, float],
         ask_to_stop: Callable[[int, str, str], None],
         on_begin: Callable[[], None],
@@ -57,6 +70,9 @@ class Track:
         self.channel = Channel(loop, self._results, on_end)
         self.limit = limit
         self._loop = loop
+        self._table = table
+        self._free = list(slots)
+        self._terms = terms
         self._running = running
         self._ask_to_stop = ask_to_stop
         self._on_begin = on_begin
@@ -78,14 +94,20 @@ class Track:
     def task_name(self, key: str) -> str:
         return self._by_key[key].job.task_name
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
-        flight = self._flights[number] = self._by_key[job.key] = Flight(number, job)
-        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs))
+        slot = self._free.pop()
+        flight = self._flights[number] = self._by_key[job.key] = Flight(number, job, slot)
+        self._table.assign(slot, number, confirmed_at)
+        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, slot))
         if self._begun < self.limit:
             self._begin(flight)
         else:
             self._waiting.append(flight)
+
+    def confirm(self, key: str, confirmed_at: int) -> None:
+        """The database has this run as alive: its lease counts from then."""
+        self._table.confirm(self._by_key[key].slot, confirmed_at)
 
     def hold_results(self, hold: bool) -> None:
         if hold:
@@ -104,21 +126,35 @@ class Track:
         if flight.begun:
             self._kill_later(flight)
 
-    def bury(self) -> tuple[list[str], list[str]]:
-        """The child is dead. Jobs that were to stop have stopped; of the others, return who ran and who waited."""
+    def bury(self) -> Buried:
+        """The child is dead. Jobs that were to stop have stopped; the others are returned.
+
+        Who had begun the child has marked in memory that outlives it: `Flight.begun` takes a job as begun as soon as
+        the one before it has ended, when its arguments are not read yet.
+        """
         self.channel.drain()
-        for flight in [each for each in self._flights.values() if each.stop is not None]:
-            assert flight.stop is not None
-            code, message = flight.stop
-            message = f"{message}; its process had to be killed" if flight.begun else message
-            self._end(flight, failed(code, message), 0.0, began=flight.begun)
-        for flight in self._flights.values():
+        buried = Buried([], [], [])
+        for flight in list(self._flights.values()):
+            began = self._table.has_begun(flight.slot, flight.number)
+            if flight.stop is not None:
+                code, message = flight.stop
+                if began:
+                    message = f"{message}; its process had to be killed"
+                    buried.causes.append(f"{_told(flight.job)} did not stop ({code})")
+                self._end(flight, failed(code, message), 0.0, began=began)
+                continue
+            confirmed_at = self._table.confirmed_at(flight.slot)
+            if began and self._terms.is_over(confirmed_at):
+                buried.causes.append(self._terms.over(confirmed_at))
+            (buried.started if began else buried.waiting).append(flight.job.key)
             if flight.timer is not None:
                 flight.timer.cancel()
-        started = [flight.job.key for flight in self._flights.values() if flight.begun]
-        waiting = [flight.job.key for flight in self._flights.values() if not flight.begun]
         self.channel.close()
-        return started, waiting
+        for flight in self._flights.values():
+            self._table.release(flight.slot)
+        self._flights.clear()
+        self._by_key.clear()
+        return buried
 
     def _begin(self, flight: Flight) -> None:
         flight.begun = True
@@ -150,6 +186,8 @@ class Track:
     def _end(self, flight: Flight, outcome: Outcome, duration_s: float, *, began: bool) -> None:
         key = flight.job.key
         del self._flights[flight.number], self._by_key[key]
+        self._table.release(flight.slot)
+        self._free.append(flight.slot)
         if flight.timer is not None:
             flight.timer.cancel()
         if flight.begun:
@@ -161,3 +199,7 @@ class Track:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
         self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began))
+
+
+def _told(job: Job) -> str:
+    return f"task {job.key.partition('/')[0]} ({job.task_name})"

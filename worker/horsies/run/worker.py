@@ -17,6 +17,7 @@ from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.children_of_workflows import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
 from horsies.run.claimer import Claimer, ClaimRules
+from horsies.run.contract import LeaseTerms
 from horsies.run.finisher import Finisher
 from horsies.run.held import Held, Holdings, Stage
 from horsies.run.loops import Loop, Supervisor, Wake, backoff_s
@@ -146,6 +147,7 @@ class Worker:
         self.slots = Slots(
             self.settings,
             config.prefetch_buffer,
+            LeaseTerms.of(config.recovery),
             events,
             title=self.identity.worker_id,
             on_result=self._result,
@@ -332,7 +334,7 @@ class Worker:
         self._told(self.identity.worker_id)
         self.children_of_workflows.notice()
 
-    def _claimed(self, claimed: list[ClaimedTask], places: list[Child]) -> None:
+    def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
         for task in claimed:
             definition = self.app.tasks[task.task_name]
             requeue = definition.requeue_on_interrupt
@@ -340,7 +342,7 @@ class Worker:
                 requeue = self.app.config.requeue_on_interrupt
             held = Held(task, definition.is_async, definition.timeout_ms, requeue)
             if task.place is not None:
-                held.stage, held.child = Stage.RUNNING, places[task.place]
+                held.stage, held.child, held.confirmed_at = Stage.RUNNING, places[task.place], sent_at
             self.holdings.add(held)
             if task.place is None:
                 self.starter.add(held)

@@ -11,6 +11,7 @@ import asyncpg
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from horsies.config.url import DatabaseUrl
     from horsies.store.connect import Database
 
 # Plans are made once: `id = ANY($1)` may otherwise be planned anew each time, a third of a small batch's cost. One made
@@ -43,6 +44,10 @@ class Lane:
         self._settings = _SETTINGS.get(role, ())
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
+
+    @property
+    def url(self) -> DatabaseUrl:
+        return self._database.url
 
     async def ready(self) -> asyncpg.Connection:
         """The lane's connection, live as far as this side can know."""

@@ -1,0 +1,86 @@
+"""Leases: user code of one task never runs in two places, whatever stands still or is cut off, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import asyncpg
+import pytest
+from blackhole_proxy import BlackholeProxy
+from chaos_scene import scene
+
+from horsies.config.url import DatabaseUrl
+
+pytestmark = pytest.mark.chaos
+
+TASKS = ("work", "wait", "spin", "hold_gil")
+SHORT = {"TEST_STALE_MS": "3000", "TEST_BEAT_MS": "1000"}
+SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'horsies worker%'"
+
+
+@asynccontextmanager
+async def nobody_listening(place: Path, connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """To those who connect the server is away: its socket has gone, and their sessions are ended."""
+    port = await connection.fetchval("SHOW port")
+    socket, hidden = place / f".s.PGSQL.{port}", place / "hidden"
+    socket.rename(hidden)
+    try:
+        await connection.execute(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
+        yield
+    finally:
+        hidden.rename(socket)
+
+
+@pytest.mark.parametrize("group", [False, True], ids=["worker", "group"])
+async def test_a_worker_that_is_stopped_for_long_leaves_no_run_behind(
+    database: str, tmp_path: Path, group: bool
+) -> None:
+    signal_to = os.killpg if group else os.kill
+    async with scene(database, tmp_path, **SHORT) as cluster:
+        stopped, _ = await cluster.worker("--processes", "8"), await cluster.worker("--processes", "8")
+        labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
+        await cluster.begun(labels)
+        signal_to(stopped.pid, signal.SIGSTOP)
+        await asyncio.sleep(8)
+        signal_to(stopped.pid, signal.SIGCONT)
+        await cluster.settled(60)
+        audit = await cluster.audit(f"{'a process group' if group else 'a worker'} is stopped for 8 s", crashes=None)
+        assert audit.violations == []
+        assert audit.crashed > 0
+
+
+async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(database: str, tmp_path: Path) -> None:
+    async with BlackholeProxy(database) as proxy, scene(database, tmp_path, **SHORT) as cluster:
+        await cluster.worker("--processes", "8", url=proxy.url)
+        await cluster.worker("--processes", "8")
+        labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
+        await cluster.begun(labels)
+        proxy.silence()
+        await asyncio.sleep(15)
+        proxy.restore()
+        await cluster.settled(60)
+        audit = await cluster.audit("a partition of 15 s", crashes=None)
+        assert audit.violations == []
+        assert audit.crashed > 0
+
+
+async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_database: str, tmp_path: Path) -> None:
+    """Nobody listens for 15 s at thresholds of 6 and 2 s; one worker more starts as soon as it is over."""
+    place = Path(DatabaseUrl.parse(embedded_database).hosts[0])
+    async with scene(embedded_database, tmp_path) as cluster:
+        await cluster.worker("--processes", "2")
+        labels = await cluster.send("wait", 60, 25.0)
+        await cluster.begun(labels)
+        await asyncio.sleep(3)
+        async with nobody_listening(place, cluster.connection):
+            await asyncio.sleep(15)
+        await cluster.worker("--processes", "2")
+        await cluster.settled(60)
+        audit = await cluster.audit("the server refuses for 15 s", crashes=0)
+        assert audit.violations == []
+        assert audit.runs == len(labels)

@@ -1,0 +1,42 @@
+"""What it means that a server refuses connections: on this machine, that it does not run, and that no sweep can."""
+
+from __future__ import annotations
+
+import errno
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from horsies.store.connect import DatabaseUnavailable
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from horsies.config.url import DatabaseUrl
+
+_NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+
+
+async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -> bool:
+    """Whether the URL names the server itself, here. A proxy or a host elsewhere may refuse us and serve others.
+
+    Not so for several hosts, or where the server sees another port than the URL has.
+    """
+    by_socket, by_loopback, port = await connection.fetchrow(statement("server_address"))
+    if len(url.hosts) != 1:
+        return False
+    (host,) = url.hosts
+    if by_socket:
+        return (Path(host) / f".s.PGSQL.{port}").exists()
+    return bool(by_loopback) and host.rpartition(":")[2] == str(port)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether no server answered, or one that is starting or stopping: it has run no statement since."""
+    cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
+    if isinstance(cause, OSError):
+        # localhost has two addresses: where both refuse, the numbers stand in the text only.
+        numbers = {cause.errno} if cause.errno else set(map(int, re.findall(r"\[Errno (\d+)\]", str(cause))))
+        return bool(numbers) and numbers <= _NOBODY_LISTENS
+    return isinstance(cause, asyncpg.CannotConnectNowError)
