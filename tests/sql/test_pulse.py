@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import asyncpg
 import pytest
@@ -228,3 +229,28 @@ async def test_a_command_changes_nothing_while_workers_pulse(connection: asyncpg
     await pulse_row(connection, beaten_s=1)
     assert not await write_pulse(connection, CONFIG, EVERY_S, lives=False)
     assert await connection.fetchval("SELECT asked_at FROM horsies_pulse") is None
+
+
+async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: asyncpg.Connection) -> None:
+    for _ in range(300):
+        assert await write_pulse(connection, CONFIG, 0.0)
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    hot = await connection.fetchrow(
+        "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size('horsies_pulse') AS size"
+        " FROM pg_stat_user_tables WHERE relname = 'horsies_pulse'"
+    )
+    assert (hot["n_tup_upd"], hot["size"]) == (299, 8_192)
+    assert hot["n_tup_hot_upd"] == 299
+
+
+@pytest.mark.alone
+async def test_a_look_at_a_fresh_pulse_costs_less_than_a_millisecond(connection: asyncpg.Connection) -> None:
+    """200 workers look four times in an interval of their beats."""
+    await pulse_row(connection)
+
+    async def took() -> float:
+        begin = time.perf_counter()
+        await write_pulse(connection, CONFIG, 60)
+        return time.perf_counter() - begin
+
+    assert min([await took() for _ in range(50)]) < 0.001
