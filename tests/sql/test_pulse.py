@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 
 import asyncpg
 import pytest
-from lifecycle_steps import running, statuses, waits_for_a_lock
+from lifecycle_steps import ME, running, statuses, waits_for_a_lock
 from pulse_steps import HARMLESS_S, SPARE_S, pulse_gaps, pulse_row, silent_for
 
 from horsies.config.recovery import RecoveryConfig
@@ -183,6 +184,24 @@ async def test_a_worker_that_starts_where_none_lived_waits_for_the_spare_period(
     )
     await rule.do(connection)
     assert await statuses(connection) == {"t": "FAILED"}
+
+
+@pytest.mark.parametrize(("told", "status"), [(60_000, "RUNNING"), (3_000, "FAILED"), ("often", "FAILED")])
+async def test_a_run_is_judged_by_the_threshold_of_its_own_worker_where_that_is_longer(
+    connection: asyncpg.Connection, told: int | str, status: str
+) -> None:
+    """Its worker beats by that one, and stops it by that one: by a shorter one all that lives there would look dead."""
+    await silent_run(connection, 20)
+    await pulse_row(connection)
+    settings = json.dumps({"running_stale_threshold_ms": told, "runner_heartbeat_interval_ms": 1_000})
+    await connection.execute(
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        " queues, worker_started_at, recovery_config) VALUES ($1, 'h', 1, 1, 1, 1, '{default}', now(), $2)",
+        ME,
+        settings,
+    )
+    await StaleRuns(CONFIG, Events()).do(connection)
+    assert await statuses(connection) == {"t": status}
 
 
 async def test_claims_are_spared_in_the_same_way_and_what_waits_expires_meanwhile(
