@@ -38,6 +38,7 @@ _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.STALE_CLAIM: "status:claimed",
     FindingKind.LEASE_RAN_OUT: "status:claimed",
     FindingKind.WORKER_GONE: "status:claimed,running",
+    FindingKind.RULE_NOT_APPLIED: "status:claimed,running",
     FindingKind.PAST_DEADLINE: "status:pending has:deadline",
     FindingKind.RETRY_OVERDUE: "status:pending tries:>1",
     FindingKind.UNKNOWN_NAME: "status:pending",
@@ -101,6 +102,8 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
             yield f"next sweep in {countdown(left)}{by}"
     elif report.workers_alive:
         yield "no sweep has left a trace"
+    if report.spared is not None and (until := report.spared.until) > now:
+        yield f"no silent run counts as dead for {countdown(until - now)}"
     if report.settings_differ:
         yield "workers disagree about the thresholds"
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Finding, FindingKind, Remedy, Report, Severity, SweepState
+from horsies.operations.findings import Finding, FindingKind, Remedy, Report, Severity, Spared, SweepState
 from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments
 from horsies.operations.tasks import TaskVerb
@@ -265,6 +265,10 @@ def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     nobody = report(sweep=None, workers_alive=0)
     assert headline(DeskSnapshot(nobody, False, "no connection"), NOON).startswith("no connection · 0 need")
     assert "no worker is alive" in headline(DeskSnapshot(nobody, False), NOON)
+    spared = report(spared=Spared(NOON + timedelta(seconds=42), None, NOON - timedelta(seconds=15), NOON))
+    said = headline(DeskSnapshot(spared, False), NOON + timedelta(seconds=2))
+    assert said.endswith("no silent run counts as dead for 0:40")
+    assert "dead" not in headline(DeskSnapshot(spared, False), NOON + timedelta(seconds=42))
     assert headline(DeskSnapshot(), NOON) == "reading the recovery report…"
 
 

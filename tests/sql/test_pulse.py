@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 
 import asyncpg
 import pytest
-from lifecycle_steps import running, statuses, waits_for_a_lock
+from lifecycle_steps import ME, running, statuses, waits_for_a_lock
 from pulse_steps import HARMLESS_S, SPARE_S, pulse_gaps, pulse_row, silent_for
 
 from horsies.config.recovery import RecoveryConfig
@@ -184,6 +186,24 @@ async def test_a_worker_that_starts_where_none_lived_waits_for_the_spare_period(
     assert await statuses(connection) == {"t": "FAILED"}
 
 
+@pytest.mark.parametrize(("told", "status"), [(60_000, "RUNNING"), (3_000, "FAILED"), ("often", "FAILED")])
+async def test_a_run_is_judged_by_the_threshold_of_its_own_worker_where_that_is_longer(
+    connection: asyncpg.Connection, told: int | str, status: str
+) -> None:
+    """Its worker beats by that one, and stops it by that one: by a shorter one all that lives there would look dead."""
+    await silent_run(connection, 20)
+    await pulse_row(connection)
+    settings = json.dumps({"running_stale_threshold_ms": told, "runner_heartbeat_interval_ms": 1_000})
+    await connection.execute(
+        "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
+        " queues, worker_started_at, recovery_config) VALUES ($1, 'h', 1, 1, 1, 1, '{default}', now(), $2)",
+        ME,
+        settings,
+    )
+    await StaleRuns(CONFIG, Events()).do(connection)
+    assert await statuses(connection) == {"t": status}
+
+
 async def test_claims_are_spared_in_the_same_way_and_what_waits_expires_meanwhile(
     connection: asyncpg.Connection,
 ) -> None:
@@ -228,3 +248,28 @@ async def test_a_command_changes_nothing_while_workers_pulse(connection: asyncpg
     await pulse_row(connection, beaten_s=1)
     assert not await write_pulse(connection, CONFIG, EVERY_S, lives=False)
     assert await connection.fetchval("SELECT asked_at FROM horsies_pulse") is None
+
+
+async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: asyncpg.Connection) -> None:
+    for _ in range(300):
+        assert await write_pulse(connection, CONFIG, 0.0)
+    await connection.execute("SELECT pg_stat_force_next_flush()")
+    hot = await connection.fetchrow(
+        "SELECT n_tup_upd, n_tup_hot_upd, pg_relation_size('horsies_pulse') AS size"
+        " FROM pg_stat_user_tables WHERE relname = 'horsies_pulse'"
+    )
+    assert (hot["n_tup_upd"], hot["size"]) == (299, 8_192)
+    assert hot["n_tup_hot_upd"] == 299
+
+
+@pytest.mark.alone
+async def test_a_look_at_a_fresh_pulse_costs_less_than_a_millisecond(connection: asyncpg.Connection) -> None:
+    """200 workers look four times in an interval of their beats."""
+    await pulse_row(connection)
+
+    async def took() -> float:
+        begin = time.perf_counter()
+        await write_pulse(connection, CONFIG, 60)
+        return time.perf_counter() - begin
+
+    assert min([await took() for _ in range(50)]) < 0.001

@@ -12,6 +12,7 @@ from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.cli.words import ago, counted, number, rows
 from horsies.operations.diagnose import diagnose
+from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import Severity
 from horsies.operations.words import span
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
@@ -203,6 +204,8 @@ def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Sc
 
 def _troubles(report: Report, screen: Screen) -> Iterator[str]:
     """The worst few; `horsies recovery ls` has them all."""
+    if report.spared is not None:
+        yield spared_sentence(report.spared)
     if not report.findings:
         yield screen.paint("nothing is stuck", "green")
         return

@@ -74,7 +74,7 @@ def sweep(asked: Asked) -> NoReturn:
         "settings_from": report.settings_from,
         "spared_runs": counts["spared_runs"],
         "spared_claims": counts["spared_claims"],
-        "spared_until": report.spared and max(filter(None, (report.spared.runs_until, report.spared.claims_until))),
+        "spared_until": report.spared and report.spared.until,
         **(counts if asked.dry_run else (done or _Done()).report()),
     }
     if asked.as_json:
@@ -117,8 +117,8 @@ def _spared(counts: dict[str, int], report: Report) -> str:
     if report.spared is None or not runs + claims:
         return ""
     what = ", ".join(rows(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
-    until = max(filter(None, (report.spared.runs_until, report.spared.claims_until)))
-    then = f"a worker's sweep, or `horsies recovery run` after {clock(until)}, takes those that stay silent"
+    until = clock(report.spared.until)
+    then = f"a worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent"
     return f"\nspared: {what}. {spared_sentence(report.spared)} {then[0].upper()}{then[1:]}."
 
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 def spared_sentence(spared: Spared) -> str:
     """Why what looks dead is left alone, and until when."""
-    until = max(filter(None, (spared.runs_until, spared.claims_until)))
     if spared.gap_ended is None:
         what = f"No worker has stored a heartbeat since {clock(spared.gap_began)}"
     else:
         what = f"No worker could store a heartbeat from {clock(spared.gap_began)} until {clock(spared.gap_ended)}"
-    return f"{what}; those that live do so until {clock(until)}, and are spared for so long."
+    return f"{what}; those that live do so until {clock(spared.until)}, and are spared for so long."
 
 
 NOBODY_SWEEPS = "nothing: no worker lives that could sweep"

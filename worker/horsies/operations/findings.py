@@ -106,6 +106,11 @@ class Spared:
     gap_began: datetime
     gap_ended: datetime | None  # None: no worker pulses now
 
+    @property
+    def until(self) -> datetime:
+        """When both are judged by their silence again."""
+        return max(filter(None, (self.runs_until, self.claims_until)), default=self.gap_began)
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

@@ -110,3 +110,22 @@ BEGIN
     RETURN cut;
 END;
 $$ LANGUAGE plpgsql STABLE;
+
+-- The same for what this worker runs. Where it told a longer threshold than that of the sweep, its own holds: by that it beats, and
+-- by that it stops what runs before somebody else may run it again.
+CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
+    worker text, threshold_ms double precision, beat_ms double precision) RETURNS timestamptz AS $$
+    SELECT CASE WHEN told.threshold_ms > $2 AND $3 IS NOT NULL -- an operator's order has its own rule, and no interval
+                THEN LEAST(horsies_silent_before($2, $3), horsies_silent_before(told.threshold_ms, told.beat_ms))
+                ELSE horsies_silent_before($2, $3) END
+      FROM (SELECT 1) one
+      LEFT JOIN LATERAL (
+            SELECT (newest.recovery_config ->> 'running_stale_threshold_ms')::float8 AS threshold_ms,
+                   (newest.recovery_config ->> 'runner_heartbeat_interval_ms')::float8 AS beat_ms
+              FROM (SELECT worker_id, recovery_config::jsonb AS recovery_config FROM horsies_worker_states
+                     WHERE worker_id >= worker
+                     ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest
+             WHERE newest.worker_id = worker
+               AND jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms') = 'number'
+               AND jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms') = 'number') told ON true;
+$$ LANGUAGE sql STABLE;

@@ -2,7 +2,10 @@
 -- and due before good_until; a row that somebody holds is left for next time ($1 tasks, $2 workers, $3 claimed at,
 --  $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8 threshold of finalizing marks in ms,
 --  $9 interval of the beats in ms)
-WITH stale AS MATERIALIZED (
+WITH judged AS MATERIALIZED (
+    SELECT worker_id, horsies_runs_silent_before(worker_id, $7, $9) AS silent_before
+      FROM (SELECT DISTINCT COALESCE(worker_id, '') AS worker_id FROM unnest($2::text[]) AS seen (worker_id)) owner
+), stale AS MATERIALIZED (
     SELECT task.id, task.retry_count, task.claimed_by_worker_id, task.worker_pid, task.worker_hostname,
            task.worker_process_name, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at,
            seen.result, seen.message, statement_timestamp() + seen.delay_s * interval '1 s' AS due,
@@ -11,6 +14,7 @@ WITH stale AS MATERIALIZED (
                         < COALESCE(task.good_until, 'infinity'), false) AS again
       FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::double precision[], $5::text[], $6::text[])
            AS seen (id, worker_id, claimed_at, delay_s, result, message)
+      JOIN judged ON judged.worker_id = COALESCE(seen.worker_id, '')
       JOIN horsies_tasks task ON task.id = seen.id
      WHERE task.id = ANY ($1)
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id IS NOT DISTINCT FROM seen.worker_id
@@ -21,7 +25,7 @@ WITH stale AS MATERIALIZED (
                                 WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
                                 ORDER BY sent_at DESC LIMIT 1),
                               task.started_at, task.claimed_at, task.updated_at)
-                     < (SELECT horsies_silent_before($7, $9)) END
+                     < judged.silent_before END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), recovered AS (
     UPDATE horsies_tasks task
