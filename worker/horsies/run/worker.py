@@ -295,7 +295,11 @@ class Worker:
         if self.behind_pooler:
             self.events.note("polling", reason="behind a pooler in transaction mode, which cannot LISTEN")
             return
-        listener = Listener(partial(self.database.connect, "worker listen"), on_gap=self._look_around)
+        listener = Listener(
+            partial(self.database.connect, "worker listen"),
+            probe_interval_s=self.database.probe_interval_s,
+            on_gap=self._look_around,
+        )
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)

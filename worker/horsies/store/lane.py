@@ -27,9 +27,19 @@ class Lane:
     not run dry under its own weight.
     """
 
-    def __init__(self, database: Database, role: str, *, behind_pooler: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        role: str,
+        *,
+        behind_pooler: bool,
+        settings: tuple[tuple[str, str], ...] = (),
+        durable: bool = False,
+    ) -> None:
         self._database = database
         self._role = role
+        self._settings = settings
+        self._durable = durable
         self._behind_pooler = behind_pooler
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
@@ -59,8 +69,13 @@ class Lane:
 
     async def _connect(self) -> asyncpg.Connection:
         if self._behind_pooler:
-            return await self._database.connect(self._role)
-        return await self._database.connect(self._role, settings=_HOT_PATH, statement_cache_size=_CACHED_STATEMENTS)
+            return await self._database.connect(self._role, settings=self._settings)
+        return await self._database.connect(
+            self._role,
+            settings=(*_HOT_PATH, *self._settings),
+            statement_cache_size=_CACHED_STATEMENTS,
+            durable=self._durable,
+        )
 
 
 async def is_behind_pooler(database: Database) -> bool:
