@@ -119,6 +119,8 @@ class Recovery:
             self._events.warn("sweep stepped over a task", id=refused.item, error=refused.error)
         if len(done.refused) > _TOLD:
             self._events.warn("sweep stepped over tasks", count=len(done.refused))
+        if reconciled.locked:
+            self._events.warn("reconciliation left locked workflows", ids=reconciled.locked[:_TOLD])
         for refused in reconciled.refused[:_TOLD]:
             self._events.warn("reconciliation stepped over a workflow", id=refused.item, error=refused.error)
         if len(reconciled.refused) > _TOLD:

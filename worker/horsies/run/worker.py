@@ -230,7 +230,8 @@ class Worker:
         self.duties = [Duty(chore, self.identity, upkeep, self._lane(chore.name)) for chore in chores]
 
     def _lane(self, role: str) -> Lane:
-        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
+        durable = self.app.config.broker.durable
+        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
         return lane
 

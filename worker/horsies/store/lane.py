@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 # index: so no sequential scans here.
 _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off"))
 _CACHED_STATEMENTS = 200
+# What advances and sweeps waits for no row for long: it steps over and comes back, so that one lock holds up no other.
+_SETTINGS = {
+    "worker advance": (("lock_timeout", "300ms"),),
+    "worker recovery": (("lock_timeout", "1s"),),
+    "worker retention": (("lock_timeout", "5s"),),
+}
+_TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish", "worker advance"})
 
 
 class Lane:
@@ -33,13 +40,13 @@ class Lane:
         role: str,
         *,
         behind_pooler: bool,
-        settings: tuple[tuple[str, str], ...] = (),
-        durable: bool = False,
+        durable: bool = True,
     ) -> None:
+        """`durable`: commits for tasks on their way reach the disk, also where the server would not wait for that."""
         self._database = database
         self._role = role
-        self._settings = settings
-        self._durable = durable
+        self._settings = _SETTINGS.get(role, ())
+        self._durable = durable and role in _TASKS_ON_THEIR_WAY
         self._behind_pooler = behind_pooler
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
