@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back
+from horsies.lifecycle.claiming import (
+    LARGEST_CLAIM,
+    Wish,
+    claim,
+    claim_capped,
+    release_expired,
+    take_back,
+    unaccounted,
+)
+from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
-from horsies.run.held import Stage
+from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 from horsies.store.statements import statement
 
@@ -20,6 +30,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.finishing import Outcome
+    from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
     from horsies.run.held import Holdings
     from horsies.run.slots import Slots
@@ -91,6 +103,7 @@ class Claimer:
         *,
         on_claimed: Callable[[list[ClaimedTask], list[Child]], None],
         on_taken_back: Callable[[int], None],
+        on_lost_commit: Callable[[Held, Outcome | None], None],
     ) -> None:
         self.interval_s = poll_s
         self.wake = Wake()
@@ -101,6 +114,8 @@ class Claimer:
         self._holdings = holdings
         self._on_claimed = on_claimed
         self._on_taken_back = on_taken_back
+        self._on_lost_commit = on_lost_commit
+        self._connection: asyncpg.Connection | None = None
         self._looks: list[float] = []
         """When to look for claims whose reply was lost."""
         self.claiming = asyncio.Lock()
@@ -147,6 +162,9 @@ class Claimer:
         async with self.claiming:
             self._full.clear()
             connection = await self.lane.ready()
+            if self._connection not in (connection, None):
+                self._look_soon()  # the server may be another one by now, and know less
+            self._connection = connection
             if self._looks and self._looks[0] <= time.monotonic():
                 await self._take_back(connection)
             try:
@@ -304,9 +322,27 @@ class Claimer:
         self._looks = [now, now + _SECOND_LOOK_S]
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
 
+    async def take_back(self, connection: asyncpg.Connection) -> list[Token]:
+        """What a statement has claimed or started whose answer never came; who calls it holds `claiming`.
+
+        A row whose execution has ended is none of that: the database has lost the commit of the outcome (a standby that
+        was behind took over, or the server crashed with synchronous_commit off), and it is stored again.
+        """
+        rules, recent = self._rules, self._holdings.recent
+        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._holdings.tokens()):
+            if not recent.has_run(task.token):
+                continue
+            if is_claimed:  # its start was lost, too
+                again = Start(task.token, os.getpid(), rules.hostname, "lost commit")
+                if task.token not in (await start(connection, rules.worker_id, [again])).started:
+                    continue
+            held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            self._holdings.add(held)
+            self._on_lost_commit(held, recent.outcome(task.token))
+        return await take_back(connection, rules.worker_id, self._holdings.tokens())
+
     async def _take_back(self, connection: asyncpg.Connection) -> None:
-        """What a statement has claimed or started whose answer never came."""
-        returned = await take_back(connection, self._rules.worker_id, self._holdings.tokens())
+        returned = await self.take_back(connection)
         del self._looks[0]
         if returned:
             self._on_taken_back(len(returned))

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from horsies.store.statements import statement
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -90,8 +92,30 @@ async def is_behind_pooler(database: Database) -> bool:
 
     A pooler answers the handshake with a process id of its own making; the backend tells its real one.
     """
+    return (await look_at_server(database, durable=False))[0]
+
+
+async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
+    """Whether there is a pooler in between, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:
-        return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()"))
+        pid, commits, isolation = await connection.fetchrow(statement("server_settings"))
+        pooled = bool(connection.get_server_pid() != pid)
     finally:
         await connection.close()
+    warnings = []
+    if commits == "off":
+        warnings.append(f"synchronous_commit is off: {_lost_commits(pooled=pooled, durable=durable)}")
+    if pooled and isolation != "read committed":
+        warnings.append(
+            f"the default isolation of this role is {isolation!r}, and a pooler takes no settings: claims may clash;"
+            " ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+        )
+    return pooled, warnings
+
+
+def _lost_commits(*, pooled: bool, durable: bool) -> str:
+    if durable and not pooled:
+        return "sends, starts and outcomes set it to on for themselves; PostgresConfig(durable=False) leaves it off"
+    lost = "sends and outcomes that were confirmed in the last moments before a crash of the server are lost"
+    return f"{lost}; ALTER ROLE … SET synchronous_commit = on" if durable else f"{lost}, as durable=False has it"
