@@ -97,28 +97,45 @@ class Pair:
         return f"postgresql://{ACCOUNT}@{hosts}/postgres?target_session_attrs=read-write"
 
     def delay_standby(self) -> None:
-        """From now on the standby receives nothing, so it is behind by whatever is committed next."""
-        receivers = [one for one in self.standby.processes if "walreceiver" in " ".join(one.cmdline())]
-        assert receivers, "the standby does not follow"
-        for one in receivers:
-            one.suspend()
+        """From now on the standby receives nothing, so it lacks whatever is committed next."""
+        with psycopg.connect(self.standby.url, autocommit=True) as connection:
+            connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
+            connection.execute("SELECT pg_reload_conf()")
+            deadline = time.monotonic() + _PATIENCE_S
+            while connection.execute("SELECT count(*) FROM pg_stat_wal_receiver").fetchone() != (0,):
+                assert time.monotonic() < deadline, "the standby does not stop following"
+                time.sleep(0.05)
+
+
+@contextmanager
+def new_servers(count: int) -> Iterator[list[Server]]:
+    """The first one runs, the others have an empty directory.
+
+    Needs Debian's postgresql-15: it fails without, as a scene that is skipped proves nothing.
+    """
+    assert (BINARIES / "initdb").exists(), f"no PostgreSQL in {BINARIES}: apt-get install postgresql-15"
+    root = Path(tempfile.mkdtemp(prefix="hc-servers-"))
+    root.chmod(0o755)
+    servers = []
+    for number in range(count):
+        directory = root / str(number)
+        directory.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            shutil.chown(directory, ACCOUNT, ACCOUNT)
+        servers.append(Server(directory))
+    try:
+        servers[0].run("initdb", "-D", str(servers[0].directory), "-U", ACCOUNT, "-A", "trust", "-N")
+        servers[0].start()
+        yield servers
+    finally:
+        for server in servers:
+            server.close()
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @contextmanager
 def failover_pair(*, synchronous: bool) -> Iterator[Pair]:
-    """Needs Debian's postgresql-15: it fails without, as a scene that is skipped proves nothing."""
-    assert (BINARIES / "initdb").exists(), f"no PostgreSQL in {BINARIES}: apt-get install postgresql-15"
-    root = Path(tempfile.mkdtemp(prefix="hc-pair-"))
-    root.chmod(0o755)
-    directories = [root / "primary", root / "standby"]
-    for directory in directories:
-        directory.mkdir(mode=0o700)
-        if os.geteuid() == 0:
-            shutil.chown(directory, ACCOUNT, ACCOUNT)
-    primary, standby = map(Server, directories)
-    try:
-        primary.run("initdb", "-D", str(primary.directory), "-U", ACCOUNT, "-A", "trust", "-N")
-        primary.start()
+    with new_servers(2) as (primary, standby):
         primary.run("pg_basebackup", "-D", str(standby.directory), "-R", "-d", primary.url)
         standby.start()
         with psycopg.connect(primary.url, autocommit=True) as connection:
@@ -127,10 +144,6 @@ def failover_pair(*, synchronous: bool) -> Iterator[Pair]:
                 connection.execute("SELECT pg_reload_conf()")
             _wait_until_followed(connection, "sync" if synchronous else "async")
         yield Pair(primary, standby)
-    finally:
-        standby.close()
-        primary.close()
-        shutil.rmtree(root, ignore_errors=True)
 
 
 def _wait_until_followed(connection: psycopg.Connection[tuple[object, ...]], state: str) -> None:

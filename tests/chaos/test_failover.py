@@ -87,8 +87,6 @@ async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(
             await cluster.settled(20)
             assert not await cluster.connection.fetchval(LIVING)
             pair.primary.crash()
-            for one in pair.standby.processes:
-                one.resume()
             pair.standby.promote()
             cluster.connection.terminate()
             cluster.connection = await asyncpg.connect(pair.standby.url)
