@@ -206,7 +206,11 @@ class Link:
     async def _use(self, database: Database) -> None:
         """Until there is no connection to be had; a lost one is replaced first."""
         self._database = database
-        self._listener = Listener(lambda: database.connect("console listener"), on_gap=self._listener_changed)
+        self._listener = Listener(
+            lambda: database.connect("console listener"),
+            probe_interval_s=database.probe_interval_s,
+            on_gap=self._listener_changed,
+        )
         for channel in CHANNELS:
             self._listener.add(channel, partial(self._dirty, channel))
         starting: asyncio.Task[None] | None = None

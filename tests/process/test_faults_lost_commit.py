@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from fault_scene import DONE, Scene, scene
+from fault_scene import DONE, ENDED, Scene, scene
 from test_worker import start, table
 
 __all__ = ["scene", "start", "table"]
@@ -22,6 +22,38 @@ LOST = f"""
 SELECT bool_or(pg_terminate_backend(pid, 5000) AND application_name = 'horsies worker finish') {WAITING}
    AND application_name IN ('horsies worker finish', 'horsies worker upkeep')
 """
+
+
+# What a standby knows that lacks the finish, or also the start; and the end of the sessions to the old primary.
+BEHIND = """
+SET session_replication_role = replica;
+DELETE FROM horsies_task_attempts;
+UPDATE horsies_tasks SET status = '{status}', completed_at = NULL, failed_at = NULL, result = NULL, error_code = NULL,
+       claimed = '{status}' = 'CLAIMED',
+       claim_expires_at = CASE '{status}' WHEN 'CLAIMED' THEN now() + interval '1 min' END;
+SET session_replication_role = origin;
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+ WHERE application_name LIKE 'horsies worker%' AND datname = current_database();
+"""
+
+
+@pytest.mark.parametrize("status", ["RUNNING", "CLAIMED"])
+async def test_what_had_ended_is_stored_again_after_a_failover_that_lost_it(scene: Scene, status: str) -> None:
+    worker = await scene.worker(TEST_STALE_MS="60000")
+    await scene.send("work", "a", retries=0)
+    await scene.send("flaky", "b", retries=0)
+    await scene.until(ENDED)
+    before = {label: await scene.table.row(scene.ids[label]) for label in "ab"}
+    history = {label: await scene.history(label) for label in "ab"}
+    await scene.connection.execute(BEHIND.format(status=status))
+    await scene.until(ENDED)
+    told = [await asyncio.to_thread(worker.wait_for, "the database has lost the commit of an outcome") for _ in "ab"]
+    assert {one["id"] for one in told} == set(scene.ids.values())
+    for label in "ab":
+        row = await scene.table.row(scene.ids[label])
+        for column in ("status", "result", "error_code", "failed_reason", "retry_count", "claimed_at"):
+            assert row[column] == before[label][column]
+        assert (await scene.history(label), len(scene.runs(label))) == (history[label], 1)
 
 
 async def test_a_finish_whose_answer_is_lost_is_not_a_second_outcome(scene: Scene) -> None:

@@ -66,6 +66,7 @@ STATEMENTS = {
     "large_arguments": ("'id-1', 'worker-a', now()", {"horsies_tasks_pkey"}),
     "release": (TOKENS, {"horsies_tasks_pkey"}),
     "take_back": (TOKENS, {"ix_horsies_tasks_in_flight", "horsies_tasks_pkey"}),
+    "unaccounted": (TOKENS, {"ix_horsies_tasks_in_flight"}),
     "start": (f"{TOKENS}, {array('1')}, {TEXTS}, {TEXTS}", {"horsies_tasks_pkey"}),
     "start_capped": (
         f"{TOKENS}, {array('1')}, {TEXTS}, {TEXTS}, {TEXTS}, '{{default}}', '{{5}}'",

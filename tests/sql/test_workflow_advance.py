@@ -235,7 +235,7 @@ async def test_a_node_ended_by_hand_is_followed_by_what_waited_for_it(connection
 async def test_a_task_that_is_tried_again_makes_its_node_run_too(connection: asyncpg.Connection) -> None:
     flow = await grow(connection, node(0))
     await connection.execute("UPDATE horsies_tasks SET retry_count = 1")
-    assert await nodes_started(connection, [(await task_of(connection, flow, 0))["id"]]) == 1
+    assert (await nodes_started(connection, [(await task_of(connection, flow, 0))["id"]])).nodes == 1
     assert await states(connection, flow) == "RUNNING: running"
 
 
@@ -246,11 +246,11 @@ async def test_a_started_task_makes_its_node_run(connection: asyncpg.Connection)
         "UPDATE horsies_tasks SET status = 'RUNNING', started_at = now() WHERE id = $1", task["id"]
     )
     queued = (await task_of(connection, flow, 1))["id"]
-    assert await nodes_started(connection, [task["id"], queued, "no such task"]) == 1
+    assert (await nodes_started(connection, [task["id"], queued, "no such task"])).nodes == 1
     assert await states(connection, flow) == "RUNNING: running enqueued"
-    assert await nodes_started(connection, [task["id"]]) == 0
+    assert (await nodes_started(connection, [task["id"]])).nodes == 0
     await complete(connection, flow, 0)
-    assert await nodes_started(connection, [task["id"]]) == 0
+    assert (await nodes_started(connection, [task["id"]])).nodes == 0
     assert await states(connection, flow) == "RUNNING: completed enqueued"
 
 

@@ -67,7 +67,7 @@ async def everything_once(conn: asyncpg.Connection) -> None:
     await conn.execute(
         "UPDATE horsies_tasks SET status = 'RUNNING' WHERE id = $1", (await task_of(conn, flow, 0))["id"]
     )
-    assert await nodes_started(conn, [(await task_of(conn, flow, 0))["id"]]) == 1
+    assert (await nodes_started(conn, [(await task_of(conn, flow, 0))["id"]])).nodes == 1
     for index in range(6):
         await complete(conn, flow, index)
     assert (await states(conn, flow)).startswith("COMPLETED")

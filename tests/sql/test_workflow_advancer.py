@@ -39,7 +39,8 @@ async def test_a_task_that_ends_again_while_its_end_is_under_way_is_advanced_aga
     task_id = await end_task(connection, flow, 0)
     advancer.ended(task_id)
     async with connection.transaction():
-        await connection.execute("SELECT FROM horsies_workflows WHERE id = $1 FOR NO KEY UPDATE", flow)
+        await connection.execute("SELECT FROM horsies_tasks WHERE id = $1 FOR NO KEY UPDATE", task_id)
+        await connection.execute("SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR NO KEY UPDATE", flow)
         step = await waits_for_a_lock(connection, await advancer.lane.ready(), advancer.step())
         advancer.ended(task_id)
         assert not step.done()

@@ -23,7 +23,7 @@ from horsies.domain.injection import split_injection
 from horsies.domain.plan import MAP_DEFINITION, WorkflowPlan
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.advancing import advance, nodes_started
+from horsies.lifecycle.advancing import FamilyLockedError, advance, nodes_started
 from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
 from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, large_arguments, release
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
@@ -196,7 +196,7 @@ class Crew:
         return bool(tasks)
 
     async def _note(self, conn: asyncpg.Connection, hand: Hand) -> bool:
-        return bool(await nodes_started(conn, [task.token.task_id for task in hand.running]))
+        return bool((await nodes_started(conn, [task.token.task_id for task in hand.running])).nodes)
 
     async def _finish(self, conn: asyncpg.Connection, hand: Hand) -> bool:
         count = self._rng.randint(1, 3)
@@ -265,13 +265,13 @@ class Crew:
         ids = self._rng.sample(hand.ended, self._rng.randint(0, len(hand.ended)))
         hand.ended = [task_id for task_id in hand.ended if task_id not in ids]
         self._past += ids
-        await advance(conn, ids)
+        hand.ended += [task_id for task_id, _ in (await advance(conn, ids)).locked]
         return bool(ids)
 
     async def _advance_all(self, conn: asyncpg.Connection, hand: Hand) -> bool:
         ids, hand.ended = hand.ended, []
         self._past += ids
-        await advance(conn, ids)
+        hand.ended += [task_id for task_id, _ in (await advance(conn, ids)).locked]
         return bool(ids)
 
     async def _build(self, conn: asyncpg.Connection, hand: Hand) -> bool:
@@ -279,21 +279,27 @@ class Crew:
         waiting = await ready_children(conn, None, 10)
         done = False
         for workflow_id, index in waiting:
-            child = await read_child(conn, workflow_id, index)
-            if child is None:
-                continue
             try:
-                planned = self._plan(child.definition_key, child.kwargs_json)
-            except ChildPlanError as error:
-                code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
-                await fail_child(conn, workflow_id, index, _refusal(code, str(error)))
-            except KeyError as error:
-                code = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED
-                await fail_child(conn, workflow_id, index, _refusal(code, str(error)))
-            else:
-                await start_child(conn, workflow_id, index, planned)
-            done = True
+                done |= await self._build_one(conn, workflow_id, index)
+            except FamilyLockedError:
+                done = True  # it comes again
         return done
+
+    async def _build_one(self, conn: asyncpg.Connection, workflow_id: str, index: int) -> bool:
+        child = await read_child(conn, workflow_id, index)
+        if child is None:
+            return False
+        try:
+            planned = self._plan(child.definition_key, child.kwargs_json)
+        except ChildPlanError as error:
+            code = OperationalErrorCode.WORKFLOW_ENQUEUE_FAILED
+            await fail_child(conn, workflow_id, index, _refusal(code, str(error)))
+        except KeyError as error:
+            code = OperationalErrorCode.SUBWORKFLOW_LOAD_FAILED
+            await fail_child(conn, workflow_id, index, _refusal(code, str(error)))
+        else:
+            await start_child(conn, workflow_id, index, planned)
+        return True
 
     def _plan(self, key: str, kwargs_json: str) -> WorkflowPlan:
         return map_plan(kwargs_json) if key == MAP_DEFINITION else plan_of(self._flows[key], key)

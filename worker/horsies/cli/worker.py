@@ -146,6 +146,7 @@ def _banner(running: Worker) -> None:
         "stop": f"grace {settings.stop_times.drain_s:g}s: {settings.stop_times.why}",
         "worker": running.identity.worker_id,
     }
+    lines |= {"warning": "; ".join(running.warnings)} if running.warnings else {}
     print("horsies worker", file=sys.stdout)
     for name, value in lines.items():
         print(f"  {name:<9} {value}", file=sys.stdout)

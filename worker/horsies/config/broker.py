@@ -26,6 +26,11 @@ class PostgresConfig(CheckedModel):
     pool_timeout: int = 30
     pool_recycle: int = 1800
     echo: bool = False
+    durable: bool = True
+    """Sends, starts and outcomes that were confirmed are on the disk, even if the server's synchronous_commit is off.
+
+    False leaves that to the server: faster there, and what was confirmed in the last moments before a crash is lost.
+    """
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         try:

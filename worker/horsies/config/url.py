@@ -19,6 +19,7 @@ _PASSWORD_WITHOUT_HOST = re.compile(rf"(//(?:\[[^\]\s]*\]|[^:@\s/?#\[]*)):(?!\*\
 _ASSIGNMENT = re.compile(r"([\w%+]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^&\s]*)")
 _WHOLE_LOGIN = re.compile(r"^([^:@]*):.*@", re.DOTALL)
 _WHOLE_WITHOUT_HOST = re.compile(r"^(\[[^\]]*\]|[^:@/?#\[]*):(?!\*\*\*@|\d{1,5}(?:[/?]|$)).+", re.DOTALL)
+SESSION_ATTRS = ("any", "read-write", "read-only", "primary", "standby", "prefer-standby")
 _PARAMETER = re.compile(r"[?&]([^=&?]*)=")
 _FORMS = (
     "write postgresql://user:password@host:5432/database\n"
@@ -46,6 +47,10 @@ class DatabaseUrl:
     database: str | None
     connect_timeout_s: float | None
     embedded_directory: Path | None
+    addresses: tuple[tuple[str, int], ...] = ()
+    """Host, or directory of a socket, and port, for each of `hosts`."""
+    session_attrs: str | None = None
+    """`target_session_attrs`: what the server must be to be chosen."""
 
     @property
     def where(self) -> str:
@@ -126,7 +131,10 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
     parameters = _parameters(query)
     login, _, address = netloc.rpartition("@")
     user, _, password = login.partition(":")
-    hosts = _hosts(text, address or parameters.get("host", ""), parameters.get("port", ""))
+    addresses = _addresses(text, address or parameters.get("host", ""), parameters.get("port", ""))
+    session_attrs = parameters.get("target_session_attrs")
+    if session_attrs is not None and session_attrs not in SESSION_ATTRS:
+        raise _refused(text, f"target_session_attrs is none of {', '.join(SESSION_ATTRS)}")
     kept = {name: value for name, value in parameters.items() if name not in _LIBPQ_ONLY}
     # asyncpg reads an empty password as the password; with none it looks into PGPASSWORD and ~/.pgpass
     credentials = _encode(user) + (f":{_encode(password)}" if password else "")
@@ -138,11 +146,13 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
         secret_text=f"postgresql://{credentials}{address}{tail}",
         masked=f"postgresql://{shown_login and shown_login + '@'}{address}/{path}"
         + (f"?{_encode_all(shown)}" if shown else ""),
-        hosts=hosts,
+        hosts=tuple(host if host.startswith("/") else f"{host}:{port}" for host, port in addresses),
         user=unquote(user) or parameters.get("user") or None,
         database=path or parameters.get("dbname") or None,
         connect_timeout_s=_seconds(text, parameters.get("connect_timeout")),
         embedded_directory=None,
+        addresses=addresses,
+        session_attrs=session_attrs,
     )
 
 
@@ -164,16 +174,17 @@ def _encode_all(parameters: dict[str, str]) -> str:
     return urlencode(parameters, safe="/,:*", errors="surrogateescape")
 
 
-def _hosts(text: str, address: str, ports: str) -> tuple[str, ...]:
-    """`h1:1,h2` and `?host=h1,h2&port=1,2` alike -> ('h1:1', 'h2:5432'); a socket's directory stays as it is."""
+def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ...]:
+    """`h1:1,h2` and `?host=h1,h2&port=1,2` alike -> (('h1', 1), ('h2', 5432))."""
     given = [port.strip() for port in ports.split(",")] if ports else ["5432"]
     parts = unquote(address).split(",") if address else []
     if len(parts) > 1 and not all(parts):
         raise _refused(text, "a comma between hosts has no host beside it")
-    found = []
+    found: list[tuple[str, int]] = []
     for index, part in enumerate(parts):
         if part.startswith("/"):
-            found.append(part)
+            port = given[min(index, len(given) - 1)]
+            found.append((part, int(port) if port.isdecimal() else 5432))
             continue
         host, _, port = part.rpartition(":") if re.search(r":\d*$|:[^\]:]*$", part) else (part, "", "")
         if ":" in host and not host.startswith("["):
@@ -183,7 +194,7 @@ def _hosts(text: str, address: str, ports: str) -> tuple[str, ...]:
             raise _refused(text, "its port is not a number; if that was the password, add @host behind it")
         if not 0 < int(port) < 65536:
             raise _refused(text, "its port is not a number from 1 to 65535")
-        found.append(f"{host or 'localhost'}:{port}")
+        found.append((host or "localhost", int(port)))
     return tuple(found)
 
 

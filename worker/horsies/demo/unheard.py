@@ -42,7 +42,8 @@ async def unheard(database: Database, workflow_id: str) -> AsyncIterator[bool]:
 
     Entered when the charge has FAILED and its node is still RUNNING; False where it does not come to that.
     """
-    async with database.connected("demo") as holder, holder.transaction():
+    forgotten = (("idle_in_transaction_session_timeout", "0"),)
+    async with database.connected("demo", settings=forgotten) as holder, holder.transaction():
         await lock_families(holder, [workflow_id])
         charge = await _charge(database, workflow_id, lambda node: node.task_status == "FAILED", _FAILS_WITHIN_S)
         yield charge is not None and charge.status == "RUNNING"

@@ -8,19 +8,26 @@ it comes to the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+import asyncpg
 
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.workflow_end import EndedNode, error_of
 from horsies.lifecycle.completing import NodeEnd, complete, parents_ends
 from horsies.lifecycle.node_tasks import enqueue_nodes
+from horsies.store.connect import transaction
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    import asyncpg
+_PATIENCE = "5s"
+
+
+class FamilyLockedError(asyncpg.LockNotAvailableError):  # type: ignore[misc]
+    """Another session holds the lock of a workflow's family; the message says which one, as far as that can be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,15 @@ class Advanced:
     enqueued: tuple[str, ...] = ()
     finished: tuple[tuple[str, WorkflowStatus], ...] = ()
     ready_children: tuple[str, ...] = ()
+    locked: tuple[tuple[str, str], ...] = ()
+    """Tasks that were left for later, each with the root of its family, which another session had locked."""
+
+
+class Started(NamedTuple):
+    """How many nodes are RUNNING now; `locked` as in Advanced."""
+
+    nodes: int
+    locked: tuple[tuple[str, str], ...] = ()
 
 
 class _Ended(NamedTuple):
@@ -60,21 +76,60 @@ class _Course:
 async def lock_families(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> tuple[str, ...]:
     """Lock the roots of these workflows until the transaction ends, in the order of their ids; returns the roots.
 
-    Whoever changes a workflow, a node, or enqueues a node's task holds this, and takes it before any other row.
+    Whoever changes a workflow, a node, or enqueues a node's task holds this, and takes it before any other row. It
+    waits for 5 s, which is for operators; then FamilyLockedError says who holds it, and the transaction can go on.
     """
-    return tuple([root for (root,) in await conn.fetch(statement("advance_lock"), list(workflow_ids))])
+    families = await try_families(conn, workflow_ids)
+    if all(families.values()):
+        return tuple(families)
+    try:
+        async with conn.transaction():
+            await conn.execute(statement("advance_patience"), _PATIENCE)
+            rows = await conn.fetch(statement("advance_lock"), list(workflow_ids))
+    except asyncpg.LockNotAvailableError:
+        raise FamilyLockedError(await _holder(conn, list(families))) from None
+    return tuple([root for (root,) in rows])
 
 
-async def advance(conn: asyncpg.Connection, task_ids: Collection[str]) -> Advanced:
+async def try_families(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, bool]:
+    """As lock_families, without waiting: each root, and whether its lock is ours now.
+
+    Workers and sweeps never wait for one family: all others would wait with it.
+    """
+    rows = await conn.fetch(statement("advance_try"), list(workflow_ids))
+    return {row["root"]: row["is_ours"] for row in rows}
+
+
+async def _holder(conn: asyncpg.Connection, roots: list[str]) -> str:
+    holder = await conn.fetchrow(statement("advance_holders"), roots)
+    if holder is None:
+        return "another session has locked its workflow"
+    name = holder["application_name"] or "no application_name"
+    return (
+        f"another session has locked its workflow: pid {holder['pid']} ({name}, role {holder['role']},"
+        f" {holder['state']}), whose transaction is {holder['since_s']} s old"
+    )
+
+
+async def advance(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Advanced:
     """In a transaction of its own: what has become of these tasks reaches their nodes, and all that follows is done.
 
     It reads the truth: ids of tasks that still run, belong to no workflow or were advanced before change nothing.
+    Families that another session has locked, and those whose roots are in `leave`, are stepped over; `locked` names
+    their tasks.
     """
-    ids = list(task_ids)
-    async with conn.transaction(isolation="read_committed"):
-        if not await conn.fetch(statement("advance_lock_tasks"), ids):
-            return Advanced()
-        return await advance_locked(conn, ids)
+    async with transaction(conn):
+        ids, locked = await _try_tasks(conn, task_ids, leave)
+        return replace(await advance_locked(conn, ids), locked=locked) if ids else Advanced(locked=locked)
+
+
+async def _try_tasks(
+    conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str]
+) -> tuple[list[str], tuple[tuple[str, str], ...]]:
+    """The tasks of families whose lock is ours now, and the others with their roots."""
+    rows = await conn.fetch(statement("advance_try_tasks"), list(task_ids), list(leave))
+    ours = [task_id for task_id, _, is_ours in rows if is_ours]
+    return ours, tuple([(task_id, root) for task_id, root, is_ours in rows if not is_ours])
 
 
 async def advance_locked(conn: asyncpg.Connection, task_ids: Collection[str]) -> Advanced:
@@ -93,13 +148,11 @@ async def settle(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Adv
     return await _follow(conn, [], workflow_ids)
 
 
-async def nodes_started(conn: asyncpg.Connection, task_ids: Collection[str]) -> int:
-    """ENQUEUED to RUNNING for the nodes of tasks that run; how many. In a transaction of its own."""
-    ids = list(task_ids)
-    async with conn.transaction(isolation="read_committed"):
-        if not await conn.fetch(statement("advance_lock_tasks"), ids):
-            return 0
-        return len(await conn.fetch(statement("advance_started"), ids))
+async def nodes_started(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Started:
+    """ENQUEUED to RUNNING for the nodes of tasks that run, in a transaction of its own; locks are as in advance()."""
+    async with transaction(conn):
+        ids, locked = await _try_tasks(conn, task_ids, leave)
+        return Started(len(await conn.fetch(statement("advance_started"), ids)) if ids else 0, locked)
 
 
 async def enqueue_ready(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> tuple[str, ...]:

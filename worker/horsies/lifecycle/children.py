@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import CodecError
 from horsies.domain.ids import new_task_id
 from horsies.domain.states import WorkflowTaskStatus
-from horsies.lifecycle.advancing import Advanced, end_nodes, lock_families, settle
+from horsies.lifecycle.advancing import Advanced, FamilyLockedError, end_nodes, settle, try_families
 from horsies.lifecycle.completing import NodeEnd
 from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, unreadable
 from horsies.lifecycle.planting import ParentNode, plant
 from horsies.lifecycle.references import resolved
+from horsies.store.connect import transaction
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -68,11 +69,11 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
     """In a transaction of its own: the child of this node with its root tasks; its id, None if somebody was faster.
 
     Whoever builds it after us finds the node no longer READY; who dies before the commit leaves it READY. TooDeepError
-    below MOST_LEVELS.
+    below MOST_LEVELS; FamilyLockedError, at once, where another session has locked the family.
     """
     child_id = new_task_id()
-    async with conn.transaction(isolation="read_committed"):
-        await lock_families(conn, [workflow_id])
+    async with transaction(conn):
+        await _lock(conn, workflow_id)
         parent = await conn.fetchrow(statement("child_parent"), workflow_id, index)
         if parent is None:
             return None
@@ -94,11 +95,16 @@ async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, res
 
 
 async def _end(conn: asyncpg.Connection, end: NodeEnd) -> Advanced:
-    async with conn.transaction(isolation="read_committed"):
-        await lock_families(conn, [end.workflow_id])
+    async with transaction(conn):
+        await _lock(conn, end.workflow_id)
         if await conn.fetchrow(statement("child_parent"), end.workflow_id, end.task_index) is None:
             return Advanced()
         return await end_nodes(conn, [end])
+
+
+async def _lock(conn: asyncpg.Connection, workflow_id: str) -> None:
+    if not all((await try_families(conn, [workflow_id])).values()):
+        raise FamilyLockedError(f"another session has locked the workflow {workflow_id}")
 
 
 def _ready_child(node: ReadyNode, kwargs: str) -> ReadyChild:

@@ -10,6 +10,7 @@ import asyncpg
 
 from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.tokens import Token, claim_times, ids, in_order
+from horsies.store.connect import with_settings
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -103,9 +104,9 @@ async def claim_capped(
     In flight is what runs and, if `hard`, what is claimed under a lease that has not run out.
     """
     names, caps = [name for name, _ in queues], [cap for _, cap in queues]
-    rows = await conn.fetch(
-        statement("claim_capped"), worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
-    )
+    given = worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
+    async with with_settings(conn):  # READ COMMITTED also behind a pooler, where a role may have a stricter default
+        rows = await conn.fetch(statement("claim_capped"), *given)
     place = {name: number for number, name in enumerate(names)}
     claimed = claimed_tasks(worker_id, [row for row in rows if row["id"] is not None])
     full = frozenset(row["queue_name"] for row in rows if row["id"] is None)
@@ -127,11 +128,39 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
     return {given[number - 1] for (number,) in rows}
 
 
+async def unaccounted(
+    conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
+) -> list[tuple[ClaimedTask, bool]]:
+    """What take_back would give back, without arguments, and whether it is CLAIMED yet. Reads only."""
+    tokens = in_order(held)
+    rows = await conn.fetch(statement("unaccounted"), worker_id, ids(tokens), claim_times(tokens))
+    return [
+        (
+            ClaimedTask(
+                token=Token(row["id"], worker_id, row["claimed_at"]),
+                task_name=row["task_name"],
+                queue_name=row["queue_name"],
+                priority=row["priority"],
+                args=None,
+                kwargs=None,
+                large=False,
+                task_options=row["task_options"],
+                retry_count=row["retry_count"],
+                max_retries=row["max_retries"],
+                is_workflow_task=row["is_workflow_task"],
+            ),
+            row["is_claimed"],
+        )
+        for row in rows
+    ]
+
+
 async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[Token]) -> list[Token]:
     """Give back what is CLAIMED or RUNNING under this worker's name without being held by it, and say so to the others.
 
     Replies that were lost leave such rows: of a claim, or of a start whose user code therefore never began. So there is
-    no attempt and no number burned. `held` is everything from the claim's reply until its outcome is stored.
+    no attempt and no number burned. `held` is everything from the claim's reply until its outcome is stored, and what
+    has run by `unaccounted`: after the loss of a commit its row looks the same.
     """
     tokens = in_order(held)
     rows = await conn.fetch(statement("take_back"), worker_id, ids(tokens), claim_times(tokens))

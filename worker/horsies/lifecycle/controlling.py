@@ -12,6 +12,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import end_node, lock_families, settle
 from horsies.lifecycle.families import read_nodes
 from horsies.lifecycle.reopening import look, write
+from horsies.store.connect import transaction
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -51,14 +52,14 @@ async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
     Tasks in the queue stay linked to their nodes and wait there: unlinked, they would run again after a resume.
     """
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         return bool(await conn.fetch(statement("control_pause"), workflow_id))
 
 
 async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
     """PAUSED to RUNNING, with all that is paused below it; what could have gone on meanwhile does so now."""
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
         await _go_on(conn, resumed, resumed)
@@ -76,7 +77,7 @@ async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reope
 
     A workflow that is PAUSED is resumed. CannotReopenError where nothing has failed, or it cannot go on.
     """
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
         reopening = await look(conn, workflow_id)
@@ -91,7 +92,7 @@ async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
     What has ended by then keeps its outcome. A living parent goes on with this node as failed.
     """
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         cancelled = await cancel_below(conn, workflow_id, _CANCELLED_WORDS)
         if cancelled:
@@ -123,7 +124,7 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
 
 async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, words: str) -> bool:
     """A node that has not ended becomes SKIPPED; what it runs is stopped. False where it has an outcome already."""
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         node = await _node(conn, workflow_id, index)
         if node is None or node.has_ended or not await _stop(conn, node, words):
@@ -136,7 +137,7 @@ async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, 
 
     What it runs is stopped. False where it has completed by itself; CannotReopenError where the workflow cannot go on.
     """
-    async with conn.transaction(isolation="read_committed"):
+    async with transaction(conn):
         await lock_families(conn, [workflow_id])
         node = await _node(conn, workflow_id, index)
         if node is None or node.status == WorkflowTaskStatus.COMPLETED:

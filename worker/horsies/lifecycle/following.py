@@ -2,29 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import asyncpg
 
 from horsies.lifecycle.advancing import advance
-from horsies.store.piecemeal import DAMAGE, piecemeal
+from horsies.store.connect import transaction
+from horsies.store.piecemeal import DAMAGE, Refused, piecemeal
+from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
-
-    from horsies.store.piecemeal import Refused
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
 _BATCH = 200
+_AGAIN_AFTER_S = (0.01, 0.05, 0.2)
+
+
+class _Answer(Protocol):
+    @property
+    def locked(self) -> Sequence[tuple[str, str]]: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=_Answer)
+
+
+async def family_by_family(
+    do: Callable[[asyncpg.Connection, Collection[str], Collection[str]], Awaitable[AnswerT]],
+    conn: asyncpg.Connection,
+    task_ids: Collection[str],
+    leave: Collection[str] = (),
+) -> tuple[list[AnswerT], dict[str, str]]:
+    """`do` is advance() or nodes_started(). Its answers, and the tasks that were locked with the roots of their family.
+
+    Where a lock below a root (of a node, a task) is not to be had, each family is done by itself: that one costs the
+    session's lock_timeout, and nothing of the others is undone with it.
+    """
+    try:
+        answers = [await do(conn, task_ids, leave)]
+    except asyncpg.LockNotAvailableError:
+        families = await _families(conn, task_ids)
+    else:
+        return answers, dict(answers[0].locked)
+    answers = []
+    locked: dict[str, str] = {}
+    for root, ids in families.items():
+        try:
+            answers.append(await do(conn, ids, leave))
+        except asyncpg.LockNotAvailableError:
+            locked |= dict.fromkeys(ids, root)
+    return answers, locked | {task_id: root for answer in answers for task_id, root in answer.locked}
+
+
+async def _families(conn: asyncpg.Connection, task_ids: Collection[str]) -> dict[str, list[str]]:
+    families: dict[str, list[str]] = defaultdict(list)
+    async with transaction(conn):
+        for task_id, root, _ in await conn.fetch(statement("advance_try_tasks"), list(task_ids), []):
+            families[root].append(task_id)
+    return families
 
 
 async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Refused[str], ...]:
     """After the transaction that ended them, for who holds a task's row must not wait for a workflow's.
 
-    Ids of tasks that live, or are no node's, do no harm. What is refused is left to the next reconciliation.
+    Ids of tasks that live, or are no node's, do no harm. What is refused, or locked for longer than an advance takes,
+    is left to the next reconciliation.
     """
+    refused: list[Refused[str]] = []
+    locked: dict[str, str] = {}
 
     async def tell(batch: Sequence[str]) -> None:
-        await advance(conn, batch)
+        _, left = await family_by_family(advance, conn, batch)
+        locked.update(left)
 
-    batches = (task_ids[first : first + _BATCH] for first in range(0, len(task_ids), _BATCH))
-    return tuple((await piecemeal(batches, tell, damage=DAMAGE)).refused)
+    for pause_s in (0.0, *_AGAIN_AFTER_S):
+        await asyncio.sleep(pause_s)
+        batches = [task_ids[first : first + _BATCH] for first in range(0, len(task_ids), _BATCH)]
+        refused += (await piecemeal(batches, tell, damage=DAMAGE)).refused
+        task_ids = list(locked)
+        if not task_ids:
+            break
+        if pause_s != _AGAIN_AFTER_S[-1]:
+            locked.clear()
+    return (*refused, *(Refused(task_id, f"its workflow {root} is locked") for task_id, root in locked.items()))

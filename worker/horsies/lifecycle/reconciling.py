@@ -12,9 +12,10 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OutcomeCode, RetrievalCode
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.advancing import advance_locked, end_node, lock_families, nodes_started, settle
+from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, settle, try_families
 from horsies.lifecycle.families import read_flows, read_nodes
 from horsies.lifecycle.repairs import DamagedWorkflowError, Kind, Repair, repairs_of
+from horsies.store.connect import transaction
 from horsies.store.piecemeal import DAMAGE, Refused, is_about_a_row
 from horsies.store.statements import statement
 
@@ -39,11 +40,13 @@ _TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a pass over all workflows did. `refused`: those that could not be put right, and why."""
+    """What a pass over all workflows did. `refused`: those that could not be put right, and why. `locked`: those that
+    another session had locked; the next pass comes back to them."""
 
     repairs: int = 0
     workflows: int = 0
     refused: tuple[Refused[str], ...] = ()
+    locked: tuple[str, ...] = ()
 
     def report(self) -> dict[str, Any]:
         """For horsies_sweep_state; of many refused workflows the first ones."""
@@ -51,6 +54,7 @@ class Reconciled:
             "repairs": self.repairs,
             "workflows": self.workflows,
             "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
+            "locked_workflows": list(self.locked[:_TOLD]),
         }
 
 
@@ -63,10 +67,14 @@ async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int
     return repairs_of(flow, nodes, timedelta(milliseconds=grace_ms))
 
 
-async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...]:
-    """In one transaction, under the family's lock; a workflow that is in step, or not RUNNING, is left as it is."""
-    async with conn.transaction(isolation="read_committed"):
-        await lock_families(conn, [workflow_id])
+async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...] | None:
+    """In one transaction, under the family's lock; a workflow that is in step, or not RUNNING, is left as it is.
+
+    None where another session has locked the family.
+    """
+    async with transaction(conn):
+        if not all((await try_families(conn, [workflow_id])).values()):
+            return None
         repairs = await plan_repairs(conn, workflow_id, grace_ms)
         if repairs:
             nodes = {node.index: node for node in (await read_nodes(conn, [workflow_id]))[workflow_id]}
@@ -82,23 +90,29 @@ async def stuck_workflows(
 
 
 async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
-    """Each stuck workflow in a transaction of its own; one that cannot be put right is stepped over."""
+    """Each stuck workflow in a transaction of its own; one that is locked, or cannot be put right, is stepped over."""
     repairs, workflows = 0, 0
     refused: list[Refused[str]] = []
+    locked: list[str] = []
     after = ""
     while ids := await stuck_workflows(conn, grace_ms, after=after):
         for workflow_id in ids:
             try:
-                done = sum(repair.changes for repair in await reconcile(conn, workflow_id, grace_ms))
+                found = await reconcile(conn, workflow_id, grace_ms)
+            except asyncpg.LockNotAvailableError:
+                locked.append(workflow_id)
             except (asyncpg.PostgresError, *DAMAGE) as error:
                 if not is_about_a_row(error):
                     raise
                 refused.append(Refused(workflow_id, f"{type(error).__name__}: {error}"))
             else:
+                if found is None:
+                    locked.append(workflow_id)
+                done = sum(repair.changes for repair in found or ())
                 repairs += done
                 workflows += bool(done)
         after = ids[-1]
-    return Reconciled(repairs, workflows, tuple(refused))
+    return Reconciled(repairs, workflows, tuple(refused), tuple(locked))
 
 
 async def _mend(conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, Node], repairs: Sequence[Repair]) -> None:

@@ -10,7 +10,7 @@ from horsies.domain import tags
 from horsies.domain.codec import to_json
 from horsies.domain.states import WorkflowStatus
 from horsies.lifecycle import controlling
-from horsies.lifecycle.advancing import lock_families
+from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.by_hand import Deed
 from horsies.lifecycle.families import read_flows, read_nodes
 from horsies.lifecycle.reconciling import DamagedWorkflowError, reconcile
@@ -52,7 +52,10 @@ async def perform(
 ) -> RowOutcome:
     """In the caller's transaction. What is not as it was seen is refused, and the audit says so."""
     seen: Standing = target.seen
-    await lock_families(conn, [seen.flow.id])
+    try:
+        await lock_families(conn, [seen.flow.id])
+    except FamilyLockedError as error:
+        return await refuse(conn, act, target, str(error))
     flow = (await read_flows(conn, [seen.flow.id])).get(seen.flow.id)
     before = None if flow is None else await _state(conn, flow)
     try:

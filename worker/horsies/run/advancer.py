@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
 
-from horsies.lifecycle.advancing import Advanced, advance, nodes_started
+from horsies.lifecycle.advancing import advance, nodes_started
+from horsies.lifecycle.following import family_by_family
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
 from horsies.store.piecemeal import DAMAGE, is_about_a_row
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
+    from horsies.lifecycle.advancing import Advanced
     from horsies.run.events import Events
     from horsies.store.lane import Lane
+
+T = TypeVar("T")
 
 _LARGEST_BATCH = 200
 # A task that ends sooner is never shown as running; one transaction for each would be as much as its end costs.
 _SHORT_TASK_S = 0.05
+# Another worker's advance of the family takes some milliseconds; a session that was left open with its lock, seconds.
+_FIRST_DELAY_S = 0.005
+_LONGEST_DELAY_S = 2.0
+
+
+@dataclass(slots=True)
+class _Aside:
+    """Ends of a family that is locked, and when to try again."""
+
+    delay_s: float = _FIRST_DELAY_S / 2
+    due: float = 0.0
+    task_ids: dict[str, None] = field(default_factory=dict)
 
 
 class Advancer:
@@ -56,11 +73,13 @@ class Advancer:
         self._alarm: asyncio.TimerHandle | None = None
         self._ended: dict[str, object] = {}
         """Each with a mark: who ends again while its advance is under way is advanced again."""
+        self._aside: dict[str, _Aside] = {}
+        """By the root of the family that another session has locked."""
 
     @property
     def pending(self) -> int:
         """How many ends are about to reach their workflows."""
-        return len(self._ended)
+        return len(self._ended) + sum(len(aside.task_ids) for aside in self._aside.values())
 
     def started(self, task_id: str) -> None:
         """The task of a node runs."""
@@ -75,6 +94,7 @@ class Advancer:
         self.wake.set()
 
     async def step(self) -> None:
+        self._bring_back()
         if self._ended:
             await self._advance(dict(islice(self._ended.items(), _LARGEST_BATCH)))
         if running := self._running():
@@ -97,19 +117,59 @@ class Advancer:
         return [task_id for task_id, at in islice(self._started.items(), _LARGEST_BATCH) if at <= since]
 
     async def _advance(self, marks: dict[str, object]) -> None:
+        leave = self._blocked()
+        locked: dict[str, str] = {}
         async with self.lane.turn() as connection:
-            for done in await self._piecemeal(list(marks), lambda ids: advance(connection, ids)):
-                self._tell(done)
+            for answers, left in await self._piecemeal(
+                list(marks), lambda ids: family_by_family(advance, connection, ids, leave)
+            ):
+                locked |= left
+                for done in answers:
+                    self._tell(done)
         for task_id, mark in marks.items():
             if self._ended[task_id] is mark:
                 del self._ended[task_id]
+        self._put_aside(locked, leave)
         self._on_done()
 
     async def _run_nodes(self, task_ids: list[str]) -> None:
+        leave = self._blocked()
         async with self.lane.turn() as connection:
-            await self._piecemeal(task_ids, lambda ids: nodes_started(connection, ids))
+            answers = await self._piecemeal(
+                task_ids, lambda ids: family_by_family(nodes_started, connection, ids, leave)
+            )
         for task_id in task_ids:
             self._started.pop(task_id, None)
+        for _, locked in answers:
+            for task_id in locked.keys() - self._ended.keys():
+                self.started(task_id)  # as if it had just begun: looked at again after the same time
+
+    def _blocked(self) -> list[str]:
+        """Roots of families that were locked a moment ago."""
+        now = time.monotonic()
+        return [root for root, aside in self._aside.items() if aside.due > now]
+
+    def _put_aside(self, locked: Mapping[str, str], leave: Collection[str]) -> None:
+        """What was locked is tried again soon; what was tried and is no longer locked is forgotten here."""
+        for root in self._aside.keys() - set(leave) - set(locked.values()):
+            if not self._aside[root].task_ids:
+                del self._aside[root]
+        now = time.monotonic()
+        for root in set(locked.values()).difference(leave):
+            aside = self._aside.setdefault(root, _Aside())
+            aside.delay_s = min(2 * aside.delay_s, _LONGEST_DELAY_S)
+            aside.due = now + aside.delay_s
+            asyncio.get_running_loop().call_later(aside.delay_s, self.wake.set)
+        for task_id, root in locked.items():
+            self._aside[root].task_ids[task_id] = None
+
+    def _bring_back(self) -> None:
+        now = time.monotonic()
+        for aside in self._aside.values():
+            if aside.due <= now:
+                for task_id in aside.task_ids:
+                    self._ended.setdefault(task_id, object())
+                aside.task_ids.clear()
 
     def _tell(self, done: Advanced) -> None:
         for workflow_id, status in done.finished:
@@ -119,19 +179,17 @@ class Advancer:
         if done.ready_children:
             self._on_ready_children()
 
-    async def _piecemeal(
-        self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[Advanced | int]]
-    ) -> list[Advanced]:
+    async def _piecemeal(self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]) -> list[T]:
         """A workflow that cannot be changed, as its row is damaged or a trigger forbids it, holds up no other."""
         try:
-            answers = [await do(task_ids)]
+            return [await do(task_ids)]
         except (asyncpg.PostgresError, *DAMAGE) as error:
             if not _is_of_one_row(error):
                 raise
             answers = [await self._alone(task_id, do) for task_id in task_ids]
-        return [answer for answer in answers if isinstance(answer, Advanced)]
+        return [answer for answer in answers if answer is not None]
 
-    async def _alone(self, task_id: str, do: Callable[[Collection[str]], Awaitable[Advanced | int]]) -> Advanced | int:
+    async def _alone(self, task_id: str, do: Callable[[Collection[str]], Awaitable[T]]) -> T | None:
         try:
             return await do([task_id])
         except (asyncpg.PostgresError, *DAMAGE) as error:
@@ -139,7 +197,7 @@ class Advancer:
                 raise
             # The sweep comes back to it, and says so again.
             self._events.warn("workflow not advanced", task=task_id, error=f"{type(error).__name__}: {error}")
-            return Advanced()
+            return None
 
 
 def _is_of_one_row(error: Exception) -> bool:

@@ -40,6 +40,7 @@ _MOST_SLOW = 32
 # While a new version is rolled out, some workers do not know its definitions yet, and others do: these look at least as
 # often as that.
 _FOR_OTHERS_S = 5.0
+_LOCKED_AGAIN_S = 1.0
 # Every worker hears of a child at the same moment, and one is enough to build it: most find it built when they look.
 _SPREAD_S = 0.05
 
@@ -63,6 +64,8 @@ class ChildrenOfWorkflows:
         self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._left_until: dict[tuple[str, int], float] = {}
         """Nodes whose definition is not known here, left to others for a while."""
+        self._locked_until: dict[tuple[str, int], float] = {}
+        """Nodes of families that another session had locked when their child was to start."""
 
     def notice(self) -> None:
         """Somebody has announced one."""
@@ -75,7 +78,9 @@ class ChildrenOfWorkflows:
             waiting = await ready_children(connection, None, _BATCH)
         self._left_until = {key: due for key in waiting if (due := self._left_until.get(key)) is not None}
         now = time.monotonic()
-        new = [key for key in waiting if key not in self._building and self._left_until.get(key, 0.0) <= now]
+        self._locked_until = {key: due for key, due in self._locked_until.items() if due > now}
+        busy = self._building.keys() | self._locked_until.keys()
+        new = [key for key in waiting if key not in busy and self._left_until.get(key, 0.0) <= now]
         for key in new:
             if len(self._building) == _MOST_SLOW:
                 break
@@ -103,6 +108,10 @@ class ChildrenOfWorkflows:
         refused: Exception | None
         try:
             refused = await build_child(self._app, self.lane.turn, workflow_id, index, leave_unknown=leave)
+        except asyncpg.LockNotAvailableError:
+            self._locked_until[workflow_id, index] = time.monotonic() + _LOCKED_AGAIN_S
+            asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
+            return
         except (asyncpg.PostgresError, *DAMAGE) as error:
             if is_transient(error) or not is_about_a_row(error):
                 raise

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired, take_back_unlocked
+from horsies.lifecycle.claiming import (
+    LARGEST_CLAIM,
+    Wish,
+    claim,
+    claim_capped,
+    release_expired,
+    take_back_unlocked,
+    unaccounted,
+)
+from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
 from horsies.run.guard import clock
-from horsies.run.held import Stage
+from horsies.run.held import Held, Stage
 from horsies.run.loops import Wake
 from horsies.store.piecemeal import is_blocked
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     import asyncpg
 
     from horsies.lifecycle.claiming import ClaimedTask
+    from horsies.lifecycle.finishing import Outcome
+    from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
     from horsies.run.held import Holdings
     from horsies.run.outage import Outage
@@ -97,6 +109,7 @@ class Claimer:
         *,
         on_claimed: Callable[[list[ClaimedTask], list[Child], int], None],
         on_taken_back: Callable[[int], None],
+        on_lost_commit: Callable[[Held, Outcome | None], None],
     ) -> None:
         self.interval_s = poll_s
         self.wake = Wake()
@@ -108,6 +121,8 @@ class Claimer:
         self._outage = outage
         self._on_claimed = on_claimed
         self._on_taken_back = on_taken_back
+        self._on_lost_commit = on_lost_commit
+        self._connection: asyncpg.Connection | None = None
         self._looks: list[float] = []
         """When to look for claims whose reply was lost."""
         self.claiming = asyncio.Lock()
@@ -154,6 +169,9 @@ class Claimer:
         async with self.claiming:
             self._full.clear()
             connection = await self.lane.ready()
+            if self._connection not in (connection, None):
+                self._look_soon()  # the server may be another one by now, and know less
+            self._connection = connection
             if self._looks and self._looks[0] <= time.monotonic():
                 await self._take_back(connection)
             try:
@@ -314,19 +332,42 @@ class Claimer:
             self._slots.unreserve(child, is_async=offer.is_async)
 
     def _look_after(self, error: BaseException) -> None:
-        """Before the next claim, and once more later, unless the server has said that nothing was claimed.
+        """Unless the server has said that nothing was claimed."""
+        if not is_blocked(error):
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        """Before the next claim, and once more later.
 
         The lost statement may still be under way: the server notices that its connection is gone when it answers.
         """
-        if is_blocked(error):
-            return
         now = time.monotonic()
         self._looks = [now, now + _SECOND_LOOK_S]
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
 
+    async def take_back(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
+        """What a statement has claimed or started whose answer never came, and the rows of these that are locked.
+
+        The caller holds `claiming`. A row whose execution has ended is none of that: the database has lost the commit
+        of the outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and
+        the outcome is stored again.
+        """
+        rules, recent = self._rules, self._holdings.recent
+        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._holdings.tokens()):
+            if not recent.has_run(task.token):
+                continue
+            if is_claimed:  # its start was lost, too
+                again = Start(task.token, os.getpid(), rules.hostname, "lost commit")
+                if task.token not in (await start(connection, rules.worker_id, [again])).started:
+                    continue
+            held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            self._holdings.add(held)
+            self._on_lost_commit(held, recent.outcome(task.token))
+        return await take_back_unlocked(connection, rules.worker_id, self._holdings.tokens())
+
     async def _take_back(self, connection: asyncpg.Connection) -> None:
         """What a statement has claimed or started whose answer never came, or the starter gave up as it was locked."""
-        returned, locked = await take_back_unlocked(connection, self._rules.worker_id, self._holdings.tokens())
+        returned, locked = await self.take_back(connection)
         del self._looks[0]
         if locked:
             self.look_for_locked()

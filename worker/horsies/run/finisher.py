@@ -173,6 +173,22 @@ class Finisher:
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
         self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
 
+    def commit_lost(self, held: Held, outcome: Outcome | None) -> None:
+        """It had ended and was stored, and the database knows that no more: store it again, or count it as a crash."""
+        self._events.warn(
+            "the database has lost the commit of an outcome",
+            task=held.task.task_name,
+            id=held.task_id,
+            now="it is stored again" if outcome else "it counts as a crash, as the outcome is no longer in memory",
+        )
+        if outcome is not None:
+            self._add(held, outcome, 0.0)
+            return
+        code = OperationalErrorCode.WORKER_CRASHED
+        message = "the database lost the commit of its outcome, and its worker no longer had it in memory"
+        stored = dump_task_result(TaskResult(err=TaskError(error_code=code, message=message)))
+        self._add(held, self._failure(held, stored, code.value, message, failed_reason=message), 0.0)
+
     async def step(self) -> None:
         batch = self._next_batch()
         if not batch:
@@ -192,6 +208,7 @@ class Finisher:
         for held, answer in stored.items():
             self._forget(held)
             self._holdings.drop(held)
+            self._holdings.recent.add(batch[held].outcome)
             self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
             if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
                 self._on_workflow_task(held.task_id)

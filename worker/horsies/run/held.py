@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from horsies.run.recent_outcomes import RecentOutcomes
+
 if TYPE_CHECKING:
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.tokens import Token
@@ -61,6 +63,8 @@ class Holdings:
     def __init__(self) -> None:
         self._by_token: dict[Token, Held] = {}
         self._counts: dict[tuple[Stage, bool], int] = {(stage, kind): 0 for stage in Stage for kind in (False, True)}
+        self.recent = RecentOutcomes()
+        """What is held no more."""
 
     def add(self, held: Held) -> None:
         self._by_token[held.task.token] = held

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import take_back
 from horsies.run.held import Stage
 from horsies.run.loops import Wake
 from horsies.store.statements import statement
@@ -73,7 +72,7 @@ class Orders:
                 self._holdings.drop(held)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
-                returned = await take_back(connection, self._worker_id, self._holdings.tokens())
+                returned = await self._claimer.take_back(connection)
             except BaseException:
                 for held in waiting:  # whether they are still ours, their start will tell
                     self._holdings.add(held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.lifecycle.reconciling import reconcile_all
@@ -130,7 +131,7 @@ def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
     return [*rules, Recovery(config, events)]
 
 
-class _Stale:
+class _Stale(ABC):
     """Judges silence by a threshold.
 
     Workers with different thresholds each have a duty of their own: else the one with the shorter interval would have
@@ -159,8 +160,8 @@ class _Stale:
         _tell(self._events, self._rule, done)
         return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
 
-    async def _sweep(self, connection: asyncpg.Connection) -> Recovered:
-        raise NotImplementedError
+    @abstractmethod
+    async def _sweep(self, connection: asyncpg.Connection) -> Recovered: ...
 
 
 class StaleClaims(_Stale):
@@ -220,6 +221,8 @@ def _tell(events: Events, rule: str, done: Recovered, reconciled: Reconciled | N
     )
     _tell_refused(events, "sweep", "task", done.refused)
     if reconciled is not None:
+        if reconciled.locked:
+            events.warn("reconciliation left locked workflows", ids=reconciled.locked[:_TOLD])
         _tell_refused(events, "reconciliation", "workflow", reconciled.refused)
 
 

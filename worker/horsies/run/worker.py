@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.queues import QueueMode
 from horsies.config.url import mask
-from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.children_of_workflows import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
@@ -29,7 +28,7 @@ from horsies.run.starter import Starter
 from horsies.run.strangers import Strangers
 from horsies.run.sweeper import duties
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
-from horsies.store.lane import Lane, is_behind_pooler
+from horsies.store.lane import Lane, look_at_server
 from horsies.store.listener import Listener
 from horsies.store.pool import TROUBLE
 from horsies.store.schema import create, require_current
@@ -72,7 +71,7 @@ class Worker:
     async def start(self) -> None:
         """Wait for the database, see that its schema fits, start the children, then the loops."""
         self.database = await self._wait_for_database()
-        self.behind_pooler = await is_behind_pooler(self.database)
+        self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.slots.close, 0.0)
         await self.slots.start()
@@ -82,6 +81,8 @@ class Worker:
         self._supervisor.start(loops)
         for text in self.app.config.without_effect():
             self.events.warn("configured without effect", reason=text)
+        for text in self.warnings:
+            self.events.warn("server setting", reason=text)
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
@@ -163,6 +164,7 @@ class Worker:
             self._supervisor.outage,
             on_claimed=self._claimed,
             on_taken_back=self._taken_back,
+            on_lost_commit=lambda *lost: self.finisher.commit_lost(*lost),  # noqa: PLW0108 - made below
         )
         self.starter = Starter(
             self.identity,
@@ -237,7 +239,8 @@ class Worker:
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
     def _lane(self, role: str) -> Lane:
-        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler)
+        durable = self.app.config.broker.durable
+        lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
         return lane
 
@@ -301,7 +304,11 @@ class Worker:
         if self.behind_pooler:
             self.events.note("polling", reason="behind a pooler in transaction mode, which cannot LISTEN")
             return
-        listener = Listener(partial(self.database.connect, "worker listen"), on_gap=self._look_around)
+        listener = Listener(
+            partial(self.database.connect, "worker listen"),
+            probe_interval_s=self.database.probe_interval_s,
+            on_gap=self._look_around,
+        )
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)
@@ -403,8 +410,7 @@ class Worker:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
                 for held in (*self.starter.take_all(), *self.strangers.take_all()):
                     self.holdings.drop(held)
-                connection, worker_id = await lane.ready(), self.identity.worker_id
-                returned, locked = await take_back_unlocked(connection, worker_id, self.holdings.tokens())
+                returned, locked = await self.claimer.take_back(await lane.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]

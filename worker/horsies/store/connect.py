@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import re
 import socket
 import ssl
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -19,21 +18,37 @@ import asyncpg
 from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.store.embedded import EmbeddedServer, Place, acquire, default_place
+from horsies.store.hosts import (
+    SERVER_KEEPALIVES,
+    Address,
+    NoHostError,
+    Reached,
+    UnfitHostError,
+    connect_to_host,
+    timeout_of,
+)
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from horsies.config.contexts import DatabaseChoice
 
 Connection: TypeAlias = asyncpg.Connection
 """For those above the store who hand one on."""
 
-CONNECT_TIMEOUT_S = 10.0
+# What no session of ours is without. A worker that is stopped or cut off in the middle of a transaction would keep its
+# locks until it comes back, and with them the workflows of all others; and a role's default of REPEATABLE READ would
+# refuse capped claims.
+_EVERY_SESSION = (
+    ("default_transaction_isolation", "read committed"),
+    ("idle_in_transaction_session_timeout", "5s"),
+    *SERVER_KEEPALIVES,
+)
 
 _LEFT_TO_TRANSACTIONS: WeakKeyDictionary[asyncpg.Connection, Sequence[tuple[str, str]]] = WeakKeyDictionary()
 
-_FAILURES = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_FAILURES = (UnfitHostError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _TRANSIENT = (
     OSError,  # TimeoutError among them
@@ -45,6 +60,8 @@ _TRANSIENT = (
     asyncpg.TransactionRollbackError,  # deadlock, serialization
     asyncpg.LockNotAvailableError,
     asyncpg.ReadOnlySQLTransactionError,  # a standby, in the middle of a failover
+    asyncpg.IdleInTransactionSessionTimeoutError,  # this process was stopped in the middle of a transaction
+    UnfitHostError,
 )
 
 
@@ -75,6 +92,17 @@ class Database:
     url: DatabaseUrl
     reason: str
     embedded: EmbeddedServer | None
+    _reached: Reached = field(default_factory=Reached, repr=False, compare=False)
+
+    @property
+    def probe_interval_s(self) -> float:
+        """How often to see that a silent connection works."""
+        return 3.0 if self.has_several_hosts else 10.0
+
+    @property
+    def has_several_hosts(self) -> bool:
+        """Whether one of them may take over from another, which then need not say so to those who wait for it."""
+        return len(self.url.addresses) > 1
 
     @property
     def label(self) -> str:
@@ -82,31 +110,60 @@ class Database:
         return self.url.label if self.embedded is None else f"the embedded PostgreSQL in {self.embedded.place.root}"
 
     async def connect(
-        self, role: str, *, settings: Sequence[tuple[str, str]] = (), statement_cache_size: int = 0
+        self,
+        role: str,
+        *,
+        settings: Sequence[tuple[str, str]] = (),
+        statement_cache_size: int = 0,
+        durable: bool = False,
     ) -> asyncpg.Connection:
         """A connection whose application_name tells its role; DatabaseUnavailable where there is none to be had.
 
-        By default no statement is prepared: PgBouncer in transaction mode hands each one to another backend.
+        By default no statement is prepared: PgBouncer in transaction mode hands each one to another backend. Of
+        several hosts the first that answers and is as target_session_attrs asks for; connections to one that this has
+        replaced as the primary are cut. `durable`: commits reach the disk also where the server's synchronous_commit is
+        off; any other value is the administrator's choice and stays.
         """
+        wanted = {**dict(_EVERY_SESSION), **dict(settings)}
         try:
-            try:
-                return await self._connect(role, settings, statement_cache_size)
-            except asyncpg.ProtocolViolationError:  # PgBouncer: "unsupported startup parameter"
-                if not settings:
-                    raise
-                connection = await self._connect(role, (), statement_cache_size)
-                _LEFT_TO_TRANSACTIONS[connection] = settings
-                return connection
-        except (*_FAILURES, ValueError, KeyError) as error:  # KeyError: a uid without an account
+            if not self._reached.refuses_settings:
+                try:
+                    connection = await self._connect(role, wanted, statement_cache_size)
+                    if durable:
+                        await connection.fetch(statement("durable_here"))
+                    return connection
+                except asyncpg.ProtocolViolationError as error:  # PgBouncer: "unsupported startup parameter"
+                    if "startup parameter" not in str(error):
+                        raise
+            connection = await self._connect(role, {}, statement_cache_size)
+        except (*_FAILURES, NoHostError, ValueError, KeyError) as error:  # KeyError: a uid without an account
             raise self._explain(error) from error
+        self._reached.refuses_settings = True
+        _LEFT_TO_TRANSACTIONS[connection] = tuple(wanted.items())
+        return connection
 
-    async def _connect(self, role: str, settings: Sequence[tuple[str, str]], cached: int) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            self.url.secret_text,
-            timeout=self.url.connect_timeout_s or CONNECT_TIMEOUT_S,
-            statement_cache_size=cached,
-            server_settings={"application_name": f"horsies {role}", **dict(settings)},
-        )
+    async def _connect(self, role: str, settings: Mapping[str, str], cached: int) -> asyncpg.Connection:
+        async def open_host(address: Address | None) -> asyncpg.Connection:
+            host, port = (None, None) if address is None else ([address[0].strip("[]")], [address[1]])
+            return await asyncpg.connect(
+                self.url.secret_text,
+                host=host,
+                port=port,
+                timeout=timeout_of(self.url),
+                statement_cache_size=cached,
+                server_settings={"application_name": f"horsies {role}", **settings},
+                # connect_to_host looks itself: asyncpg takes a session that only reads for a read-only server.
+                target_session_attrs="any" if self.url.addresses else None,
+            )
+
+        reads_only = settings.get("default_transaction_read_only") == "on"
+        try:
+            return await connect_to_host(self.url, self._reached, open_host, reads_only=reads_only)
+        except NoHostError as error:
+            for _, answer in error.answers:
+                if isinstance(answer, asyncpg.ProtocolViolationError):
+                    raise answer from error
+            raise
 
     @asynccontextmanager
     async def connected(
@@ -142,6 +199,11 @@ class Database:
     def _explain(self, error: Exception) -> DatabaseUnavailable:
         url = self.url
         notes = [f"the URL is {url}, {self.reason}"]
+        may_help = False
+        if isinstance(error, NoHostError):
+            notes += [f"{host}: {_answer(url, answer)}" for host, answer in error.answers]
+            may_help = any(is_transient(answer) for _, answer in error.answers)
+            error = error.worst
         user = url.user or os.environ.get("PGUSER") or _account()
         if user is None:
             message = "no user: the URL names none, and this process has no account"
@@ -152,7 +214,14 @@ class Database:
             message, help_text, transient = _unwelcome(url, error, user)
         if user is not None and url.user is None:
             notes.append(f"the URL names no user, so it is {user!r}, from PGUSER or the account of this process")
-        return DatabaseUnavailable(message, help_text=help_text, transient=transient, notes=tuple(notes))
+        return DatabaseUnavailable(message, help_text=help_text, transient=transient or may_help, notes=tuple(notes))
+
+
+def _answer(url: DatabaseUrl, error: Exception) -> str:
+    """What one of several hosts did."""
+    if isinstance(error, TimeoutError):
+        return f"no answer in {timeout_of(url):g} s"
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
@@ -173,9 +242,8 @@ def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str,
             help_text = "close idle clients, raise max_connections, or go through a pooler"
         case asyncpg.CannotConnectNowError() | asyncpg.PostgresConnectionError():
             message, help_text = f"PostgreSQL at {url.where} is starting or stopping: {error}", "try again shortly"
-        case asyncpg.TargetServerAttributeNotMatched():
-            wanted = re.search(r"'([a-z-]+)'", str(error))
-            message = f"none of {url.where} is a {wanted[1] if wanted else 'fitting'} server now"
+        case UnfitHostError():
+            message = f"none of {url.where} is a {error.wanted} server now"
             help_text = "wait for the failover to end, or correct the hosts or target_session_attrs in the URL"
         case _:
             message, help_text = f"cannot connect to {url.label}: {error}", "correct the URL or the server's settings"
@@ -186,7 +254,7 @@ def _unreached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
     """Nobody answered, or not in TLS: message, way out, whether waiting may help."""
     match error:
         case TimeoutError():
-            message = f"PostgreSQL at {url.where} did not answer in {url.connect_timeout_s or CONNECT_TIMEOUT_S:g} s"
+            message = f"PostgreSQL at {url.where} did not answer in {timeout_of(url):g} s"
             help_text = "check host, port and firewall, or allow longer with ?connect_timeout=30"
         case socket.gaierror():
             message = f"the host name in {url.where} cannot be resolved: {error.strerror}"
@@ -217,13 +285,21 @@ async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
     Only a pooler makes the difference: it takes none at the start, and a SET would reach whoever gets the backend next.
     """
-    settings = _LEFT_TO_TRANSACTIONS.get(connection)
-    if settings is None:
+    if connection in _LEFT_TO_TRANSACTIONS:
+        async with transaction(connection):
+            yield
+    else:
         yield
-        return
-    async with connection.transaction():
-        names, values = [name for name, _ in settings], [value for _, value in settings]
-        await connection.fetch(statement("settings_here"), names, values)
+
+
+@asynccontextmanager
+async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """A transaction, READ COMMITTED whatever the role's default is, with the settings of the connection."""
+    async with connection.transaction(isolation="read_committed"):
+        settings = _LEFT_TO_TRANSACTIONS.get(connection)
+        if settings is not None:
+            names, values = [name for name, _ in settings], [value for _, value in settings]
+            await connection.fetch(statement("settings_here"), names, values)
         yield
 
 

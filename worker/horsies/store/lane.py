@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from horsies.store.statements import statement
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -21,13 +23,18 @@ _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"
 _CACHED_STATEMENTS = 200
 # A batch that waits longer for a lock is tried again without the rows that other sessions have locked.
 _BRIEFLY = (("lock_timeout", "500ms"),)
+# What advances and sweeps waits for no row for long: it steps over and comes back, so that one lock holds up no other.
 _SETTINGS = {
     "worker claim": _BRIEFLY,
     "worker start": _BRIEFLY,
     "worker finish": _BRIEFLY,
     "worker beat": _BRIEFLY,
+    "worker advance": (("lock_timeout", "300ms"),),
+    "worker recovery": (("lock_timeout", "1s"),),
+    "worker retention": (("lock_timeout", "5s"),),
 }
 _BRIEFLY_BEHIND_POOLER_S = 2.0
+_TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish", "worker advance"})
 
 
 class Lane:
@@ -37,11 +44,20 @@ class Lane:
     not run dry under its own weight.
     """
 
-    def __init__(self, database: Database, role: str, *, behind_pooler: bool) -> None:
+    def __init__(
+        self,
+        database: Database,
+        role: str,
+        *,
+        behind_pooler: bool,
+        durable: bool = True,
+    ) -> None:
+        """`durable`: commits for tasks on their way reach the disk, also where the server would not wait for that."""
         self._database = database
         self._role = role
-        self._behind_pooler = behind_pooler
         self._settings = _SETTINGS.get(role, ())
+        self._durable = durable and role in _TASKS_ON_THEIR_WAY
+        self._behind_pooler = behind_pooler
         self._connection: asyncpg.Connection | None = None
         self._turns = asyncio.Lock()
 
@@ -86,9 +102,13 @@ class Lane:
 
     async def _connect(self) -> asyncpg.Connection:
         if self._behind_pooler:
-            return await self._database.connect(self._role)
-        settings = (*_HOT_PATH, *self._settings)
-        return await self._database.connect(self._role, settings=settings, statement_cache_size=_CACHED_STATEMENTS)
+            return await self._database.connect(self._role, settings=self._settings)
+        return await self._database.connect(
+            self._role,
+            settings=(*_HOT_PATH, *self._settings),
+            statement_cache_size=_CACHED_STATEMENTS,
+            durable=self._durable,
+        )
 
 
 async def is_behind_pooler(database: Database) -> bool:
@@ -96,8 +116,30 @@ async def is_behind_pooler(database: Database) -> bool:
 
     A pooler answers the handshake with a process id of its own making; the backend tells its real one.
     """
+    return (await look_at_server(database, durable=False))[0]
+
+
+async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
+    """Whether there is a pooler in between, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:
-        return bool(connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()"))
+        pid, commits, isolation = await connection.fetchrow(statement("server_settings"))
+        pooled = bool(connection.get_server_pid() != pid)
     finally:
         await connection.close()
+    warnings = []
+    if commits == "off":
+        warnings.append(f"synchronous_commit is off: {_lost_commits(pooled=pooled, durable=durable)}")
+    if pooled and isolation != "read committed":
+        warnings.append(
+            f"the default isolation of this role is {isolation!r}, and a pooler takes no settings: claims may clash;"
+            " ALTER ROLE … SET default_transaction_isolation = 'read committed'"
+        )
+    return pooled, warnings
+
+
+def _lost_commits(*, pooled: bool, durable: bool) -> str:
+    if durable and not pooled:
+        return "sends, starts and outcomes set it to on for themselves; PostgresConfig(durable=False) leaves it off"
+    lost = "sends and outcomes that were confirmed in the last moments before a crash of the server are lost"
+    return f"{lost}; ALTER ROLE … SET synchronous_commit = on" if durable else f"{lost}, as durable=False has it"

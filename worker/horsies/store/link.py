@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from horsies.config.broker import PostgresConfig
+    from horsies.store.connect import Database
 
 T = TypeVar("T")
 
@@ -34,6 +35,8 @@ _MOST_AT_ONCE = 1_000
 # A connection whose other side has vanished would otherwise keep its caller for ever.
 _LONGEST_STATEMENT_S = 30.0
 _SLOWEST_ROWS_PER_S = 1_000
+_SLOW_S = 3.0
+_GOODBYE_S = 1.0
 
 
 class Link:
@@ -42,11 +45,14 @@ class Link:
     def __init__(
         self,
         pool: Pool,
-        listener_connect: Callable[[], Awaitable[asyncpg.Connection]] | None,
+        database: Database,
         *,
+        listens: bool,
         replaces_lost: bool,
     ) -> None:
         self._pool = pool
+        self._database = database
+        self._looking: asyncio.Task[None] | None = None
         self._replaces_lost = replaces_lost
         self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(self._insert, most=_MOST_AT_ONCE)
         self._looks: Coalescer[str, Outcome | None] = Coalescer(self._look, most=_MOST_AT_ONCE)
@@ -54,7 +60,13 @@ class Link:
             self._look_at_workflows, most=_MOST_AT_ONCE
         )
         self._resources = AsyncExitStack()
-        self._listener = None if listener_connect is None else Listener(listener_connect, on_gap=self._wake_all)
+        self._listener = None
+        if listens:
+            self._listener = Listener(
+                partial(database.connect, "listener"),
+                probe_interval_s=database.probe_interval_s,
+                on_gap=self._wake_all,
+            )
         self.waiting = Waiting(self._looks.ask, self._listener, "task_done")
         self.waiting_for_workflows = Waiting(self._workflow_looks.ask, self._listener, "workflow_done")
 
@@ -70,8 +82,7 @@ class Link:
             behind_pooler = await is_behind_pooler(database)
             pool = Pool(database, config, role="producer", behind_pooler=behind_pooler)
             stack.push_async_callback(pool.close)
-            listener_connect = None if behind_pooler else partial(database.connect, "listener")
-            link = cls(pool, listener_connect, replaces_lost=config.pool_pre_ping)
+            link = cls(pool, database, listens=not behind_pooler, replaces_lost=config.pool_pre_ping)
             await link.use(create, limit_s=math.inf)  # another process may be making them
             stack.push_async_callback(link._stop_waiting)
             link._resources = stack.pop_all()
@@ -111,6 +122,7 @@ class Link:
         loop = asyncio.get_running_loop()
         # asyncpg's own timeouts and asyncio's cost three times as much, 6 µs of each statement.
         alarm = loop.call_later(limit_s, connection.terminate)
+        look = loop.call_later(_SLOW_S, self._look_elsewhere) if self._database.has_several_hosts else None
         answered = False
         try:
             result = await act(connection)
@@ -125,8 +137,20 @@ class Link:
             raise
         finally:
             alarm.cancel()
+            if look is not None:
+                look.cancel()
             self._pool.release(connection, sound=answered)
         return result
+
+    def _look_elsewhere(self) -> None:
+        """A statement takes long: should another host be the primary by now, connecting there cuts this connection."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._connect_anew())
+
+    async def _connect_anew(self) -> None:
+        with suppress(*TROUBLE):
+            connection = await self._database.connect("producer")
+            await connection.close(timeout=_GOODBYE_S)
 
     async def _insert(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
         if len(requests) == 1:
@@ -163,5 +187,8 @@ class Link:
     async def _stop_waiting(self) -> None:
         self.waiting.close()
         self.waiting_for_workflows.close()
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
         if self._listener is not None:
             await self._listener.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 _FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 30.0
+_LONGEST_PAUSE_IN_PROBES = 3
 _LONGEST_ANSWER_S = 5.0
 _GOODBYE_S = 1.0
 
@@ -92,7 +92,8 @@ class Listener:
             try:
                 await self._listen_on(await self._connect())
             except TROUBLE as error:
-                pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, _LONGEST_PAUSE_S)
+                longest_s = _LONGEST_PAUSE_IN_PROBES * self._probe_interval_s
+                pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, longest_s)
                 self._lost(error)
             self._tried.set()
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing

@@ -23,6 +23,7 @@ _NOT_ABOUT_A_ROW = (
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # a full disk among them
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.SyntaxOrAccessError,

@@ -24,6 +24,7 @@ LOST_CONNECTION = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.IdleSessionTimeoutError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # the server's last words have arrived, the end of the stream not yet
     ConnectionError,
@@ -123,7 +124,10 @@ class Pool:
             connection = await self._database.connect(self._role)
         else:
             connection = await self._database.connect(
-                self._role, settings=_SETTINGS, statement_cache_size=_CACHED_STATEMENTS
+                self._role,
+                settings=_SETTINGS,
+                statement_cache_size=_CACHED_STATEMENTS,
+                durable=self._config.durable,
             )
         if self._config.echo:
             connection.add_query_logger(_echo)

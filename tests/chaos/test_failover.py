@@ -1,0 +1,101 @@
+"""A primary that crashes or hangs while a standby takes over: workers and producers move, and losses are told."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import asyncpg
+import pytest
+from chaos_scene import scene
+from failover_pair import Pair, failover_pair
+
+from horsies.config.broker import PostgresConfig
+from horsies.store.link import Link
+from horsies.store.schema import create
+
+pytestmark = pytest.mark.chaos
+
+MOVED_WITHIN_S = 20.0
+LIVING = "SELECT count(*) FROM horsies_tasks WHERE status IN ('PENDING', 'CLAIMED', 'RUNNING')"
+
+
+async def prepared(pair: Pair) -> None:
+    connection = await asyncpg.connect(pair.primary.url)
+    await create(connection)
+    await connection.close()
+
+
+async def until(connection: asyncpg.Connection, question: str, patience_s: float) -> float:
+    """Return when the answer is 0; how long that took."""
+    began = time.monotonic()
+    async with asyncio.timeout(patience_s):
+        while await connection.fetchval(question):  # noqa: ASYNC110 - the database has no event for this
+            await asyncio.sleep(0.05)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang"])
+async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_path: Path, fault: str) -> None:
+    with failover_pair(synchronous=True) as pair:
+        await prepared(pair)
+        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+            await cluster.worker("--processes", "4")
+            labels = await cluster.send("work", 40, 0.5)
+            await cluster.begun(labels[:8])
+            link = await Link.open(PostgresConfig(database_url=pair.url))
+            getattr(pair.primary, fault)()
+            pair.standby.promote()
+            promoted = time.monotonic()
+            answered = await link.use(lambda connection: connection.fetchval("SELECT pg_is_in_recovery()"))
+            assert not answered
+            producer_s = time.monotonic() - promoted
+            fresh = await cluster.worker("--processes", "2")  # ready within 20 s, or this fails
+            cluster.connection.terminate()
+            cluster.connection = await asyncpg.connect(pair.standby.url)
+            # What was synchronous before may wait for a standby that no longer is one.
+            await cluster.connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+            await cluster.connection.execute("SELECT pg_reload_conf()")
+            moved = (
+                "SELECT 4 - count(DISTINCT application_name) FROM pg_stat_activity"
+                " WHERE application_name IN ('horsies worker claim', 'horsies worker finish', 'horsies worker beat',"
+                " 'horsies worker listen')"
+            )
+            await until(cluster.connection, moved, MOVED_WITHIN_S)
+            await until(cluster.connection, LIVING, 60)
+            print(
+                f"\n{fault}: producer moved in {producer_s:.1f} s, all done {time.monotonic() - promoted:.1f} s after"
+            )
+            await link.close()
+            assert producer_s < 10
+            assert fresh.poll() is None
+            audit = await cluster.audit(f"failover, synchronous, {fault}")
+            await cluster.connection.close()
+            assert audit.violations == []
+
+
+async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(tmp_path: Path) -> None:
+    with failover_pair(synchronous=False) as pair:
+        await prepared(pair)
+        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+            await cluster.worker("--processes", "15")
+            labels = await cluster.send("work", 15, 3.0, retried=False)
+            await cluster.begun(labels)
+            await asyncio.sleep(0.5)  # the standby has them RUNNING
+            pair.delay_standby()
+            await cluster.settled(20)
+            assert not await cluster.connection.fetchval(LIVING)
+            pair.primary.crash()
+            pair.standby.promote()
+            cluster.connection.terminate()
+            cluster.connection = await asyncpg.connect(pair.standby.url)
+            await until(cluster.connection, LIVING, 30)
+            rows = await cluster.connection.fetch("SELECT status, error_code FROM horsies_tasks")
+            assert [tuple(row) for row in rows] == [("COMPLETED", None)] * 15
+            assert [len(cluster.runs()[label]) for label in labels] == [1] * 15
+            told = [line for line in cluster.log(cluster.workers[0]) if "lost the commit" in str(line)]
+            assert len(told) == 15
+            audit = await cluster.audit("failover, asynchronous, 3 s behind")
+            await cluster.connection.close()
+            assert audit.violations == []

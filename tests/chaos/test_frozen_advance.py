@@ -1,0 +1,85 @@
+"""A worker that is stopped while it advances a workflow: those of others go on, and its own is taken over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import asyncpg
+import pytest
+from chaos_scene import scene
+
+from horsies.domain.ids import new_task_id
+from horsies.domain.plan import NodePlan, WorkflowPlan
+from horsies.lifecycle.planting import plant
+
+pytestmark = pytest.mark.chaos
+
+HOLDS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE application_name = 'horsies worker advance' AND datname = current_database()
+   AND state LIKE 'idle in transaction%'
+"""
+COMPLETED = "SELECT count(*) FROM horsies_workflows WHERE id = ANY ($1) AND status = 'COMPLETED'"
+
+
+async def until(connection: asyncpg.Connection, expected: int, question: str, *arguments: object) -> None:
+    async with asyncio.timeout(90):
+        while await connection.fetchval(question, *arguments) != expected:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0.05)
+
+
+async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: int) -> str:
+    """A fan: one node, then all but one beside each other."""
+    nodes = tuple(
+        NodePlan(
+            index=index,
+            node_id=f"n{index}",
+            task_name="work",
+            kwargs_json=json.dumps({"ledger": str(ledger), "label": f"{label}-{index}", "seconds": 0.0}),
+            queue_name="default",
+            priority=100,
+            dependencies=(0,) if index else (),
+            args_from={},
+            ctx_from=None,
+            allow_failed_deps=False,
+            join="all",
+            min_success=None,
+            task_options=None,
+        )
+        for index in range(size)
+    )
+    workflow_id = new_task_id()
+    async with connection.transaction():
+        await plant(connection, WorkflowPlan(label, None, "fail", None, None, nodes), workflow_id=workflow_id)
+    return workflow_id
+
+
+async def test_a_worker_stopped_in_the_middle_of_an_advance_halts_nobody(database: str, tmp_path: Path) -> None:
+    async with scene(database, tmp_path, TEST_STALE_MS="4000", TEST_BEAT_MS="1000") as cluster:
+        stopped = await cluster.worker("--processes", "2")
+        large = await start(cluster.connection, cluster.ledger, "large", 800)
+        held = False
+        async with asyncio.timeout(60):
+            while not held:
+                os.killpg(stopped.pid, signal.SIGSTOP)
+                held = bool(await cluster.connection.fetchval(HOLDS))
+                if not held:
+                    os.killpg(stopped.pid, signal.SIGCONT)
+                    await asyncio.sleep(0.003)
+        frozen = time.monotonic()
+        await cluster.worker("--processes", "2")
+        others = [await start(cluster.connection, cluster.ledger, f"other-{number}", 4) for number in range(30)]
+        await until(cluster.connection, len(others), COMPLETED, others)
+        others_s = time.monotonic() - frozen
+        assert others_s < 30
+        await until(cluster.connection, 0, HOLDS)
+        await until(cluster.connection, 1, COMPLETED, [large])
+        print(f"\n30 workflows in {others_s:.1f} s; the stopped one's in {time.monotonic() - frozen:.1f} s")
+        os.killpg(stopped.pid, signal.SIGCONT)
+        audit = await cluster.audit("a worker stopped while it advances", crashes=None)
+        assert audit.violations == []

@@ -1,0 +1,63 @@
+"""Behind PgBouncer in both modes, with a role whose default is REPEATABLE READ: claims under caps, workflows, sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import psycopg
+import pytest
+from chaos_scene import scene
+from failover_pair import new_servers
+from pgbouncer import pgbouncer
+
+from horsies.config.broker import PostgresConfig
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database, transaction
+from horsies.store.link import Link
+from horsies.store.schema import create
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture(scope="module")
+def strict_database() -> Iterator[str]:
+    """Of a server that the pooler's account may reach, with a stricter isolation than ours."""
+    with new_servers(1) as (server,):
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'")
+        yield server.url
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_a_worker_behind_a_pooler_keeps_its_caps_whatever_the_role_has(
+    strict_database: str, tmp_path: Path, mode: str
+) -> None:
+    connection = await asyncpg.connect(strict_database)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await create(connection)
+    await connection.close()
+    with pgbouncer(strict_database, mode) as pooled:
+        async with scene(strict_database, tmp_path, worker_url=pooled, TEST_CAP="3") as cluster:
+            await cluster.worker("--processes", "4")
+            await cluster.send("work", 30, 0.1)
+            await cluster.settled(40)
+            audit = await cluster.audit(f"behind PgBouncer, {mode} mode", cap=3)
+            assert audit.violations == []
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_what_a_pooler_does_not_take_at_the_start_holds_in_transactions(strict_database: str, mode: str) -> None:
+    with pgbouncer(strict_database, mode) as pooled:
+        target = Database(DatabaseUrl.parse(pooled), "in a test", None)
+        session = await target.connect("test", settings=[("lock_timeout", "300ms")])
+        async with transaction(session):
+            assert await session.fetchval("SHOW lock_timeout") == "300ms"
+            assert await session.fetchval("SHOW idle_in_transaction_session_timeout") == "5s"
+            assert await session.fetchval("SHOW transaction_isolation") == "read committed"
+        assert await session.fetchval("SHOW lock_timeout") == "0"
+        await session.close()
+        link = await Link.open(PostgresConfig(database_url=pooled))
+        assert await link.use(lambda connection: connection.fetchval("SELECT 1")) == 1
+        await link.close()

@@ -1,0 +1,191 @@
+"""A URL with several hosts: one that hangs, refuses or is no primary costs half a second, and the error names each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from blackhole_proxy import BlackholeProxy
+from database_server import DatabaseServer
+
+from horsies.config.broker import PostgresConfig
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database, DatabaseUnavailable
+from horsies.store.hosts import Reached, connect_to_host
+from horsies.store.link import Link
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+async def hung() -> AsyncIterator[str]:
+    """The address of a server that takes connections and says nothing, as one that was stopped."""
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as listener:
+        yield f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+
+def beside(url: str, *addresses: str, behind: bool = False, **parameters: str) -> str:
+    """The proxy's URL with other hosts before (or behind) its own."""
+    login, _, rest = url.removeprefix("postgresql://").partition("@")
+    own, _, database = rest.partition("/")
+    hosts = [own, *addresses] if behind else [*addresses, own]
+    more = "".join(f"&{name}={value}" for name, value in parameters.items())
+    return f"postgresql://{login}@{','.join(hosts)}/{database}{more}"
+
+
+def database_at(url: str) -> Database:
+    return Database(DatabaseUrl.parse(url), "in a test", None)
+
+
+async def test_a_host_that_hangs_costs_half_a_second_once(database: str, hung: str) -> None:
+    async with BlackholeProxy(database) as door:
+        target = database_at(beside(door.url, hung, target_session_attrs="read-write"))
+        began = time.monotonic()
+        first = await target.connect("test")
+        assert time.monotonic() - began < 2.5
+        began = time.monotonic()
+        second = await target.connect("test")
+        assert time.monotonic() - began < 0.5
+        for connection in (first, second):
+            assert await connection.fetchval("SELECT 1") == 1
+            await connection.close()
+
+
+async def test_a_session_that_only_reads_finds_the_server_that_takes_writes(database: str) -> None:
+    """asyncpg alone takes its own default_transaction_read_only for a server that refuses writes."""
+    async with BlackholeProxy(database) as door:
+        target = database_at(beside(door.url, NOBODY, target_session_attrs="read-write"))
+        connection = await target.connect("test", settings=[("default_transaction_read_only", "on")])
+        assert await connection.fetchval("SHOW transaction_read_only") == "on"
+        await connection.close()
+
+
+async def test_each_host_is_named_with_what_it_answered_and_no_password(hung: str, server: DatabaseServer) -> None:
+    async with BlackholeProxy(server.url) as door:
+        url = beside(door.url, hung, NOBODY, target_session_attrs="standby").replace("@", ":s3cret@", 1)
+        with pytest.raises(DatabaseUnavailable) as caught:
+            await database_at(url.replace(":s3cret:s3cret@", ":s3cret@")).connect("test")
+    error = caught.value
+    assert error.transient
+    assert error.message.endswith("is a standby server now")
+    notes = "\n".join(error.notes)
+    assert f"{hung}: no answer in 3 s" in notes
+    assert f"{NOBODY}: Connection refused" in notes
+    assert "it is a primary" in notes
+    assert "s3cret" not in notes + error.message
+
+
+async def test_silence_of_all_is_told_within_the_time_of_one(hung: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable, match="did not answer in 1 s"):
+        await database_at(f"postgresql://u@{hung},{hung}/d?connect_timeout=1").connect("test")
+    assert 0.9 < time.monotonic() - began < 3
+
+
+async def test_an_unknown_kind_of_server_is_refused_before_any_is_asked() -> None:
+    with pytest.raises(Exception, match="none of any, read-write, read-only, primary, standby, prefer-standby"):
+        PostgresConfig(database_url="postgresql://a,b/d?target_session_attrs=master")
+
+
+class Fake:
+    """As much of a connection as its choice takes."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.terminated = False
+        self._transport = self
+
+    def get_extra_info(self, _name: str) -> None:
+        return None
+
+    def get_settings(self) -> Fake:
+        return self
+
+    @property
+    def in_hot_standby(self) -> str:
+        return "on" if self.kind == "standby" else "off"
+
+    @property
+    def default_transaction_read_only(self) -> str:
+        return "on" if self.kind == "read-only" else "off"
+
+    def terminate(self) -> None:
+        self.terminated = True
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kinds", "chosen"),
+    [
+        ("any", ("standby", "primary"), 0),
+        ("read-write", ("standby", "read-only", "primary"), 2),
+        ("primary", ("standby", "read-only", "primary"), 1),
+        ("standby", ("primary", "standby"), 1),
+        ("read-only", ("primary", "read-only"), 1),
+        ("prefer-standby", ("primary", "standby"), 1),
+        ("prefer-standby", ("primary", "refuses"), 0),
+        ("read-write", ("primary", "primary"), 0),
+    ],
+)
+async def test_the_first_host_that_is_as_asked_for_is_chosen(wanted: str, kinds: tuple[str, ...], chosen: int) -> None:
+    made: list[Fake] = []
+
+    async def open_host(address: tuple[str, int] | None) -> asyncpg.Connection:
+        assert address is not None
+        kind = kinds[address[1] - 1]
+        if kind == "refuses":
+            raise ConnectionRefusedError
+        made.append(Fake(kind))
+        return made[-1]
+
+    hosts = ",".join(f"h:{number}" for number in range(1, len(kinds) + 1))
+    url = DatabaseUrl.parse(f"postgresql://u@{hosts}/d?target_session_attrs={wanted}")
+    connection = await connect_to_host(url, Reached(), open_host, reads_only=False)
+    assert connection is made[chosen]
+    assert [one for one in made if not one.terminated] == [connection]
+
+
+@asynccontextmanager
+async def two_doors(database: str) -> AsyncIterator[tuple[BlackholeProxy, BlackholeProxy, str]]:
+    """Two ways to one server, as a primary and the standby that takes over from it; both take writes here."""
+    async with BlackholeProxy(database) as first, BlackholeProxy(database) as second:
+        other = DatabaseUrl.parse(second.url).hosts[0]
+        yield first, second, beside(first.url, other, behind=True, target_session_attrs="read-write")
+
+
+async def test_a_connection_elsewhere_cuts_those_to_the_primary_before(database: str) -> None:
+    async with two_doors(database) as (first, second, url):
+        target = database_at(url)
+        old = await target.connect("test")
+        waiting = asyncio.create_task(old.fetchval("SELECT pg_sleep(60)"))
+        await asyncio.sleep(0)
+        first.silence()
+        new = await target.connect("test")
+        assert second.accepted == 1
+        async with asyncio.timeout(2):
+            with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError)):
+                await waiting
+        assert await new.fetchval("SELECT 1") == 1
+        await new.close()
+
+
+@pytest.mark.alone
+async def test_a_producer_leaves_a_primary_that_hangs(database: str) -> None:
+    async with two_doors(database) as (first, _, url):
+        link = await Link.open(PostgresConfig(database_url=url))
+        try:
+            assert await link.use(lambda connection: connection.fetchval("SELECT 1")) == 1
+            first.silence()
+            began = time.monotonic()
+            assert await link.use(lambda connection: connection.fetchval("SELECT 2")) == 2
+            assert time.monotonic() - began < 6
+        finally:
+            await link.close()

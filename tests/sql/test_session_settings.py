@@ -1,0 +1,103 @@
+"""What our sessions make of a server or a role that is set up otherwise: durable commits and READ COMMITTED."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+from lifecycle_steps import enqueue
+
+from horsies.config.broker import PostgresConfig
+from horsies.config.url import DatabaseUrl
+from horsies.lifecycle.claiming import claim_capped
+from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, transaction
+from horsies.store.lane import Lane, look_at_server
+from horsies.store.link import Link
+
+WHAT = "SHOW synchronous_commit"
+
+
+@pytest.fixture
+async def unsafe(connection: asyncpg.Connection, database: str) -> str:
+    """A database whose commits do not wait for the disk, unless a session asks for it."""
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    return database
+
+
+def opened(url: str) -> Database:
+    return Database(DatabaseUrl.parse(url), "in a test", None)
+
+
+@pytest.fixture
+async def lanes(unsafe: str) -> AsyncIterator[dict[str, Lane]]:
+    made = {
+        f"{role} {durable}": Lane(opened(unsafe), f"worker {role}", behind_pooler=False, durable=durable)
+        for role in ("claim", "start", "finish", "beat")
+        for durable in (True, False)
+    }
+    yield made
+    for lane in made.values():
+        await lane.close()
+
+
+async def test_starts_and_outcomes_wait_for_the_disk_where_the_server_does_not(lanes: dict[str, Lane]) -> None:
+    found = {name: await (await lane.ready()).fetchval(WHAT) for name, lane in lanes.items()}
+    durable = {f"{role} True": "on" for role in ("claim", "start", "finish")} | {"beat True": "off"}
+    assert found == durable | {f"{role} False": "off" for role in ("claim", "start", "finish", "beat")}
+
+
+@pytest.mark.parametrize(("durable", "expected"), [(True, "on"), (False, "off")])
+async def test_sends_wait_for_the_disk_unless_the_configuration_says_otherwise(
+    unsafe: str, durable: bool, expected: str
+) -> None:
+    link = await Link.open(PostgresConfig(database_url=unsafe, durable=durable))
+    assert await link.use(lambda connection: connection.fetchval(WHAT)) == expected
+    await link.close()
+
+
+async def test_any_other_value_is_the_administrators_choice(connection: asyncpg.Connection, database: str) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = remote_write")
+    lane = Lane(opened(database), "worker finish", behind_pooler=False)
+    assert await (await lane.ready()).fetchval(WHAT) == "remote_write"
+    await lane.close()
+
+
+async def test_a_worker_is_warned_of_a_server_that_loses_commits(unsafe: str, empty_database: str) -> None:
+    assert (await look_at_server(opened(empty_database), durable=True))[1] == []
+    (text,) = (await look_at_server(opened(unsafe), durable=True))[1]
+    assert text.startswith("synchronous_commit is off: sends, starts and outcomes set it to on")
+    (text,) = (await look_at_server(opened(unsafe), durable=False))[1]
+    assert text.endswith("are lost, as durable=False has it")
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+@pytest.mark.parametrize("pooled", [False, True], ids=["direct", "behind a pooler"])
+async def test_capped_claims_work_for_a_role_with_a_stricter_default(
+    connection: asyncpg.Connection, database: str, isolation: str, pooled: bool
+) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
+    await enqueue(connection, "a", "b")
+    if pooled:  # as after a pooler has refused the settings
+        session = await asyncpg.connect(database)
+        _LEFT_TO_TRANSACTIONS[session] = (("lock_timeout", "1s"),)
+    else:
+        session = await opened(database).connect("worker claim")
+    async with transaction(session):
+        assert await session.fetchval("SHOW transaction_isolation") == "read committed"
+        assert not pooled or await session.fetchval("SHOW lock_timeout") == "1s"
+    claims = await claim_capped(
+        session,
+        worker_id="me",
+        queues=[("default", 1)],
+        budget=5,
+        cluster_cap=None,
+        hard=True,
+        lease_ms=60_000,
+        task_names=None,
+    )
+    assert len(claims.tasks) == 1
+    await session.close()

@@ -1,0 +1,187 @@
+"""A family that another session has locked is stepped over and comes later; it holds up no other family."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+import pytest
+from advance_steps import end_task, grow, states, task_of
+from workflow_plans import node, plan
+
+from horsies.config.url import DatabaseUrl
+from horsies.lifecycle import advancing
+from horsies.lifecycle.advancing import FamilyLockedError, advance
+from horsies.lifecycle.children import start_child
+from horsies.lifecycle.controlling import pause
+from horsies.lifecycle.following import follow
+from horsies.lifecycle.reconciling import reconcile_all
+from horsies.run.advancer import Advancer
+from horsies.run.events import Events
+from horsies.store.connect import Database, is_transient
+from horsies.store.lane import Lane
+
+OTHERS = 60
+ROOT = "SELECT FROM horsies_workflows WHERE id = $1 FOR UPDATE"
+BELOW = "SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR UPDATE"
+
+
+@asynccontextmanager
+async def lane_to(database: str, role: str) -> AsyncIterator[Lane]:
+    lane = Lane(Database(DatabaseUrl.parse(database), "in a test", None), role, behind_pooler=False)
+    yield lane
+    await lane.close()
+
+
+@pytest.fixture
+async def foreign(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """The session of a person who has forgotten a transaction."""
+    connected = await asyncpg.connect(database, server_settings={"application_name": "a forgotten psql"})
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+async def advancer(database: str) -> AsyncIterator[Advancer]:
+    async with lane_to(database, "worker advance") as lane:
+        yield Advancer(lane, Events(), on_enqueued=lambda: None, on_ready_children=lambda: None, on_done=lambda: None)
+
+
+async def steps_until(advancer: Advancer, pending: int, patience_s: float = 10.0) -> None:
+    """Drive the loop as the supervisor does."""
+    async with asyncio.timeout(patience_s):
+        while advancer.pending > pending:
+            await advancer.wake.wait(5.0)
+            await advancer.step()
+
+
+@pytest.mark.parametrize("lock", [ROOT, BELOW], ids=["its root", "a node"])
+async def test_one_locked_family_holds_up_none_of_sixty_others(
+    advancer: Advancer, connection: asyncpg.Connection, foreign: asyncpg.Connection, lock: str
+) -> None:
+    flows = [await grow(connection, node(0), node(1, 0)) for _ in range(OTHERS + 1)]
+    ended = [await end_task(connection, flow, 0) for flow in flows]
+    async with foreign.transaction():
+        await foreign.fetch(lock, flows[30])
+        for task_id in ended:
+            advancer.ended(task_id)
+        began = time.monotonic()
+        await steps_until(advancer, 1)
+        assert time.monotonic() - began < 3
+        told = [await states(connection, flow) for flow in flows]
+        assert told.count("RUNNING: completed enqueued") == OTHERS
+        assert told[30] == "RUNNING: enqueued pending"
+    await steps_until(advancer, 0)
+    assert await states(connection, flows[30]) == "RUNNING: completed enqueued"
+
+
+async def test_a_locked_family_is_asked_for_again_without_spinning(
+    advancer: Advancer, connection: asyncpg.Connection, foreign: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0), node(1, 0), node(2))
+    statements: list[str] = []
+    (await advancer.lane.ready()).add_query_logger(lambda query: statements.append(query.query))
+    async with foreign.transaction():
+        await foreign.fetch(ROOT, flow)
+        advancer.ended(await end_task(connection, flow, 0))
+        with pytest.raises(TimeoutError):
+            await steps_until(advancer, 0, 0.5)
+        tried = sum("roots to leave alone" in each for each in statements)
+        assert 4 <= tried <= 10
+        # What ends there meanwhile waits with it.
+        advancer.ended(await end_task(connection, flow, 2))
+        await advancer.step()
+        assert advancer.pending == 2
+    await steps_until(advancer, 0)
+    assert await states(connection, flow) == "RUNNING: completed enqueued completed"
+
+
+async def test_a_node_of_a_locked_family_is_marked_running_later(
+    advancer: Advancer, connection: asyncpg.Connection, foreign: asyncpg.Connection
+) -> None:
+    flow = await grow(connection, node(0))
+    task_id = (await task_of(connection, flow, 0))["id"]
+    await connection.execute("UPDATE horsies_tasks SET status = 'RUNNING' WHERE id = $1", task_id)
+    async with foreign.transaction():
+        await foreign.fetch(ROOT, flow)
+        advancer.started(task_id)
+        await advancer.wake.wait(5.0)
+        await advancer.step()
+        assert await states(connection, flow) == "RUNNING: enqueued"
+    async with asyncio.timeout(5):
+        while await states(connection, flow) != "RUNNING: running":
+            await advancer.wake.wait(5.0)
+            await advancer.step()
+
+
+@pytest.mark.parametrize("lock", [ROOT, BELOW], ids=["its root", "a node"])
+async def test_a_sweep_names_what_is_locked_and_repairs_the_others(
+    database: str, connection: asyncpg.Connection, foreign: asyncpg.Connection, lock: str
+) -> None:
+    flows = [await grow(connection, node(0)) for _ in range(5)]
+    for flow in flows:
+        await end_task(connection, flow, 0)
+    async with lane_to(database, "worker recovery") as lane, foreign.transaction():
+        await foreign.fetch(lock, flows[1])
+        done = await reconcile_all(await lane.ready(), 0)
+    assert (done.workflows, done.locked, done.refused) == (4, (flows[1],), ())
+    assert done.report()["locked_workflows"] == [flows[1]]
+    assert (await reconcile_all(connection, 0)).locked == ()
+    assert await states(connection, flows[1]) == "COMPLETED: completed"
+
+
+@pytest.mark.parametrize("lock", [ROOT, BELOW], ids=["its root", "a node"])
+async def test_what_follows_from_swept_tasks_steps_over_a_locked_family(
+    database: str, connection: asyncpg.Connection, foreign: asyncpg.Connection, lock: str
+) -> None:
+    flows = [await grow(connection, node(0)) for _ in range(3)]
+    ended = [await end_task(connection, flow, 0) for flow in flows]
+    async with lane_to(database, "worker recovery") as lane, foreign.transaction():
+        await foreign.fetch(lock, flows[1])
+        refused = await follow(await lane.ready(), ended)
+    assert [(one.item, one.error) for one in refused] == [(ended[1], f"its workflow {flows[1]} is locked")]
+    assert [await states(connection, flows[place]) for place in (0, 2)] == ["COMPLETED: completed"] * 2
+
+
+async def test_a_child_is_not_started_while_its_family_is_locked(
+    connection: asyncpg.Connection, foreign: asyncpg.Connection
+) -> None:
+    parent = await grow(connection, node(0, sub_definition_key="child"))
+    async with foreign.transaction():
+        await foreign.fetch(ROOT, parent)
+        with pytest.raises(FamilyLockedError) as caught:
+            await start_child(connection, parent, 0, plan(node(0)))
+    assert is_transient(caught.value)
+    assert await start_child(connection, parent, 0, plan(node(0))) is not None
+
+
+async def test_an_operator_is_told_who_has_locked_the_workflow(
+    connection: asyncpg.Connection, foreign: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advancing, "_PATIENCE", "200ms")
+    flow = await grow(connection, node(0))
+    async with foreign.transaction():
+        await foreign.fetch(ROOT, flow)
+        with pytest.raises(FamilyLockedError) as caught:
+            await pause(connection, flow)
+    assert f"pid {foreign.get_server_pid()} (a forgotten psql, role " in str(caught.value)
+    assert "idle in transaction" in str(caught.value)
+    assert await pause(connection, flow)
+
+
+async def test_a_workflow_whose_root_was_deleted_is_not_taken_for_locked(connection: asyncpg.Connection) -> None:
+    flow = await grow(connection, node(0))
+    await connection.execute("UPDATE horsies_workflows SET root_workflow_id = 'gone' WHERE id = $1", flow)
+    assert (await advance(connection, [await end_task(connection, flow, 0)])).locked == ()
+
+
+async def test_every_session_of_a_worker_has_its_limits(database: str) -> None:
+    wanted = {"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "5s"}
+    for role, lock_timeout in (("worker advance", "300ms"), ("worker recovery", "1s"), ("worker finish", "0")):
+        async with lane_to(database, role) as lane:
+            connection = await lane.ready()
+            assert await connection.fetchval("SHOW lock_timeout") == lock_timeout
+            assert {name: await connection.fetchval(f"SHOW {name}") for name in wanted} == wanted
