@@ -148,9 +148,14 @@ class Link:
             self._looking = asyncio.get_running_loop().create_task(self._connect_anew())
 
     async def _connect_anew(self) -> None:
-        with suppress(*TROUBLE):
-            connection = await self._database.connect("producer")
-            await connection.close(timeout=_GOODBYE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_STATEMENT_S):
+                while True:
+                    with suppress(*TROUBLE):
+                        connection = await self._database.connect("producer")
+                        await connection.close(timeout=_GOODBYE_S)
+                        return
+                    await asyncio.sleep(_SLOW_S / 3)  # no host is the primary now: the failover is under way
 
     async def _insert(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued | BaseException]:
         if len(requests) == 1:
