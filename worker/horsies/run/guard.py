@@ -133,7 +133,7 @@ class _Alarm:
         try:
             self._library = _library_with_timers()
             failed = self._library.timer_create(_CLOCK, ctypes.byref(event), ctypes.byref(self._timer)) != 0
-        except AttributeError:  # macOS has no such timers: there SIGALRM ends a stopped process once it goes on
+        except (AttributeError, OSError):  # macOS: SIGALRM ends a stopped process once it goes on
             failed = True
         self._is_plain = failed
 
