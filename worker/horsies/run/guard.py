@@ -233,6 +233,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as in leash.py
+        ctypes.CDLL(None).prctl(15, b"horsies guard")  # PR_SET_NAME, for `top`
     if os.getppid() == parent_pid:
         _Guard(socket.socket(fileno=fd), *times).run()
 
