@@ -520,6 +520,7 @@ async def test_a_child_ends_after_its_share_of_tasks() -> None:
     end = await watched.until_gone(within_s=1)
     assert end == ChildExit(0, (), (surplus,))
     assert sorted(watched.results) == keys
+    await watched.close()
 
 
 async def test_closing_waits_for_the_jobs_and_then_kills(watched: Watched, tmp_path: Path) -> None:

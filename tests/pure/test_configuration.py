@@ -296,3 +296,14 @@ def test_a_child_process_does_not_log_the_configuration(
     with caplog.at_level(logging.INFO):
         AppConfig(broker=BROKER).log_config()
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("threshold_ms", "stopped_ms", "killed_ms"),
+    [(2_000, 1_500, 1_800), (6_000, 4_500, 5_400), (40_000, 30_000, 39_000), (300_000, 290_000, 299_000)],
+)
+def test_a_run_without_heartbeats_ends_before_it_counts_as_dead(
+    threshold_ms: int, stopped_ms: int, killed_ms: int
+) -> None:
+    config = RecoveryConfig(running_stale_threshold_ms=threshold_ms, runner_heartbeat_interval_ms=1_000)
+    assert (config.run_stopped_after_ms, config.run_killed_after_ms) == (stopped_ms, killed_ms)

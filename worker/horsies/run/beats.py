@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from horsies.store.lane import Lane
 
 _LONGEST_STEP_S = 20.0
+_SHORTEST_STEP_S = 2.0
 
 
 class Beats:
@@ -57,8 +58,8 @@ class Beats:
         # Three beats within a lease: after one that is lost user code still goes on.
         self._runner_s = min(recovery.runner_heartbeat_interval_ms, terms.stop_ms / 3) / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
-        # A connection that has gone silent is given up in time for another one.
-        self.step_timeout_s = min(_LONGEST_STEP_S, terms.stop_ms / 2_000)
+        # A connection that has gone silent is given up in time for another one, and no slow one is.
+        self.step_timeout_s = min(_LONGEST_STEP_S, max(_SHORTEST_STEP_S, terms.stop_ms / 2_000))
         self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
         self._max_age_ms = config.max_claim_renew_age_ms

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import thread as pool
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.codes import OperationalErrorCode
@@ -100,9 +101,10 @@ def _threads_at_work() -> bool:
 def end_with_guard(rope: int) -> None:
     """The kernel kills this process when the other end of the rope closes, whatever it is at."""
     if sys.platform == "linux":
-        fcntl.fcntl(rope, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(rope, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(rope, fcntl.F_SETFL, fcntl.fcntl(rope, fcntl.F_GETFL) | os.O_ASYNC)
+        with suppress(OSError):  # a sandbox may lack it; then the worker kills us, if it is not stopped itself
+            fcntl.fcntl(rope, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(rope, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(rope, fcntl.F_SETFL, fcntl.fcntl(rope, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()
     poll.register(rope, select.POLLIN)
     if poll.poll(0):

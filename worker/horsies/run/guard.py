@@ -133,7 +133,7 @@ class _Alarm:
         try:
             self._library = _library_with_timers()
             failed = self._library.timer_create(_CLOCK, ctypes.byref(event), ctypes.byref(self._timer)) != 0
-        except AttributeError:  # macOS has no such timers: there SIGALRM ends a stopped process once it goes on
+        except (AttributeError, OSError):  # macOS: SIGALRM ends a stopped process once it goes on
             failed = True
         self._is_plain = failed
 
@@ -233,6 +233,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as in leash.py
+        ctypes.CDLL(None).prctl(15, b"horsies guard")  # PR_SET_NAME, for `top`
     if os.getppid() == parent_pid:
         _Guard(socket.socket(fileno=fd), *times).run()
 

@@ -16,6 +16,7 @@ import tempfile
 from typing import TYPE_CHECKING, Final
 
 from horsies.run import guard
+from horsies.run.contract import ChildFailed
 from horsies.run.guard import MESSAGE, SLOT_BYTES
 from horsies.run.process import ChildProcess
 
@@ -41,7 +42,7 @@ class Guard:
         self._socket.setblocking(False)
         times = (milliseconds * 1_000_000 for milliseconds in (terms.stop_ms, terms.kill_ms, terms.threshold_ms))
         numbers = [str(number) for number in (os.getpid(), end_of_guard.fileno(), *times)]
-        with end_of_guard:
+        try:
             self._process = ChildProcess(
                 self._loop,
                 [sys.executable, "-I", "-S", guard.__file__, *numbers],
@@ -50,6 +51,12 @@ class Guard:
                 pass_fds=[end_of_guard.fileno()],
                 on_exit=self._exited,
             )
+        except OSError as error:
+            self._socket.close()
+            reason = f"the guard of the children cannot be started: {error}"
+            raise ChildFailed(reason, notes=["see `ulimit -u` and the free memory"]) from error
+        finally:
+            end_of_guard.close()
         self.pid = self._process.pid
         self._loop.add_reader(self._socket, self._process.reap)  # it says nothing; this is its end
 
