@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from horsies_tui.look.lines import Piece
 from horsies_tui.look.plot import Mark, plot
-from horsies_tui.look.sparks import spark
+from horsies_tui.look.sparks import LEAST, drawable, spark
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import Tone
 
@@ -33,7 +33,7 @@ _SPARK: Final = 16
 
 def round_up(value: float) -> float:
     """To 1, 2 or 5 and zeros; of nothing, 1."""
-    if value <= 0:
+    if value < LEAST:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
     return next(step * size for step in _STEPS if step * size >= value * (1 - 1e-9))
@@ -52,6 +52,9 @@ class Curve:
     values: tuple[float | None, ...]
     tone: Tone
     now: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", drawable(self.values))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from horsies_tui.health.rows import NUMBERS, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import Chart, Curve, round_up_time
+from horsies_tui.look.sparks import drawable
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import count, length, per_second
 
@@ -188,7 +189,7 @@ def _whole(value: float) -> str:
 
 
 def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash: str) -> str:
-    value = last_known(values)
+    value = last_known(drawable(values))
     return dash if value is None else write(value)
 
 
