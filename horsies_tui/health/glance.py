@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from horsies.views import Liveness, QueueRate
+from horsies.views import QueueRate
 from horsies.views.workers import name_of
 from horsies_tui.health.rates import outlook
 
@@ -35,7 +35,7 @@ class Glance:
     @property
     def alive(self) -> tuple[WorkerRow, ...]:
         """Whoever gives signs of life, be they late."""
-        return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
+        return tuple(row for row in self.workers if row.lives)
 
     @property
     def busy(self) -> float | None:

@@ -26,7 +26,17 @@ def test_versions_count_from_one_without_a_gap() -> None:
 
 def test_names_tell_what_each_migration_brings() -> None:
     names = [migration.name for migration in MIGRATIONS]
-    assert names == ["contract", "indexes", "console", "claim", "unique_key", "operations", "workflows", "claiming"]
+    assert names == [
+        "contract",
+        "indexes",
+        "console",
+        "claim",
+        "unique_key",
+        "operations",
+        "workflows",
+        "claiming",
+        "faults",
+    ]
 
 
 def test_the_lock_key_is_the_digest_that_every_release_takes() -> None:

@@ -39,7 +39,7 @@ def test_a_vanished_worker_comes_first_and_the_slowest_queue_last() -> None:
     )  # fmt: skip
     found = judged(glance)
     assert found.lead + found.words == (
-        "Cluster is hurt: web-3 vanished 6m ago holding 13 tasks, 3 stale; 2 build_report interrupted;"
+        "Cluster is hurt: web-3 is lost for 6m, holds 13 tasks, 3 stale; 2 build_report interrupted;"
         " mail drains in 12m."
     )
     assert found.level is Level.HURT
@@ -57,12 +57,12 @@ def test_where_the_line_is_short_less_is_said_and_nothing_is_cut_that_need_not_b
                       rates={"mail": QueueRate(28, 30)})  # fmt: skip
     found = {room: verdict(glance, alerts(glance), room).words for room in (200, 100, 90, 9)}
     assert found[200].endswith("13 tasks; 1 t0 stale; 1 more alert below; mail drains in 12m.")
-    assert found[100] == "web-3 vanished 6m ago holding 13 tasks; 2 more alerts below; mail drains in 12m."
-    assert found[90] == found[9] == "web-3 vanished 6m ago holding 13 tasks; 2 more alerts below."
+    assert found[100] == "web-3 is lost for 6m, holds 13 tasks; 2 more alerts below; mail drains in 12m."
+    assert found[90] == found[9] == "web-3 is lost for 6m, holds 13 tasks; 2 more alerts below."
 
 
 def test_notes_alone_leave_all_well() -> None:
-    glance = a_glance(workers=(a_worker(), a_worker("web-2", Liveness.GONE, 60, running=0)))
+    glance = a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LOST, 60, running=0)))
     assert said(glance) == "All is well: 1 worker, 50% busy, nothing waits."
 
 

@@ -202,6 +202,14 @@ CONTRACT = {
         interval_ms | integer                  |   |
         report      | jsonb                    |   |
     """,
+    "horsies_worker_losses": """
+        id        | bigint                   | ! |
+        worker_id | character varying(255)   | ! |
+        taken_at  | timestamp with time zone | ! | now()
+        failed    | text[]                   | ! | '{}'::text[]
+        retried   | text[]                   | ! | '{}'::text[]
+        returned  | text[]                   | ! | '{}'::text[]
+    """,
     "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
@@ -243,6 +251,7 @@ CONSTRAINTS = {
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
     "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
+    "horsies_worker_losses_pkey": "PRIMARY KEY (id)",
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
     "horsies_console_schema_pkey": "PRIMARY KEY (version)",
 }
@@ -252,6 +261,7 @@ INDEXES = {
         "ix_horsies_tasks_ready",
         "ix_horsies_tasks_ready_by_name",
         "ix_horsies_tasks_ready_until",
+        "ix_horsies_tasks_crashed",
         "ix_horsies_tasks_in_flight",
         "ix_horsies_tasks_claimed_by",
         "ix_horsies_tasks_finished",
@@ -306,6 +316,7 @@ INDEXES = {
     "horsies_queue_state": set(),
     "horsies_worker_orders": set(),
     "horsies_sweep_state": set(),
+    "horsies_worker_losses": {"ix_horsies_worker_losses_latest"},
     "horsies_console_schema": set(),
 }
 

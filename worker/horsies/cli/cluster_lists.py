@@ -32,7 +32,9 @@ _SIGNS: Final = {
     Liveness.ALIVE: ("●", "*", "green"),
     Liveness.DRAINING: ("◐", "o", "cyan"),
     Liveness.LATE: ("◌", "?", "yellow"),
-    Liveness.GONE: ("✗", "x", "red"),
+    Liveness.LOST: ("✗", "x", "red"),
+    Liveness.DIED: ("✗", "x", "red"),
+    Liveness.STOPPED: ("·", ".", "dim"),
 }
 _WORKERS: Final = (
     Column("STATE"),
@@ -133,7 +135,11 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
 
 def _worker_note(worker: WorkerRow, now: datetime) -> str:
     held = worker.running + worker.claimed
-    if worker.liveness is Liveness.GONE and held:
+    if worker.loss is not None and not held:
+        known = worker.loss.acknowledged_by
+        todo = f"acknowledged by {known}" if known else f"horsies workers acknowledge {worker.id}"
+        return f"{worker.loss.words()}; {todo}"
+    if not worker.lives and held:
         return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
     if worker.draining_since is None:
         return ""

@@ -57,6 +57,8 @@ class Cluster:
     settings_from: str | None
     settings_differ: bool
     sweep: SweepState | None
+    keeps_losses: bool
+    """Whether the database has a place for what was taken from dead workers."""
 
     @property
     def alive(self) -> int:
@@ -115,6 +117,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings_from=told_by,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweep=_sweep(sweep, here["now"], settings, alive=bool(consumers)),
+        keeps_losses=here["worker_losses"],
     )
 
 
