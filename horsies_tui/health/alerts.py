@@ -146,7 +146,7 @@ def _queues(glance: Glance, targets: Mapping[str, float]) -> Iterator[Alert]:
     waiting = [row for row in glance.queues if row.paused_at is None and row.workers and row.due.number]
     growing = [alert for row in waiting for alert in _growth(row, glance)]
     late = [alert for row in waiting for alert in _age(row, glance, targets.get(row.name, OLDEST_TARGET_S))]
-    yield from _together(growing, "grow")
+    yield from _together(growing, "are growing")
     yield from _together(late, "are over their targets")
 
 
@@ -168,7 +168,7 @@ def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
         yield Alert(
             f"grows\t{row.name}",
             Level.LOOK,
-            f"{row.name} grows, {number(row.due.number)} due",
+            f"{row.name} is growing, {number(row.due.number)} due",
             f"{per_second(rate.in_per_s)}/s in, {per_second(rate.out_per_s)}/s out in the last {_RATES_OVER}",
             rows=rows_of_number("due", row.name),
         )

@@ -71,6 +71,8 @@ class Chart:
     top: float | None = None
     round_up: Callable[[float], float] = round_up
     rows: str | None = None
+    newest: str = "now"
+    """Of what the newest value is: this moment, or the last so many minutes."""
 
     @property
     def height(self) -> float:
@@ -142,7 +144,7 @@ def _nothing(width: int, height: int, glyphs: Glyphs) -> list[Line]:
 
 def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
     """`1h ago ─────── now`."""
-    first, last = f"{' ' * _SCALE}{chart.span} ago ", " now"
+    first, last = f"{' ' * _SCALE}{chart.span} ago ", f" {chart.newest}"
     rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
     return (Piece(text, width, (Tone.MUTED,)),)

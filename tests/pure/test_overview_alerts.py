@@ -136,7 +136,7 @@ def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> Non
 def test_a_queue_grows_when_more_comes_than_goes() -> None:
     queue = a_queue(due=1204, oldest_due_at=ago(20))
     alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 28.9)}))
-    assert (alert.what, alert.evidence) == ("mail grows, 1 204 due", "31.0/s in, 28.9/s out in the last 5m")
+    assert (alert.what, alert.evidence) == ("mail is growing, 1,204 due", "31.0/s in, 28.9/s out in the last 5m")
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
 
 

@@ -129,7 +129,9 @@ async def test_a_queue_tells_what_is_due_what_is_later_and_since_when(conn: asyn
     mail = found["mail"]
     assert (mail.due, mail.later, mail.running, mail.claimed) == (Count(3), Count(2), 1, 0)
     assert mail.oldest_due_at == await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'p1'")
-    assert (found["bulk"].claimed, found["bulk"].due, found["bulk"].oldest_due_at) == (1, Count(0), None)
+    # What is claimed has not begun, and waits as well.
+    claimed_at = await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'c'")
+    assert (found["bulk"].claimed, found["bulk"].due, found["bulk"].oldest_due_at) == (1, Count(0), claimed_at)
 
 
 async def test_a_queue_without_tasks_is_shown_when_it_is_served_or_paused(conn: asyncpg.Connection) -> None:

@@ -40,7 +40,7 @@ _WORKERS: Final = (
     Column("STATE"),
     Column("WORKER"),
     Column("SEEN", right=True),
-    Column("RUNS", right=True),
+    Column("RUNNING", right=True),
     Column("CLAIMED", right=True),
     Column("CHILDREN", right=True, rank=6),
     Column("MEMORY", right=True, rank=3),
@@ -160,7 +160,7 @@ def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
         counted(queue.later),
         number(queue.claimed),
         number(queue.running),
-        "" if queue.cap is None else f"{queue.claimed + queue.running}/{queue.cap}",
+        "" if queue.cap is None else f"{queue.used}/{queue.cap}",
         ago(queue.oldest_due_at, now),
         str(queue.workers),
         _queue_note(queue, now),
@@ -171,7 +171,9 @@ def _queue_note(queue: QueueRow, now: datetime) -> Cell:
     if queue.paused_at is not None:
         why = f': "{queue.paused_reason}"' if queue.paused_reason else ""
         return Cell(f"paused {ago(queue.paused_at, now)} ago by {queue.paused_by}{why}", "yellow")
-    return Cell("nobody serves it", "red") if queue.due.number and not queue.workers else Cell("")
+    if not queue.due.number or queue.claiming:
+        return Cell("")
+    return Cell("all of its workers drain" if queue.workers else "no worker serves it", "red")
 
 
 def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[str, Any]:
