@@ -16,6 +16,7 @@ from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.workers import WorkerVerb, apply, preview
 from horsies.views import Liveness, worker_rows
+from horsies.views.losses import worker_losses
 
 if TYPE_CHECKING:
     from horsies.operations.findings import Finding
@@ -165,3 +166,18 @@ async def test_the_report_reads_no_more_than_the_newest_crashed_tasks(
     assert found is None or (found.count, found.at_least, len(found.ids)) == (5000, True, 500)
     assert whole < 200
     assert entries < 5_000 * 2 + 500
+
+
+async def test_many_deaths_cost_a_refresh_no_more_than_the_newest_thousand_rows(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_worker_losses (worker_id, taken_at, returned)"
+        f" SELECT 'w-' || n % 500, {ago(1)} - n * interval '1 s', '{{a,b}}' FROM generate_series(1, 20000) n;"
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+        " SELECT gen_random_uuid(), 'acknowledge', 'worker', 'w-' || n, 'applied' FROM generate_series(100, 499) n"
+    )
+    await connection.execute("VACUUM ANALYZE")
+    whole, entries = await cost(connection, lambda: worker_losses(connection))
+    found = await worker_losses(connection)
+    assert (len(found), sum(loss.is_open for loss in found.values())) == (500, 100)
+    assert whole == 0
+    assert entries < 1_000 + 1_000 + 1_500

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MOST_IDS: Final = 200
 """Of the tasks of one worker, so many are named; a worker with 8 processes holds 16."""
-_MOST_ROWS: Final = 5_000
+_MOST_ROWS: Final = 1_000
+"""The newest; each is of at most 200 tasks. An open console reads them every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
