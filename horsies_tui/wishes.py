@@ -54,6 +54,7 @@ WORDS: Final[Mapping[str, Words]] = {
     "rerun": Words("Rerun", "will be sent again", "sent again as new tasks"),
     "expire": Words("Expire", "will be expired", "expired"),
     "recover": Words("Recover", "will be recovered", "recovered"),
+    "acknowledge": Words("Acknowledge", "will be acknowledged", "acknowledged"),
     "drain": Words("Drain", "will be told to drain", "told to drain"),
     "resume": Words("Resume", "will go on", "resumed"),
     "reconcile": Words("Reconcile", "will be put right", "put right"),

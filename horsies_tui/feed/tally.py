@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies.views import TaskCounts, count_parts
 from horsies_tui.feed.pace import Pace
 
 if TYPE_CHECKING:
     from horsies.query import TaskParameters
+    from horsies.views.counts import Rest
     from horsies_tui.feed.pace import Rhythm
 
 
+MOST_TURNS: Final = 100
+"""Of one part, after which counting stops: half a million to a million rows."""
+
+
 class Tally(Pace):
-    """Each turn reads the next part that may have changed. Nothing is told before all parts are known."""
+    """Each turn reads the next part that may have changed, or more of one that is not counted to its end.
+
+    Nothing is told before all parts are known. What was counted farthest is told until it is counted as far again.
+    """
 
     def __init__(self, rhythm: Rhythm, parameters: TaskParameters) -> None:
         super().__init__(rhythm)
@@ -25,6 +33,7 @@ class Tally(Pace):
         self._parts = count_parts(parameters)
         self._stale = set(range(len(self._parts)))
         self._known: dict[int, TaskCounts] = {}
+        self._going: dict[int, tuple[TaskCounts, int]] = {}
         self._index = -1
         self.renew()
 
@@ -32,6 +41,11 @@ class Tally(Pace):
     def part(self) -> TaskParameters:
         """What to count in this turn."""
         return self._parts[self._index]
+
+    @property
+    def rest(self) -> Rest | None:
+        """Where this turn goes on; None where it begins."""
+        return self._going[self._index][0].rest if self._index in self._going else None
 
     @property
     def is_complete(self) -> bool:
@@ -56,20 +70,28 @@ class Tally(Pace):
 
     def begin(self, now: float) -> None:
         super().begin(now)
-        self._stale = self._stale or set(range(len(self._parts)))
-        later = (index for index in sorted(self._stale) if index > self._index)
-        self._index = next(later, min(self._stale))
-        self._stale.remove(self._index)
+        wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self._parts))) - set(self._known)
+        wanted = wanted or set(range(len(self._parts)))
+        self._index = min((index for index in wanted if index > self._index), default=min(wanted))
+        if self._index not in self._going:
+            self._stale.discard(self._index)
 
     def tell(self, counts: TaskCounts) -> None:
-        """The counts of this turn's part."""
-        self._known[self._index] = counts
+        """The counts of this turn's part, or of what was left of it."""
+        before, turns = self._going.pop(self._index, (None, 0))
+        so_far = counts if before is None else before + counts
+        known = self._known.get(self._index)
+        if so_far.rest is not None and turns < MOST_TURNS:
+            self._going[self._index] = so_far, turns + 1
+        farther = known is None or (known.rest is not None and so_far.total.number >= known.total.number)
+        if farther or self._index not in self._going:
+            self._known[self._index] = so_far
 
     def end(self, now: float, *, done: bool) -> None:
         self._failed = not done
         if not done:
             self._stale.add(self._index)
-        super().end(now, done=not self._stale)
+        super().end(now, done=not self._stale and not self._going)
 
     def due_at(self, *, told: bool) -> float:
         if not self.is_complete and not self._failed:

@@ -238,8 +238,8 @@ class TaskFeed(Feed):
         return page is not None
 
     async def _read_counts(self) -> bool:
-        wanted, part = self._parameters, self._counts.part
-        counts = await self._read(lambda conn: task_counts(conn, part))
+        wanted, part, rest = self._parameters, self._counts.part, self._counts.rest
+        counts = await self._read(lambda conn: task_counts(conn, part, rest))
         if counts is not None and wanted is self._parameters:
             self._counts.tell(counts)
             self._publish(counts=self._counts.counts)

@@ -48,7 +48,7 @@ def alerts(glance: Glance, targets: Mapping[str, float] = _NO_TARGETS) -> tuple[
     found = chain(
         from_report(glance),
         _late_workers(glance),
-        _gone_idle(glance),
+        _ended(glance),
         _queues(glance, targets),
         _failures(glance),
         _settings(glance),
@@ -93,17 +93,25 @@ def _late_workers(glance: Glance) -> Iterator[Alert]:
 _DUE: Final = f"due within {LATE_AFTER_S:.0f}s"
 
 
-def _gone_idle(glance: Glance) -> Iterator[Alert]:
-    """It may have been stopped as it should be: a note, not an alarm."""
-    gone = [row for row in glance.workers if row.liveness is Liveness.GONE and row.silent_s < _GONE_NOTED_S]
-    idle = [row for row in gone if not row.running + row.claimed]
-    if len(idle) > MOST_ALIKE:
-        evidence = f"all within {lasting(_GONE_NOTED_S)}, and they held nothing"
-        yield Alert("gone", Level.NOTE, f"{len(idle)} workers left", evidence, workers="status:gone -has:tasks")
-        return
-    for row in idle:
-        what = f"{glance.name(row.id)} left {lasting(row.silent_s)} ago"
-        yield _about_worker(row, "gone", Level.NOTE, what, "it held nothing")
+def _ended(glance: Glance) -> Iterator[Alert]:
+    """They held nothing: a note, not an alarm. The report tells of those that held something."""
+    ended = [row for row in glance.workers if row.silent_s < _GONE_NOTED_S and not row.held]
+    for liveness, evidence in _ENDS.items():
+        these = [row for row in ended if row.liveness is liveness]
+        if len(these) > MOST_ALIKE:
+            all_of_them = f"all within {lasting(_GONE_NOTED_S)}: {evidence}"
+            rows = f"status:{liveness} -has:tasks"
+            yield Alert(liveness, Level.NOTE, f"{len(these)} workers {liveness}", all_of_them, workers=rows)
+            continue
+        for row in these:
+            what = f"{glance.name(row.id)} {liveness} {lasting(row.silent_s)} ago"
+            yield _about_worker(row, liveness, Level.NOTE, what, evidence)
+
+
+_ENDS: Final = {
+    Liveness.LOST: "no sign of life; it held nothing",
+    Liveness.STOPPED: "its last snapshot said that it stops; it held nothing",
+}
 
 
 def _about_worker(row: WorkerRow, rule: str, level: Level, what: str, evidence: str) -> Alert:
@@ -114,7 +122,7 @@ def _about_worker(row: WorkerRow, rule: str, level: Level, what: str, evidence: 
 def _settings(glance: Glance) -> Iterator[Alert]:
     if glance.report is not None and glance.report.settings_differ:
         what, evidence = "workers have different recovery settings", "whoever sweeps judges by its own thresholds"
-        yield Alert("settings", Level.LOOK, what, evidence, workers="-status:gone")
+        yield Alert("settings", Level.LOOK, what, evidence, workers="-status:lost,died,stopped")
 
 
 def _clocks(glance: Glance) -> Iterator[Alert]:
@@ -138,7 +146,7 @@ def _queues(glance: Glance, targets: Mapping[str, float]) -> Iterator[Alert]:
     waiting = [row for row in glance.queues if row.paused_at is None and row.workers and row.due.number]
     growing = [alert for row in waiting for alert in _growth(row, glance)]
     late = [alert for row in waiting for alert in _age(row, glance, targets.get(row.name, OLDEST_TARGET_S))]
-    yield from _together(growing, "grow")
+    yield from _together(growing, "are growing")
     yield from _together(late, "are over their targets")
 
 
@@ -160,7 +168,7 @@ def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
         yield Alert(
             f"grows\t{row.name}",
             Level.LOOK,
-            f"{row.name} grows, {number(row.due.number)} due",
+            f"{row.name} is growing, {number(row.due.number)} due",
             f"{per_second(rate.in_per_s)}/s in, {per_second(rate.out_per_s)}/s out in the last {_RATES_OVER}",
             rows=rows_of_number("due", row.name),
         )

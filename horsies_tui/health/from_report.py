@@ -12,6 +12,7 @@ from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_finding, rows_of_worker
 from horsies_tui.health.times import lasting, whole_minutes
 from horsies_tui.look.units import number
+from horsies_tui.widgets.desk_rows import filter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,11 +30,14 @@ _LEVELS: Final = {Severity.NEEDS_YOU: Level.HURT, Severity.HANDLED: Level.LOOK, 
 _OF_QUEUES: Final = (FindingKind.QUEUE_WITHOUT_WORKER, FindingKind.PAUSED_QUEUE)
 _TROUBLES: Final = {
     FindingKind.UNKNOWN_NAME: "unknown to all workers",
+    FindingKind.CRASHED: "crashed, not handled yet",
     FindingKind.STALE_RUN: "stale",
     FindingKind.STALE_CLAIM: "claimed and stale",
     FindingKind.FINALIZING: "never finalized",
     FindingKind.LEASE_RAN_OUT: "with a lease that ran out",
 }
+# A worker that goes without a word is what an operator wants to know, whatever the sweep does or did about it.
+_LEVELS_OF_WORKERS: Final = {FindingKind.WORKER_GONE: Level.HURT, FindingKind.WORKER_DIED: Level.LOOK}
 _kind_of = attrgetter("kind")
 
 
@@ -58,7 +62,9 @@ def _of_kind(
         yield _together(kind, findings, report, glance, nobody=nobody)
         return
     for finding in findings:
-        if kind is FindingKind.WORKER_GONE:
+        if kind is FindingKind.WORKER_DIED:
+            yield _died(finding, report, glance)
+        elif kind is FindingKind.WORKER_GONE:
             left = sum(row.count for row in stale if row.worker_id == finding.worker_id)
             yield _gone(finding, left, report, glance)
         else:
@@ -86,19 +92,33 @@ def _one(finding: Finding, report: Report, glance: Glance) -> Alert:
 
 def _gone(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
     lasts, name = _lasts(finding, report), glance.name(finding.name)
-    ago = f" {lasts} ago" if lasts else ""
+    since = f" for {lasts}" if lasts else ""
     held = counted(finding.count, "task")
     more = f", {number(stale)} stale" if stale else ""
     return Alert(
         _id_of(finding),
         # Whatever the sweep will do about it, a worker that goes without a word is what somebody wants to know.
         Level.HURT,
-        f"{name} vanished, holds {held}{more}",
+        f"{name} is lost, holds {held}{more}",
         whole_minutes(finding.evidence),
         finding.since,
         lasts,
-        f"{name} vanished{ago} holding {held}{more}",
+        f"{name} is lost{since}, holds {held}{more}",
         rows_of_worker(finding.name),
+    )
+
+
+def _died(finding: Finding, report: Report, glance: Glance) -> Alert:
+    """Until an operator has acknowledged it: what failed, and what was returned, is linked to exactly those rows."""
+    name, held = glance.name(finding.name), counted(finding.count, "task")
+    return Alert(
+        _id_of(finding),
+        Level.LOOK,
+        f"{name} died with {held}",
+        finding.evidence,
+        finding.since,
+        _lasts(finding, report),
+        rows=filter_of(finding),
     )
 
 
@@ -108,11 +128,14 @@ def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, gl
     tasks = sum(row.count for row in findings)
     names = [row.name for row in findings]
     rows, workers = None, None
-    first = glance.name(oldest.name) if kind is FindingKind.WORKER_GONE else oldest.name
+    first = glance.name(oldest.name) if oldest.target_kind == "worker" else oldest.name
     match kind:
         case FindingKind.WORKER_GONE:
-            what = f"{len(findings)} workers vanished holding {counted(tasks, 'task')}"
-            workers = "status:gone has:tasks"
+            what = f"{len(findings)} workers are lost, they hold {counted(tasks, 'task')}"
+            workers = "status:lost has:tasks"
+        case FindingKind.WORKER_DIED:
+            what = f"{len(findings)} workers died with {counted(tasks, 'task')}"
+            workers = "status:died"
         case FindingKind.QUEUE_WITHOUT_WORKER if nobody:
             what = f"no worker is alive, {number(tasks)}{_plus(findings)} due"
         case _ if kind in _OF_QUEUES:
@@ -122,7 +145,7 @@ def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, gl
             what = f"{number(tasks)}{_plus(findings)} {kind.value}, of {counted(len(findings), 'kind')}"
     if kind in _OF_QUEUES and len(names) <= MOST_NAMED:
         rows = f"{NUMBERS['due']} queue:{any_of(names)}"
-    level = Level.HURT if kind is FindingKind.WORKER_GONE else max(_LEVELS[row.severity] for row in findings)
+    level = _LEVELS_OF_WORKERS.get(kind) or max(_LEVELS[row.severity] for row in findings)
     return Alert(
         NOBODY if nobody else kind.value,
         level,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from horsies.views import Liveness, QueueRate
+from horsies.views import QueueRate
+from horsies.views.figures import busy_share, waiting
 from horsies.views.workers import name_of
 from horsies_tui.health.rates import outlook
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.operations.findings import Report
-    from horsies.views import Clock, Failures, QueueRow, WorkerRow
+    from horsies.views import Clock, Count, Failures, QueueRow, WorkerRow
     from horsies_tui.health.rates import Outlook
 
 _NOTHING = QueueRate()
@@ -35,13 +36,17 @@ class Glance:
     @property
     def alive(self) -> tuple[WorkerRow, ...]:
         """Whoever gives signs of life, be they late."""
-        return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
+        return tuple(row for row in self.workers if row.lives)
 
     @property
     def busy(self) -> float | None:
-        """The share of living workers' processes that run a task; None where nobody tells."""
-        places = sum(row.snapshot.processes for row in self.alive if row.snapshot is not None)
-        return sum(row.busy or 0 for row in self.alive) / places if places else None
+        """The share of living workers' processes that run a task; None where no worker tells."""
+        return busy_share(self.workers)
+
+    @property
+    def waiting(self) -> Count:
+        """Due and not begun, in all queues."""
+        return waiting(self.queues)
 
     def name(self, worker_id: str) -> str:
         """As the Workers screen has it."""

@@ -7,7 +7,8 @@ from datetime import timedelta
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from horsies.views import Count, QueueRate, QueueRow
+from horsies.views import QueueRate, QueueRow
+from horsies.views.figures import total
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,6 +51,9 @@ def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
         return Outlook(Course.EMPTY)
     if row.paused_at is not None:
         return Outlook(Course.PAUSED, growth_per_s=rate.in_per_s)
+    # No worker claims from it, whatever went out in the minutes before.
+    if not row.claiming:
+        return Outlook(Course.STANDS)
     if row.due.number >= LEAST_TO_GROW and rate.in_per_s > 0 and rate.in_per_s > GROWS_BY * rate.out_per_s:
         return Outlook(Course.GROWS, growth_per_s=-net)
     if rate.out_per_s <= 0:
@@ -60,19 +64,37 @@ def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
     return Outlook(Course.HOLDS)
 
 
+_WORST_FIRST: Final = (Course.STANDS, Course.GROWS, Course.HOLDS, Course.DRAINS, Course.PAUSED)
+
+
+def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
+    """That of the queue that fares worst; of those that drain, the one that takes longest; of those that grow, the sum.
+
+    Not made of the sums of their numbers: what goes out of one queue does not drain another one that is paused.
+    """
+    outlooks = tuple(outlooks)
+    for course in _WORST_FIRST:
+        these = [outlook for outlook in outlooks if outlook.course is course]
+        if these:
+            left = max((outlook.left for outlook in these if outlook.left is not None), default=None)
+            return Outlook(course, left, sum(outlook.growth_per_s for outlook in these))
+    return Outlook(Course.EMPTY)
+
+
 def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
     """The sum of them, which has no name, no cap and no pause."""
     rows = tuple(rows)
     return QueueRow(
         name="",
-        due=_sum(row.due for row in rows),
-        later=_sum(row.later for row in rows),
+        due=total(row.due for row in rows),
+        later=total(row.later for row in rows),
         oldest_due_at=min((row.oldest_due_at for row in rows if row.oldest_due_at is not None), default=None),
         claimed=sum(row.claimed for row in rows),
         running=sum(row.running for row in rows),
         cap=None,
         priority=None,
         workers=max((row.workers for row in rows), default=0),
+        draining=0,
         paused_at=None,
         paused_by=None,
         paused_reason=None,
@@ -81,8 +103,3 @@ def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
 
 def all_rates(rates: Mapping[str, QueueRate]) -> QueueRate:
     return QueueRate(sum(rate.in_per_s for rate in rates.values()), sum(rate.out_per_s for rate in rates.values()))
-
-
-def _sum(counts: Iterable[Count]) -> Count:
-    counts = tuple(counts)
-    return Count(sum(count.number for count in counts), any(count.at_least for count in counts))

@@ -26,13 +26,15 @@ NUMBERS: Final = {
     "later": "status:pending -has:due",
     "claimed": "status:claimed",
     "running": "status:running",
-    "cap": "status:running",
+    "cap": "status:claimed,running",
     "oldest": "status:pending has:due",
     "in": f"since:{age(RATES_OVER)}",
     "out": f"status:done ended:<{age(RATES_OVER)}",
     "drains": "status:pending has:due",
 }
 """By the column of the queue table."""
+WAITING: Final = "status:pending,claimed has:due"
+"""What horsies.views.figures calls waiting."""
 
 
 def rows_of_number(column: str, queue: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.words import counted
+from horsies.views.figures import waiting
 from horsies_tui.health.alert import Level
 from horsies_tui.health.rates import Course
 from horsies_tui.look.units import length, number
@@ -21,7 +22,7 @@ _MOST_SAID: Final = 2
 _SOON_S: Final = 60.0
 """A queue that is empty within a minute needs no word."""
 
-_LEADS: Final = {Level.HURT: "Cluster is hurt: ", Level.LOOK: "Have a look: ", Level.NOTE: "All is well: "}
+_LEADS: Final = {Level.HURT: "Critical: ", Level.LOOK: "Degraded: ", Level.NOTE: "Healthy: "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,20 @@ def _spoken(worst: Sequence[Alert], many: int, drain: str) -> str:
 
 
 def _well(glance: Glance) -> str:
-    due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     alive = len(glance.alive)
     if not alive:
-        return "No worker is alive; nothing waits for one"
+        return f"No worker is alive; {_waits(glance)}"
     busy = "" if glance.busy is None else f", {glance.busy:.0%} busy"
-    waits = f"{number(due)} due" if due else "nothing waits"
-    return f"{counted(alive, 'worker')}{busy}, {waits}"
+    return f"{counted(alive, 'worker')}{busy}, {_waits(glance)}"
+
+
+def _waits(glance: Glance) -> str:
+    """As the chart and the list of queues below it have it; of what waits in queues that are paused, that it does."""
+    waits, paused = glance.waiting, waiting(row for row in glance.queues if row.paused_at is not None)
+    if not waits.number:
+        return "nothing waits"
+    words = f"{number(waits.number)}{'+' if waits.at_least else ''} waiting"
+    return f"{words}, {number(paused.number)} of them in paused queues" if paused.number else words
 
 
 def _drain(glance: Glance) -> str:
@@ -76,4 +84,4 @@ def _drain(glance: Glance) -> str:
     if not left:
         return ""
     longest, name = max(left)
-    return f"; {name} drains in {length(longest)}"
+    return f"; {name} clear in {length(longest)}"

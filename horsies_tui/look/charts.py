@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from horsies_tui.look.lines import Piece
 from horsies_tui.look.plot import Mark, plot
-from horsies_tui.look.sparks import spark
+from horsies_tui.look.sparks import LEAST, drawable, spark
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import Tone
 
@@ -33,7 +33,7 @@ _SPARK: Final = 16
 
 def round_up(value: float) -> float:
     """To 1, 2 or 5 and zeros; of nothing, 1."""
-    if value <= 0:
+    if value < LEAST:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
     return next(step * size for step in _STEPS if step * size >= value * (1 - 1e-9))
@@ -53,6 +53,9 @@ class Curve:
     tone: Tone
     now: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", drawable(self.values))
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:
@@ -68,6 +71,8 @@ class Chart:
     top: float | None = None
     round_up: Callable[[float], float] = round_up
     rows: str | None = None
+    newest: str = "now"
+    """Of what the newest value is: this moment, or the last so many minutes."""
 
     @property
     def height(self) -> float:
@@ -139,7 +144,7 @@ def _nothing(width: int, height: int, glyphs: Glyphs) -> list[Line]:
 
 def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
     """`1h ago ─────── now`."""
-    first, last = f"{' ' * _SCALE}{chart.span} ago ", " now"
+    first, last = f"{' ' * _SCALE}{chart.span} ago ", f" {chart.newest}"
     rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
     return (Piece(text, width, (Tone.MUTED,)),)

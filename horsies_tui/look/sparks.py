@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LEAST: Final = 1e-9
+"""Less than this is drawn as nothing: of the smallest numbers that there are, no power of ten can be computed."""
+_MOST: Final = 1e12
+"""As seconds the longest time that can be written; more is drawn as this."""
+
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-:=+*#"
 
 
+def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """The values as a curve can show them: what is not a number is a gap, what is out of all bounds stands at them."""
+    return tuple(_drawable(value) for value in values)
+
+
+def _drawable(value: float | None) -> float | None:
+    if value is None or math.isnan(value):
+        return None
+    return 0.0 if value < LEAST else min(value, _MOST)
+
+
 def spark(values: Sequence[float | None], width: int, *, top: float | None = None, ascii_only: bool = False) -> str:
     """Exactly `width` places, the highest value of each; a blank is a gap, the lowest bar is next to nothing."""
-    peaks = squeezed(values, width)
+    peaks = squeezed(drawable(values), width)
     highest = top if top is not None else max((peak for peak in peaks if peak is not None), default=0.0)
     return "".join(_bar(peak, highest, _PLAIN if ascii_only else _BARS) for peak in peaks)
 

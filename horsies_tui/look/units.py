@@ -62,12 +62,12 @@ def _minutes(seconds: int) -> str:
 
 
 def number(count: int) -> str:
-    """Every digit, in groups: 1 204."""
-    return f"{count:,}".replace(",", " ")
+    """Every digit, in groups: 1,204."""
+    return f"{count:,}"
 
 
 def count(count: int, *, at_least: bool = False) -> str:
-    """About: 218, 9 999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
+    """About: 218, 9,999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
     return _scaled(count) + ("+" if at_least else "")
 
 

@@ -10,6 +10,7 @@ from textual import on
 from textual.containers import Horizontal
 
 from horsies.operations.words import counted
+from horsies.views import RATES_OVER
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed import DeskSnapshot, OverviewFeed, OverviewSnapshot
 from horsies_tui.health.alert import Alert, Level
@@ -19,6 +20,7 @@ from horsies_tui.health.verdict import verdict
 from horsies_tui.health.windows import neighbour
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.plot import plotter
+from horsies_tui.look.units import age
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT, ChartGrid
@@ -123,8 +125,8 @@ class OverviewView(ConsoleView[Seen]):
         else:
             before, self._snapshot = self._snapshot, snapshot
             self._say_window(snapshot)
-            if snapshot.series is not before.series and snapshot.series is not None:
-                self.charts.show(charts_of(snapshot.series, snapshot.window, self._glyphs.dash))
+            if snapshot.series is not None and (snapshot.series, snapshot.glance) != (before.series, before.glance):
+                self.charts.show(charts_of(snapshot.series, snapshot.window, self._glyphs.dash, snapshot.glance))
         self._judge()
 
     def _judge(self) -> None:
@@ -168,7 +170,9 @@ class OverviewView(ConsoleView[Seen]):
     def _say_window(self, snapshot: OverviewSnapshot) -> None:
         ways = " ".join(key_for(f"overview.{way}", self.screen, self._glyphs) for way in ("shorter", "longer"))
         wait = f"{self._glyphs.ellipsis}" if snapshot.series is None else ""
-        self.query_one("#window", LineCell).put(f"window {snapshot.window.name}{wait} {ways}")
+        # Each rate of the list of queues is that of these minutes; a chart says at its foot of what its number is.
+        rates = f"rates over {age(RATES_OVER)} · " if self.app.size.width >= _NARROW else ""
+        self.query_one("#window", LineCell).put(self._glyphs.text(f"{rates}window {snapshot.window.name}{wait} {ways}"))
 
     def on_resize(self) -> None:
         self._arrange(len(self.queues.rows))

@@ -36,6 +36,7 @@ _KEY_OF_VERB: Final = {
     "release": "verbs.release",
     "rerun": "verbs.rerun",
     "recover": "recovery.recover",
+    "acknowledge": "recovery.acknowledge",
     "expire": "recovery.expire",
     "reconcile": "recovery.reconcile",
     "retry": "verbs.requeue",

@@ -58,6 +58,7 @@ def tally(
         counting=up,
         filtered=bool(need.filter.terms),
         since=_since(snapshot, snapshot.counts, zone),
+        shown=len(snapshot.rows) - len(snapshot.struck),
         words=tuple(words),
         loud=_loud(snapshot, need, glyphs, held=held),
     )

@@ -11,7 +11,6 @@ from horsies.operations.tasks import TaskVerb
 from horsies.operations.workers import WorkerVerb
 from horsies.query import FilterError, TaskFilter, Term, WorkerFilter, parse_workers
 from horsies.query.values import Glob
-from horsies.views import Liveness
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.health.windows import neighbour
@@ -36,9 +35,10 @@ ResultT = TypeVar("ResultT")
 
 _FOR_TASKS: Final = frozenset(verb.value.replace("-", "_") for verb in TaskVerb)
 _FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
-    WorkerVerb.DRAIN: lambda row: row.liveness is not Liveness.GONE and row.draining_since is None,
+    WorkerVerb.DRAIN: lambda row: row.lives and row.draining_since is None,
     WorkerVerb.RESUME: lambda row: row.draining_since is not None,
-    WorkerVerb.RECOVER: lambda row: row.liveness is Liveness.GONE and bool(row.held),
+    WorkerVerb.RECOVER: lambda row: not row.lives and bool(row.held),
+    WorkerVerb.ACKNOWLEDGE: lambda row: row.loss is not None and row.loss.is_open,
 }
 """Of a whole host, those workers are meant for which a verb is made."""
 

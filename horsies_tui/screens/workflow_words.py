@@ -88,6 +88,7 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, held: bool, 
         counting=up,
         filtered=bool(snapshot.filter_text),
         since="" if since is None else moment_text(since, snapshot.now or since, zone),
+        shown=len(snapshot.rows),
         words=(_searched(snapshot),) if snapshot.searched is not None else (),
         loud="HELD" if held else "",
     )

@@ -10,6 +10,7 @@ from rich.text import Text
 from textual.message import Message
 from textual.widget import Widget
 
+from horsies.views import Count
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
 from horsies_tui.look.units import count
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from horsies.views import Count, TaskCounts, WorkflowCounts
+    from horsies.views import TaskCounts, WorkflowCounts
     from horsies_tui.look.glyphs import Glyphs
 
 ORDER: Final = (
@@ -61,6 +62,8 @@ class Tally:
     filtered: bool = False
     since: str = ""
     """How far back was counted, where that is not everything."""
+    shown: int = 0
+    """Rows in the list, which are there whatever was counted so far."""
     words: tuple[str, ...] = ()
     loud: str = ""
     """The last word, in bold: what the list does by itself."""
@@ -166,11 +169,12 @@ class CountsLine(Widget):
             if in_table is None or not counts.total.at_least:
                 return f"{counted(counts.total)} {self._things}"
             return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
-        match = counted(counts.total)
+        least = Count(max(counts.total.number, self._tally.shown), counts.total.at_least)
         if brief:
-            return f"{match} of {in_table}" if in_table else f"{match} match"
-        # Where counting stopped is said beside the number: a plus alone explains nothing.
-        bound = f" since {self._tally.since}" if self._tally.since else ""
+            return f"{counted(least)} of {in_table}" if in_table else f"{counted(least)} match"
+        # Where counting stands is said beside the number: a plus alone explains nothing.
+        match = f"at least {count(least.number)}" if least.at_least else counted(least)
+        bound = f", counted back to {self._tally.since}" if self._tally.since else ""
         table = f" · {in_table} in table" if in_table else ""
         return f"{match} match{bound}{table}"
 

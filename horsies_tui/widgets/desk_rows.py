@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind, Severity
+from horsies.views.losses import MOST_IDS
 from horsies.views.workers import name_of
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
@@ -26,6 +27,7 @@ _PLAIN_WORD: Final = re.compile(r"[\w.:@/-]+")
 _TONES: Final = {Severity.NEEDS_YOU: Tone.BAD, Severity.HANDLED: Tone.WARNING, Severity.NOTE: Tone.MUTED}
 _STATES: Final = {
     FindingKind.INTERRUPTED: "INTERRUPTED",
+    FindingKind.CRASHED: "FAILED",
     FindingKind.STALE_CLAIM: "CLAIMED",
     FindingKind.LEASE_RAN_OUT: "CLAIMED",
     FindingKind.RETRY_OVERDUE: "RETRY",
@@ -33,6 +35,7 @@ _STATES: Final = {
 }
 _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.INTERRUPTED: "status:interrupted",
+    FindingKind.CRASHED: "status:failed error:WORKER_CRASHED",
     FindingKind.STALE_RUN: "status:running",
     FindingKind.FINALIZING: "status:running",
     FindingKind.STALE_CLAIM: "status:claimed",
@@ -45,6 +48,9 @@ _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.QUEUE_WITHOUT_WORKER: "status:pending",
     FindingKind.PAUSED_QUEUE: "status:pending",
 }
+
+_KNOWN_BY_ID: Final = frozenset({FindingKind.CRASHED, FindingKind.WORKER_DIED})
+"""What an operator has handled has the same state and error as what waits for him, and a returned task has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,9 @@ def _ids(finding: Finding) -> str:
 
 
 def filter_of(finding: Finding) -> str:
-    """The rows of a finding, as far as the filter language can say it."""
+    """The rows of a finding, as far as the filter language can say it; of what has crashed, exactly these."""
+    if finding.kind in _KNOWN_BY_ID and finding.ids and len(finding.ids) <= MOST_IDS:
+        return f"id:{','.join(finding.ids)}"
     words = [_STATUS_OF[finding.kind]]
     if finding.target_kind == "task":
         words.append(f"name:{quoted(finding.name)}")
@@ -166,7 +174,7 @@ def _what(row: DeskRow, look: Look) -> Cell:
 def _name(row: DeskRow, _look: Look) -> Cell:
     """Of a worker, as the Workers screen names it; why_of tells its id."""
     finding = row.finding
-    return Cell(name_of(finding.name) if finding.kind is FindingKind.WORKER_GONE else finding.name)
+    return Cell(name_of(finding.name) if finding.target_kind == "worker" else finding.name)
 
 
 def _ways(row: DeskRow) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.history import last_known
-from horsies_tui.health.rates import Course, all_queues, all_rates, outlook
-from horsies_tui.health.rows import NUMBERS, rows_that_ended, rows_that_failed
+from horsies_tui.health.rates import Course, all_queues, all_rates, outlook_of_all
+from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.charts import Chart, Curve, round_up_time
+from horsies_tui.look.sparks import drawable
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import count, length, per_second
+from horsies_tui.look.units import age, count, length, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,8 @@ def queue_lines(glance: Glance) -> tuple[QueueLine, ...]:
     lines = tuple(QueueLine(row, glance.rate(row.name), glance.outlook(row)) for row in glance.queues)
     if len(lines) < 2:
         return lines
-    total, rate = all_queues(glance.queues), all_rates(glance.rates)
-    return (QueueLine(total, rate, outlook(total, rate)), *lines)
+    together = outlook_of_all(line.outlook for line in lines)
+    return (QueueLine(all_queues(glance.queues), all_rates(glance.rates), together), *lines)
 
 
 def _number(value: Count, tone: Tone | None = None) -> Cell:
@@ -75,7 +76,7 @@ def _cap(line: QueueLine, look: Look) -> Cell:
     cap = line.queue.cap
     if cap is None:
         return Cell(look.glyphs.dash, Tone.MUTED)
-    used = line.queue.running
+    used = line.queue.used
     return Cell(f"{used}/{cap}", Tone.WARNING if used >= cap and line.queue.due.number else None)
 
 
@@ -95,17 +96,17 @@ def _drains(line: QueueLine, look: Look) -> Cell:
         case Course.PAUSED:
             return Cell("paused", Tone.WARNING)
         case Course.GROWS:
-            return Cell(f"grows {per_second(line.outlook.growth_per_s)}/s", Tone.BAD, "grows")
+            return Cell(f"growing {per_second(line.outlook.growth_per_s)}/s", Tone.BAD, "growing")
         case Course.STANDS:
-            return Cell("stands", Tone.WARNING)
+            return Cell("stalled", Tone.WARNING)
         case Course.HOLDS:
             soon = line.queue.due.number <= line.rate.out_per_s * _AT_ONCE_S and not _waits_long(line, look)
-            return Cell("at once" if soon else "holds", Tone.MUTED)
+            return Cell("at once" if soon else "steady", Tone.MUTED)
         case Course.DRAINS:
             left = line.outlook.left or timedelta()
             if left.total_seconds() > _AT_ONCE_S:
-                return Cell(length(left))
-            return Cell("holds", Tone.MUTED) if _waits_long(line, look) else Cell("at once")
+                return Cell(f"clear in {length(left)}", None, length(left))
+            return Cell("steady", Tone.MUTED) if _waits_long(line, look) else Cell("at once")
 
 
 def _waits_long(line: QueueLine, look: Look) -> bool:
@@ -126,7 +127,7 @@ QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
         Column("oldest", "OLDEST", _oldest, right=True),
         Column("in", "IN/S", lambda line, _look: _rate(line.rate.in_per_s), right=True),
         Column("out", "OUT/S", lambda line, _look: _rate(line.rate.out_per_s), right=True),
-        Column("drains", "DRAINS IN", _drains, brief="DRAINS"),
+        Column("drains", "TREND", _drains),
     ),
     layouts={
         0: {
@@ -188,16 +189,24 @@ def _whole(value: float) -> str:
 
 
 def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash: str) -> str:
-    value = last_known(values)
+    value = last_known(drawable(values))
     return dash if value is None else write(value)
 
 
-def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
-    """Six of them: what ends, what fails, what waits and how long, how long it runs, how busy all are."""
-    about = "~" if series.about else ""
+def charts_of(series: Series, window: Window, dash: str, glance: Glance | None = None) -> tuple[Chart, ...]:
+    """Six of them: what ends, what fails, what waits and how long, how long it runs, how busy all are.
 
-    def curve(name: str, values: tuple[float | None, ...], tone: Tone, write: Callable[[float], str]) -> Curve:
-        return Curve(name, values, tone, _said(values, write, dash))
+    How many wait and how busy all are is said as it is in `glance`, from which the verdict and the list of queues are.
+    """
+    waits = None if glance is None else _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
+    busy = None if glance is None else dash if glance.busy is None else _percent(glance.busy)
+    about = "~" if series.about else ""
+    newest = f"last {age(window.step)}"
+
+    def curve(
+        name: str, values: tuple[float | None, ...], tone: Tone, write: Callable[[float], str], now: str | None = None
+    ) -> Curve:
+        return Curve(name, values, tone, _said(values, write, dash) if now is None else now)
 
     return (
         Chart(
@@ -206,6 +215,7 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             per_second,
             window.name,
             rows=rows_that_ended(window.name),
+            newest=newest,
         ),
         Chart(
             f"{about}failed/s",
@@ -213,13 +223,14 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             per_second,
             window.name,
             rows=rows_that_failed(window.name),
+            newest=newest,
         ),
         Chart(
             "waiting",
-            (curve("", series.waiting, Tone.CLAIMED, _whole),),
+            (curve("", series.waiting, Tone.CLAIMED, _whole, waits),),
             _whole,
             window.name,
-            rows=NUMBERS["due"],
+            rows=WAITING,
         ),
         Chart(
             "wait",
@@ -231,6 +242,7 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             window.name,
             round_up=round_up_time,
             rows=rows_that_ended(window.name),
+            newest=newest,
         ),
         Chart(
             "run",
@@ -242,10 +254,11 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             window.name,
             round_up=round_up_time,
             rows=rows_that_ended(window.name),
+            newest=newest,
         ),
         Chart(
             "busy",
-            (curve("", series.busy, Tone.RUNNING, _percent),),
+            (curve("", series.busy, Tone.RUNNING, _percent, busy),),
             _percent,
             window.name,
             top=1.0,

@@ -33,7 +33,7 @@ def _name(row: WorkerRow, look: Look, *, width: int) -> Cell:
 
 
 def _bar(row: WorkerRow, look: Look) -> Cell:
-    return EMPTY if row.load is None or row.liveness is Liveness.GONE else Cell(bar(row.load, look), Tone.RUNNING)
+    return EMPTY if row.load is None or not row.lives else Cell(bar(row.load, look), Tone.RUNNING)
 
 
 def bar(share: float, look: Look) -> str:
@@ -45,17 +45,17 @@ def bar(share: float, look: Look) -> str:
 
 
 def _load(row: WorkerRow, _look: Look) -> Cell:
-    if row.snapshot is None or row.liveness is Liveness.GONE:
-        return Cell(number(row.running) if row.running else "", Tone.BAD if row.liveness is Liveness.GONE else None)
+    if row.snapshot is None or not row.lives:
+        return Cell(number(row.running) if row.running else "", Tone.BAD if not row.lives else None)
     return Cell(f"{row.busy or 0}/{row.snapshot.processes}")
 
 
 def _claimed(row: WorkerRow, _look: Look) -> Cell:
-    return Cell(number(row.claimed), Tone.BAD if row.liveness is Liveness.GONE else None) if row.claimed else EMPTY
+    return Cell(number(row.claimed), Tone.BAD if not row.lives else None) if row.claimed else EMPTY
 
 
 def _cpu(row: WorkerRow, _look: Look) -> Cell:
-    if row.snapshot is None or row.snapshot.cpu_percent is None or row.liveness is Liveness.GONE:
+    if row.snapshot is None or row.snapshot.cpu_percent is None or not row.lives:
         return EMPTY
     return Cell(f"{row.snapshot.cpu_percent:.0f}%")
 
@@ -73,14 +73,14 @@ def _children_memory(row: WorkerRow, _look: Look) -> Cell:
 
 
 def _megabytes(row: WorkerRow, amount: float | None) -> Cell:
-    if row.liveness is Liveness.GONE:
+    if not row.lives:
         return EMPTY
     percent = row.snapshot.memory_percent if row.snapshot is not None else None
     return Cell(megabytes(amount), Tone.WARNING if percent is not None and percent > _NEARLY_FULL else None)
 
 
 def _up(row: WorkerRow, look: Look) -> Cell:
-    if row.snapshot is None or row.liveness is Liveness.GONE:
+    if row.snapshot is None or not row.lives:
         return EMPTY
     return Cell(age(look.now - row.snapshot.started_at))
 
@@ -193,8 +193,8 @@ def _host_bar(row: HostRow, look: Look) -> Cell:
     return Cell(bar(row.busy / row.processes, look), Tone.RUNNING) if row.processes else EMPTY
 
 
-def _count(row: HostRow, _look: Look, *, of: Liveness) -> Cell:
-    found = [worker for worker in row.workers if worker.liveness is of]
+def _count(row: HostRow, _look: Look, *, of: tuple[Liveness, ...]) -> Cell:
+    found = [worker for worker in row.workers if worker.liveness in of]
     return Cell(number(len(found)), tone(max(found, key=lambda worker: worker.held))) if found else EMPTY
 
 
@@ -208,10 +208,10 @@ def _host_note(row: HostRow, _look: Look) -> Cell:
 HOST_COLUMNS: Final[ColumnSet[HostRow]] = ColumnSet(
     columns=(
         Column("host", "HOST", lambda row, _look: Cell(row.id or "(unknown)")),
-        Column("alive", "ALIVE", partial(_count, of=Liveness.ALIVE), right=True),
-        Column("draining", "DRAINING", partial(_count, of=Liveness.DRAINING), right=True, brief="DRAIN"),
-        Column("late", "LATE", partial(_count, of=Liveness.LATE), right=True),
-        Column("gone", "GONE", partial(_count, of=Liveness.GONE), right=True),
+        Column("alive", "ALIVE", partial(_count, of=(Liveness.ALIVE,)), right=True),
+        Column("draining", "DRAINING", partial(_count, of=(Liveness.DRAINING,)), right=True, brief="DRAIN"),
+        Column("late", "LATE", partial(_count, of=(Liveness.LATE,)), right=True),
+        Column("gone", "LOST", partial(_count, of=(Liveness.LOST, Liveness.DIED)), right=True),
         Column("bar", "LOAD", _host_bar),
         Column("load", "BUSY", lambda row, _look: Cell(f"{row.busy}/{row.processes}"), right=True),
         Column("claimed", "CLAIMED", lambda row, _look: Cell(number(row.claimed)), right=True, brief="CLAIM"),

@@ -8,13 +8,12 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.views import Liveness
 from horsies_tui.workers.words import TROUBLE, host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from horsies.views import WorkerRow
+    from horsies.views import Liveness, WorkerRow
 
 
 _PARTS: Final = re.compile("([0-9]+)")
@@ -59,15 +58,15 @@ def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 
 def _trouble(row: WorkerRow) -> int:
-    """Whoever is gone and holds nothing needs nobody, and stands at the end."""
-    if row.liveness is Liveness.GONE and not row.held:
+    """A worker that has ended and needs no operator stands at the end."""
+    if not row.lives and not row.held and (row.loss is None or not row.loss.is_open):
         return len(TROUBLE)
     return TROUBLE.index(row.liveness)
 
 
 def _told(row: WorkerRow, number: float | None) -> float:
     """The most first; who has told nothing, or is gone, last."""
-    return float("inf") if number is None or row.liveness is Liveness.GONE else -number
+    return float("inf") if number is None or not row.lives else -number
 
 
 _KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
@@ -109,7 +108,7 @@ class HostRow:
 
     @property
     def living(self) -> tuple[WorkerRow, ...]:
-        return tuple(row for row in self.workers if row.liveness is not Liveness.GONE)
+        return tuple(row for row in self.workers if row.lives)
 
     @property
     def busy(self) -> int:
@@ -123,7 +122,7 @@ class HostRow:
     @property
     def left_behind(self) -> int:
         """Tasks that those hold which are gone."""
-        return sum(row.held for row in self.workers if row.liveness is Liveness.GONE)
+        return sum(row.held for row in self.workers if not row.lives)
 
     @property
     def processes(self) -> int:

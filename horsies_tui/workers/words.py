@@ -18,9 +18,17 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from horsies.views import Snapshot, WorkerRow
+    from horsies.views.losses import Loss
     from horsies_tui.look.glyphs import Glyphs
 
-TROUBLE: Final = (Liveness.GONE, Liveness.LATE, Liveness.DRAINING, Liveness.ALIVE)
+TROUBLE: Final = (
+    Liveness.LOST,
+    Liveness.DIED,
+    Liveness.LATE,
+    Liveness.DRAINING,
+    Liveness.ALIVE,
+    Liveness.STOPPED,
+)
 """Worst first."""
 
 _SIGNS: Final = {"snapshot": "its snapshot", "beat": "a heartbeat of a task that it holds", "claim": "a claim"}
@@ -35,16 +43,18 @@ def sign(liveness: Liveness, glyphs: Glyphs) -> str:
             return glyphs.down
         case Liveness.LATE:
             return glyphs.warning
-        case Liveness.GONE:
+        case Liveness.LOST | Liveness.DIED:
             return glyphs.state("FAILED")
+        case Liveness.STOPPED:
+            return glyphs.dot
 
 
 def tone(row: WorkerRow) -> Tone:
-    return _tone(row.liveness, holds=bool(row.held))
+    return _tone(row.liveness, matters=bool(row.held) or (row.loss is not None and row.loss.is_open))
 
 
-def _tone(liveness: Liveness, *, holds: bool) -> Tone:
-    """One that is gone and holds nothing troubles nobody: after each deployment there are as many as workers."""
+def _tone(liveness: Liveness, *, matters: bool) -> Tone:
+    """One that ended without tasks needs no operator: after each deployment there are as many as workers."""
     match liveness:
         case Liveness.ALIVE:
             return Tone.GOOD
@@ -52,8 +62,10 @@ def _tone(liveness: Liveness, *, holds: bool) -> Tone:
             return Tone.ACCENT
         case Liveness.LATE:
             return Tone.WARNING
-        case Liveness.GONE:
-            return Tone.BAD if holds else Tone.MUTED
+        case Liveness.LOST | Liveness.DIED:
+            return Tone.BAD if matters else Tone.MUTED
+        case Liveness.STOPPED:
+            return Tone.MUTED
 
 
 def host(row: WorkerRow) -> str:
@@ -80,9 +92,11 @@ def note(row: WorkerRow, now: datetime) -> str:
     """What an operator should know of it, else the queues that it serves."""
     held = things(row.held, "task")
     match row.liveness:
-        case Liveness.GONE if row.held:
-            return f"held {held}"
-        case Liveness.GONE:
+        case Liveness.LOST if row.held:
+            return f"holds {held}"
+        case Liveness.DIED if row.loss is not None:
+            return row.loss.words() + (f"; still holds {held}" if row.held else "")
+        case Liveness.LOST | Liveness.STOPPED:
             return "held nothing"
         case Liveness.LATE if row.held:
             return f"holds {held}"
@@ -102,12 +116,14 @@ def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
     silent, by = row.silent(now), _SIGNS[row.seen_by]
     at = moment_text(row.seen_at, now, zone)
     match row.liveness:
-        case Liveness.GONE:
-            return f"no sign of life for {ticking(silent)}, gone after {GONE_AFTER_S:.0f}s; the last was {by} at {at}"
+        case Liveness.LOST | Liveness.DIED:
+            return f"no sign of life for {ticking(silent)}, lost after {GONE_AFTER_S:.0f}s; the last was {by} at {at}"
+        case Liveness.STOPPED:
+            return f"its last snapshot, at {at}, said that it stops and holds nothing"
         case Liveness.LATE:
             return (
                 f"no sign of life for {ticking(silent)}, late after {LATE_AFTER_S:.0f}s; the last was {by}, "
-                f"and after {GONE_AFTER_S:.0f}s it counts as gone"
+                f"and after {GONE_AFTER_S:.0f}s it counts as lost"
             )
     if row.seen_by == "snapshot":
         return f"its last snapshot is {ticking(silent)} old; one comes every {SNAPSHOT_EVERY_S:.0f}s"
@@ -130,7 +146,7 @@ def order(row: WorkerRow, now: datetime) -> str:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
     if row.snapshot is not None and row.snapshot.draining:
-        return "it stops, and claims nothing more" if row.liveness is not Liveness.GONE else "it was about to stop"
+        return "it stops, and claims nothing more" if row.lives else "it was about to stop"
     return ""
 
 
@@ -144,7 +160,7 @@ def holdings(row: WorkerRow) -> str:
     if row.snapshot is None:
         return text
     processes = row.snapshot.processes
-    has = "had" if row.liveness is Liveness.GONE else "has"
+    has = "had" if not row.lives else "has"
     return f"{text}; it {has} {number(processes)} {'process' if processes == 1 else 'processes'}"
 
 
@@ -153,8 +169,10 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
         found.append(Fact("drain", text, Tone.ACCENT))
-    found.append(Fact("tasks", holdings(row), Tone.BAD if row.liveness is Liveness.GONE and row.held else None))
-    if row.liveness is Liveness.GONE and row.held:
+    found.append(Fact("tasks", holdings(row), Tone.BAD if not row.lives and row.held else None))
+    if row.loss is not None:
+        found.append(Fact("death", _death(row.loss, zone), Tone.BAD if row.loss.is_open else None))
+    if not row.lives and row.held:
         found.append(
             Fact(
                 "you may",
@@ -164,7 +182,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     told = row.snapshot
     if told is None:
         return [*found, Fact("id", row.id, Tone.MUTED)]
-    was = "was " if row.liveness is Liveness.GONE else ""
+    was = "was " if not row.lives else ""
     children = "" if told.children_memory_mb is None else f", its children {megabytes(told.children_memory_mb)}"
     percent = "" if told.memory_percent is None else f" ({told.memory_percent:.0f} % of the machine)"
     cpu = "" if told.cpu_percent is None else f"cpu {told.cpu_percent:.0f} %, "
@@ -183,6 +201,12 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     if settings := _settings(told):
         found.append(Fact("judges", settings))
     return [*found, Fact("id", row.id, Tone.MUTED)]
+
+
+def _death(loss: Loss, zone: tzinfo | None) -> str:
+    if loss.acknowledged_at is None:
+        return f"{loss.words(zone)}; not acknowledged yet"
+    return f"{loss.words(zone)}; acknowledged by {loss.acknowledged_by}"
 
 
 def _settings(told: Snapshot) -> str:
@@ -218,7 +242,7 @@ class Chip:
 
 
 def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
-    """How many there are, and how many in which trouble, the worst first: `2 gone, held 13 tasks`, `10 alive`."""
+    """How many there are, and how many in which trouble, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
     many = things(len(rows), "worker")
     chips = [Chip(f"{many} on {things(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
     for liveness in TROUBLE:
@@ -227,9 +251,11 @@ def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
             continue
         held = sum(row.held for row in these)
         brief = f"{sign(liveness, glyphs)} {number(len(these))} {liveness}"
-        verb = {Liveness.GONE: "held", Liveness.LATE: "holding"}.get(liveness)
+        verb = "holding" if liveness in (Liveness.LOST, Liveness.LATE) else ""
         text = f"{brief}, {verb} {things(held, 'task')}" if verb and held else brief
-        chips.append(Chip(text, brief if liveness is not Liveness.GONE else text, _tone(liveness, holds=bool(held))))
+        matters = bool(held) or any(row.loss is not None and row.loss.is_open for row in these)
+        short = text if liveness is Liveness.LOST else brief
+        chips.append(Chip(text, short, _tone(liveness, matters=matters)))
     return chips
 
 
@@ -239,7 +265,7 @@ def hosts(rows: Iterable[WorkerRow]) -> frozenset[str]:
 
 def capacity(rows: Iterable[WorkerRow]) -> str:
     """`71 tasks on 96 processes`: of those that live, for the others do no work."""
-    living = [row for row in rows if row.liveness is not Liveness.GONE]
+    living = [row for row in rows if row.lives]
     processes = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     running = sum(row.running for row in living)
     places = f"{number(processes)} process{'' if processes == 1 else 'es'}"
@@ -248,5 +274,5 @@ def capacity(rows: Iterable[WorkerRow]) -> str:
 
 def memory(rows: Iterable[WorkerRow]) -> float:
     """Megabytes of all that live."""
-    told = (row.snapshot for row in rows if row.liveness is not Liveness.GONE)
+    told = (row.snapshot for row in rows if row.lives)
     return sum(one.whole_memory_mb or 0.0 for one in told if one is not None)

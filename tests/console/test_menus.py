@@ -102,9 +102,9 @@ def a_tally(since: str = "", **states: Count) -> Tally:
 @pytest.mark.parametrize(
     ("width", "shown"),
     [
-        (120, "▶ 8 running  ✗ 1 204+ failed"),
-        (56, "▶ 8  ✗ 1 204+"),
-        (44, "▶8 ✗1 204+"),
+        (120, "▶ 8 running  ✗ 1,204+ failed"),
+        (56, "▶ 8  ✗ 1,204+"),
+        (44, "▶8 ✗1,204+"),
     ],
 )
 async def test_states_are_counted_in_words_or_signs_as_there_is_room(width: int, shown: str) -> None:
@@ -123,14 +123,14 @@ async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
     async with app.run_test(size=(120, 4)) as pilot:
         line.show(a_tally("11:34:05Z", FAILED=Count(5_000, at_least=True)))
         await pilot.pause()
-        assert app.text[0].endswith("5 000+ match since 11:34:05Z · 1.2 M in table · FOLLOW")
+        assert app.text[0].endswith("at least 5,000 match, counted back to 11:34:05Z · 1.2 M in table · FOLLOW")
 
 
 @pytest.mark.parametrize(
     ("counts", "width", "said"),
     [
-        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 80, "1 500 tasks"),
-        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 120, "1 500 tasks"),
+        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 80, "1,500 tasks"),
+        (TaskCounts({"FAILED": Count(1_500)}, None, 1_300), 120, "1,500 tasks"),
         (TaskCounts({"FAILED": Count(5_000, at_least=True)}, None, 1_204_000), 80, "~1.2 M tasks"),
         (TaskCounts({"FAILED": Count(5_000, at_least=True)}, None, 1_204_000), 120, "about 1.2 M in table"),
     ],

@@ -219,11 +219,11 @@ async def test_escape_stops_after_the_rows_at_hand_and_the_account_is_true(
         await holding.start()
         await connection.execute("SELECT FROM horsies_tasks WHERE id = $1 FOR UPDATE", ordered[700])
         await pilot.press("y", *"1200", "enter")
-        await ready(pilot, "500 of 1 200 done")
+        await ready(pilot, "500 of 1,200 done")
         await pilot.press("escape")
         await ready(pilot, "stopping after these rows")
         await holding.rollback()
-        await ready(pilot, "1 000 requeued, 200 not tried: interrupted")
+        await ready(pilot, "1,000 requeued, 200 not tried: interrupted")
     counts = await connection.fetch("SELECT status, count(*) FROM horsies_tasks GROUP BY 1 ORDER BY 1")
     assert [tuple(row) for row in counts] == [("FAILED", 200), ("PENDING", 1000)]
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 1000

@@ -135,7 +135,7 @@ async def test_at_work_it_shows_progress_and_escape_stops_it_with_a_true_account
     async with app.run_test() as pilot:
         await until(pilot, lambda: "y yes" in shown(app.screen))
         await pilot.press("y")
-        await until(pilot, lambda: "500 of 1 200 done, esc stops" in shown(app.screen))
+        await until(pilot, lambda: "500 of 1,200 done, esc stops" in shown(app.screen))
         await pilot.press("y")
         await pilot.press("escape")
         await until(pilot, lambda: bool(app.results))

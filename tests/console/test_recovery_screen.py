@@ -219,7 +219,7 @@ async def test_what_a_dead_worker_held_is_put_right_by_one_key(database: str, co
     )
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
-        await ready(pilot, "worker gone", "W recover")
+        await ready(pilot, "worker lost", "W recover")
         await pilot.press("W")
         await ready(pilot, "Recover 1 worker", "1 claimed task: back in the queue", "y yes")
         await pilot.press("y")

@@ -74,13 +74,13 @@ async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_
         await grow_older(connection, 15)
         await screen.sees("⚠ 1 late, holding 3 tasks", "⚠ late", "late after 12s")
         await grow_older(connection, 30)
-        await screen.sees("✗ 1 gone, held 3 tasks", "✗ gone", "gone after 30s", "it had 1 process")
+        await screen.sees("✗ 1 lost, holding 3 tasks", "✗ lost", "lost after 30s", "it had 1 process")
 
         await screen.press("W")
         await screen.sees("Recover 1 worker", "2 claimed tasks: back in the queue", "1 running task", "y yes")
         assert [status for status, _, _ in await statuses(connection)] == ["CLAIMED", "RUNNING"]
         await screen.press("y")
-        await screen.sees("1 recovered", "held nothing")
+        await screen.sees("1 recovered", "1 failed, 2 returned; acknowledged")
         assert await statuses(connection) == [("FAILED", "WORKER_CRASHED", 1), ("PENDING", None, 2)]
         assert ("recover", "worker", "applied", "ops@bastion", 1) in await trail(connection)
         assert ("recover", "task", "applied", "ops@bastion", 3) in await trail(connection)
@@ -132,7 +132,7 @@ async def test_trouble_stands_first_and_the_cursor_stays_on_its_worker(
         await screen.press("j")
         await until(screen.pilot, lambda: "web-1:2" in screen.cursor)
         await hold(connection, "web-2-7-0a", "t-1", status="CLAIMED", ago_s=600)
-        await screen.sees("✗ 1 gone, held 1 task")
+        await screen.sees("✗ 1 lost, holding 1 task")
         assert "web-1:2" in screen.cursor
         await until(screen.pilot, lambda: screen.names[0] == "web-2:7", "sorted again once nobody moves")
         assert "web-1:2" in screen.cursor
@@ -207,7 +207,7 @@ async def test_a_filter_narrows_and_says_of_how_many_and_escape_takes_it_away(
         await screen.sees("1 of 3 match")
         assert screen.names == ["db-1:2"]
         await screen.filter("status:dead")
-        await screen.sees("status is never 'dead'", "did you mean gone?")
+        await screen.sees("status is never 'dead'", "did you mean died?")
         await screen.press("escape", "escape")
         await screen.sees("3 workers on 3 hosts")
         await screen.filter("host:nowhere")
@@ -403,7 +403,7 @@ async def test_every_size_shows_state_load_evidence_plots_and_tasks(
     await hold(connection, await tell(connection, "web-1", 1, tasks_running="3"), "t-1", "t-2")
     await tell(connection, "web-2", 2, ago_s=600)
     async with workers(database, size, ascii=ascii_only) as screen:
-        text = await screen.sees("2 workers", "1 gone", "2/8", "412M" if size[0] < 160 else "312M", "busy", "cpu")
+        text = await screen.sees("2 workers", "1 lost", "2/8", "412M" if size[0] < 160 else "312M", "busy", "cpu")
         text = await screen.sees("its last snapshot is", "t-1", "D drain", "W recover")
         assert all(len(line) <= size[0] for line in text.splitlines())
         assert text.isascii() or not ascii_only

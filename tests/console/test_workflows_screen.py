@@ -304,7 +304,7 @@ async def test_a_thousand_nodes_are_a_map_to_walk_over(database: str, connection
     async with flows(database, (120, 40)) as screen:
         await screen.sees("wide")
         await screen.press("enter")
-        await screen.sees("1 002 completed", "✓✓✓✓✓✓✗✓✓✓", "▶▶▶▶▶▶")
+        await screen.sees("1,002 completed", "✓✓✓✓✓✓✗✓✓✓", "▶▶▶▶▶▶")
         await screen.sees("part_7  ✗ failed")
         await screen.press("end")
         await screen.sees("join  · pending", "and 960 more")

@@ -16,7 +16,7 @@ from horsies_tui.look.cells import GUTTER
 from horsies_tui.screens.workers import WorkersView
 
 WIDE = (160, 40)
-STATES = ("alive", "draining", "late", "gone")
+STATES = ("alive", "draining", "late", "lost", "died", "stopped")
 
 
 class Screen:

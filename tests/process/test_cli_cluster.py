@@ -32,13 +32,13 @@ async def test_workers_are_listed_with_what_they_hold(connection: asyncpg.Connec
     said = await horsies("workers", "ls")
     assert said.code == 0
     assert row_of(said.out, "web-1")[1:8] == ["alive", "web-1", "1s", "2", "0", "8", "150"]
-    assert row_of(said.out, "web-2")[1:4] == ["gone", "web-2", "6m40s"]
+    assert row_of(said.out, "web-2")[1:4] == ["lost", "web-2", "6m40s"]
     assert "holds 1 task: horsies workers recover web-2" in said.out
     assert "web-3" not in said.out
     assert "web-3" in (await horsies("workers", "ls", "--all")).out
     report = (await horsies("workers", "ls", "--json")).json
     assert set(report) == {"now", "filter", "workers"}
-    assert [one["liveness"] for one in report["workers"]] == ["alive", "gone"]
+    assert [one["liveness"] for one in report["workers"]] == ["alive", "lost"]
 
 
 async def test_a_filter_of_workers_is_that_of_the_console_and_a_mistake_is_pointed_at(
@@ -58,7 +58,7 @@ async def test_a_filter_of_workers_is_that_of_the_console_and_a_mistake_is_point
     assert await listed("--filter", "-status:alive", "tasks:>0") == ["web-2"]
     assert await listed("id:web-1:4121") == ["web-1-4121-0a0b0c0d"]
     assert (await horsies("workers", "ls", "status:alive,late", "--json")).json["filter"] == "status:alive,late"
-    assert row_of((await horsies("workers", "ls", "-f", "status:gone")).out, "web-2")[1] == "gone"
+    assert row_of((await horsies("workers", "ls", "-f", "status:gone")).out, "web-2")[1] == "lost"
     said = await horsies("workers", "ls", "--filter", "host:nowhere")
     assert (said.code, said.out.splitlines()[0]) == (0, "no worker of 2 matches host:nowhere")
     assert "--filter-help explains filters" in said.out
@@ -79,11 +79,11 @@ async def test_the_keys_of_workers_and_queues_in_json_stay(connection: asyncpg.C
     (one,) = (await horsies("workers", "ls", "--json")).json["workers"]
     assert set(one) == {
         *("id", "liveness", "seen_at", "seen_by", "silent_s", "running", "claimed", "snapshot"),
-        *("draining_since", "draining_by", "draining_reason"),
+        *("draining_since", "draining_by", "draining_reason", "loss"),
     }
     (queue,) = (await horsies("queues", "ls", "--json")).json["queues"]
     assert set(queue) == {
-        *("name", "due", "later", "oldest_due_at", "claimed", "running", "cap", "priority", "workers"),
+        *("name", "due", "later", "oldest_due_at", "claimed", "running", "cap", "priority", "workers", "draining"),
         *("paused_at", "paused_by", "paused_reason"),
     }
 
@@ -111,7 +111,7 @@ async def test_a_dead_worker_is_recovered_by_a_part_of_its_id(connection: asyncp
     await claimed(connection, "c", seconds=500, worker="web-1-4121-9be6067a")
     seen = await horsies("workers", "recover", "…9be6067a", "--dry-run")
     assert "would recover 1 worker in" in seen.out
-    assert "gone: no sign of life for 6m40s" in seen.out
+    assert "lost: no sign of life for 6m40s" in seen.out
     said = await horsies("workers", "recover", "web-1", "--yes", "--reason", "oom")
     assert said.code == 0, said.err
     assert "1 back in the queue, 1 failed as WORKER_CRASHED" in said.out

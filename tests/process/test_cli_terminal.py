@@ -289,7 +289,7 @@ async def test_a_connection_that_is_lost_on_the_way_leaves_a_true_account(
         assert await asyncio.to_thread(terminal.end) == 1
     await holder.close()
     summary = next(line for line in terminal.lines if "in doubt" in line)
-    assert summary == "2 500 requeued, 500 in doubt"
+    assert summary == "2,500 requeued, 500 in doubt"
     assert sorted((await statuses(connection)).values()).count("PENDING") == 2_500
     assert "each row: horsies audit ls --operation" in terminal.text
 

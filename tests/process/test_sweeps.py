@@ -131,6 +131,15 @@ async def test_what_a_killed_worker_had_claimed_is_run_at_once_after_the_sweep(
         assert row["status"] == "COMPLETED"
         assert row["completed_at"] - seen < LATEST + timedelta(seconds=1)
         assert [one["attempt"] for one in await table.attempts(task_id)] == [1]
+    ended = await table.done(running)
+    lost = await table.connection.fetchrow(
+        "SELECT array_agg(DISTINCT one.id) FILTER (WHERE one.how = 'failed'),"
+        "       array_agg(DISTINCT one.id ORDER BY one.id) FILTER (WHERE one.how = 'returned')"
+        "  FROM horsies_worker_losses loss CROSS JOIN LATERAL (SELECT unnest(failed) AS id, 'failed' AS how"
+        " UNION ALL SELECT unnest(returned), 'returned') one WHERE worker_id = $1",
+        ended["claimed_by_worker_id"],
+    )
+    assert tuple(lost) == ([running], sorted(claimed))
 
 
 async def test_a_long_healthy_run_is_not_swept_however_short_the_threshold(

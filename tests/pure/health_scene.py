@@ -51,7 +51,8 @@ def a_worker(
 def a_queue(name: str = "mail", due: int = 0, **fields: Any) -> QueueRow:
     usual: dict[str, Any] = {
         "due": Count(due), "later": Count(0), "oldest_due_at": ago(5) if due else None, "claimed": 0, "running": 0,
-        "cap": None, "priority": None, "workers": 1, "paused_at": None, "paused_by": None, "paused_reason": None,
+        "cap": None, "priority": None, "workers": 1, "draining": 0,
+        "paused_at": None, "paused_by": None, "paused_reason": None,
     }  # fmt: skip
     return QueueRow(name, **{**usual, **fields})
 

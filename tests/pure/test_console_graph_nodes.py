@@ -69,7 +69,7 @@ def test_a_node_says_how_it_is(index: int, label: str, fact: str) -> None:
         ({"status": "RUNNING", "started_at": ago(400), "last_beat": ago(372)}, "▶ it 6m40s", "♥ 6m10s"),
         (
             {"status": "RUNNING", "is_subworkflow": True, "sub_total": 1_200, "sub_done": 37, "sub_failed": 2},
-            "▶ it 37/1 200",
+            "▶ it 37/1,200",
             "2 failed",
         ),
     ],

@@ -112,12 +112,16 @@ def state(kind: SchemaKind, version: int) -> SchemaState:
 @pytest.mark.parametrize(
     ("found", "here", "said"),
     [
-        (state(SchemaKind.CURRENT, 6), Tables(True, True, True, NOW), ()),
-        (state(SchemaKind.READ_ONLY, 6), Tables(True, True, True, NOW), ()),
-        (state(SchemaKind.EMPTY, 0), Tables(False, False, False, NOW), ("problem; `horsies db upgrade` mends it",)),
+        (state(SchemaKind.CURRENT, 6), Tables(True, True, True, True, NOW), ()),
+        (state(SchemaKind.READ_ONLY, 6), Tables(True, True, True, True, NOW), ()),
+        (
+            state(SchemaKind.EMPTY, 0),
+            Tables(False, False, False, False, NOW),
+            ("problem; `horsies db upgrade` mends it",),
+        ),
         (
             state(SchemaKind.OLDER, 4),
-            Tables(True, True, False, NOW),
+            Tables(True, True, False, False, NOW),
             (
                 "workers cannot be drained",
                 "no indexes to page by: large tables are slow",

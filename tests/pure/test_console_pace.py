@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from horsies.query import parameters, parse
-from horsies.views import Count, TaskCounts
+from horsies.views import Count, Cursor, TaskCounts
+from horsies.views.counts import Rest as Left
+from horsies.views.search import Source
 from horsies_tui.feed import Rhythm
 from horsies_tui.feed.pace import Pace, Rest
-from horsies_tui.feed.tally import Tally
+from horsies_tui.feed.tally import MOST_TURNS, Tally
 
 RHYTHM = Rhythm()
+NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 
 
 def read(pace: Pace, began: float, took: float = 0.01, *, done: bool = True) -> None:
@@ -123,3 +128,58 @@ def test_a_new_filter_forgets_the_counts_of_the_old_one() -> None:
     tally.ask(parameters(parse("status:failed")))
     assert tally.counts is None
     assert counted(tally, 10.0) == ("FAILED",)
+
+
+def stretches(*numbers: int) -> list[TaskCounts]:
+    """What each turn finds of one part: so many, and for all but the last one that there is more."""
+    found = []
+    for place, number in enumerate(numbers, 1):
+        rest = Left(Source.UNSUCCESSFUL, Cursor(NOON - timedelta(minutes=place))) if place < len(numbers) else None
+        states = {"FAILED": Count(number, rest is not None)}
+        found.append(TaskCounts(states, rest.after.time if rest else None, 7, rest))
+    return found
+
+
+def test_what_was_not_counted_to_its_end_goes_on_until_it_is() -> None:
+    tally = Tally(RHYTHM, parameters(parse("status:failed")))
+    told, now = [], 10.0
+    for counts in stretches(2_500, 1_200, 65):
+        assert tally.due_at(told=True) <= now
+        tally.begin(now)
+        assert (tally.rest is None) is (not told)
+        tally.tell(counts)
+        tally.end(now, done=True)
+        assert tally.counts is not None
+        told.append((str(tally.counts.total), tally.counts.reached))
+        now += 1
+    assert told == [
+        ("2500+", NOON - timedelta(minutes=1)),
+        ("3700+", NOON - timedelta(minutes=2)),
+        ("3765", None),
+    ]
+    assert tally.due_at(told=True) > now
+
+
+def test_a_number_that_was_counted_to_its_end_stays_until_it_is_counted_again() -> None:
+    tally = Tally(RHYTHM, parameters(parse("status:failed")))
+    told = []
+    for counts in (*stretches(10, 10), *stretches(11, 11)):
+        tally.begin(10.0)
+        tally.tell(counts)
+        tally.mark()
+        tally.end(10.0, done=True)
+        assert tally.counts is not None
+        told.append(str(tally.counts.total))
+    assert told == ["10+", "20", "20", "22"]
+
+
+def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
+    tally = Tally(RHYTHM, parameters(parse("status:failed")))
+    endless = stretches(10, 10)[0]
+    for _ in range(MOST_TURNS + 1):
+        tally.begin(10.0)
+        tally.tell(endless)
+        tally.end(10.0, done=True)
+    assert tally.counts is not None
+    assert tally.counts.total == Count(10 * (MOST_TURNS + 1), at_least=True)
+    assert not tally.dirty

@@ -75,13 +75,13 @@ def test_above_a_minute_a_running_length_stands_still_for_ten_seconds(seconds, l
     ("many", "text"),
     [
         (218, "218"),
-        (9_999, "9 999"),
+        (9_999, "9,999"),
         (12_999, "12 k"),
         (999_999, "999 k"),
         (1_290_000, "1.2 M"),
         (34_000_000_000, "34 G"),
         (5_600_000_000_000, "5.6 T"),
-        (1_200_000_000_000_000, "1 200 T"),
+        (1_200_000_000_000_000, "1,200 T"),
     ],
 )
 def test_a_count_is_exact_as_long_as_it_is_short_and_then_never_too_high(many, text):
@@ -90,7 +90,7 @@ def test_a_count_is_exact_as_long_as_it_is_short_and_then_never_too_high(many, t
 
 def test_a_bounded_count_says_that_there_is_more():
     assert count(10_001, at_least=True) == "10 k+"
-    assert number(1_234_567) == "1 234 567"
+    assert number(1_234_567) == "1,234,567"
 
 
 @pytest.mark.parametrize(("many", "text"), [(512, "512 B"), (1_500, "1.5 kB"), (412_000_000, "412 MB")])

@@ -297,5 +297,5 @@ def test_what_is_beyond_the_ids_that_were_read_is_said() -> None:
     facts = why_of(row)
     assert "R requeue" in [fact.text for fact in facts if fact.label == "you may"]
     assert (
-        facts[-1].text == "t-0, t-1, t-2 and at least 9 997 more; a verb takes the 500 oldest, repeat it for the rest"
+        facts[-1].text == "t-0, t-1, t-2 and at least 9,997 more; a verb takes the 500 oldest, repeat it for the rest"
     )

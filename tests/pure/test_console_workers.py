@@ -32,9 +32,9 @@ def test_the_screen_knows_how_often_workers_tell_of_themselves() -> None:
 def test_the_evidence_says_how_life_and_death_are_known() -> None:
     assert evidence(a_worker(), NOON, UTC) == "its last snapshot is 2s old; one comes every 5s"
     assert evidence(LATE, NOON, UTC).startswith("no sign of life for 20s, late after 12s; the last was its snapshot")
-    assert "after 30s it counts as gone" in evidence(LATE, NOON, UTC)
+    assert "after 30s it counts as lost" in evidence(LATE, NOON, UTC)
     assert evidence(gone(), NOON, UTC) == (
-        "no sign of life for 6m10s, gone after 30s; the last was its snapshot at 11:53:48Z"
+        "no sign of life for 6m10s, lost after 30s; the last was its snapshot at 11:53:48Z"
     )
 
 
@@ -58,7 +58,7 @@ def test_one_that_only_beats_is_alive_by_its_tasks_and_that_is_said() -> None:
 def test_only_those_that_left_tasks_behind_are_alarming() -> None:
     assert tone(gone(held=13)) is Tone.BAD
     assert tone(gone()) is Tone.MUTED
-    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("held 13 tasks", "held nothing")
+    assert (note(gone(held=13), NOON), note(gone(), NOON)) == ("holds 13 tasks", "held nothing")
     assert note(a_worker(), NOON) == "mail pay"
 
 
@@ -103,13 +103,13 @@ def test_the_summary_begins_with_trouble_and_names_what_the_dead_held() -> None:
     chips = summary(rows, UNICODE)
     assert [chip.text for chip in chips] == [
         "5 workers on 2 hosts",
-        "✗ 2 gone, held 13 tasks",
+        "✗ 2 lost, holding 13 tasks",
         "⚠ 1 late, holding 4 tasks",
         "♥ 2 alive",
     ]
-    assert [chip.brief for chip in chips] == ["5 workers", "✗ 2 gone, held 13 tasks", "⚠ 1 late", "♥ 2 alive"]
+    assert [chip.brief for chip in chips] == ["5 workers", "✗ 2 lost, holding 13 tasks", "⚠ 1 late", "♥ 2 alive"]
     assert chips[1].tone is Tone.BAD
-    assert [chip.text for chip in summary([gone()], ASCII)] == ["1 worker on 1 host", "x 1 gone"]
+    assert [chip.text for chip in summary([gone()], ASCII)] == ["1 worker on 1 host", "x 1 lost"]
     assert capacity(rows) == "9 tasks on 24 processes"
     assert capacity([gone()]) == ""
 
@@ -180,5 +180,5 @@ def test_a_host_sums_up_those_of_its_workers_that_live() -> None:
     web = hosts[0]
     assert (web.busy, web.claimed, web.processes, web.cpu, web.left_behind) == (6, 2, 16, 82.0, 13)
     assert web.versions == ("0.9.0", "0.9.1")
-    assert (web.count(Liveness.ALIVE), web.count(Liveness.GONE)) == (2, 1)
+    assert (web.count(Liveness.ALIVE), web.count(Liveness.LOST)) == (2, 1)
     assert a_worker().silent(NOON - timedelta(minutes=1)) == timedelta()

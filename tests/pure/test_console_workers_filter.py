@@ -73,7 +73,7 @@ def test_each_key_means_what_its_help_says(text: str, names: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "suggestion"),
     [
-        ("status:dead", "status is never 'dead'", "gone"),
+        ("status:dead", "status is never 'dead'", "died"),
         ("status:alife", "status is never 'alife'", "alive"),
         ("memory:>5", "there is no key 'memory'", "mem"),
         ("hots:web", "there is no key 'hots'", "host"),

@@ -35,8 +35,8 @@ def test_a_cluster_without_trouble_has_no_alert() -> None:
 def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
     alert = only(a_glance(a_finding(count=3), gone()))
     assert alert.level is Level.HURT
-    assert alert.what == "web-3 vanished, holds 13 tasks, 3 stale"
-    assert alert.told == "web-3 vanished 6m ago holding 13 tasks, 3 stale"
+    assert alert.what == "web-3 is lost, holds 13 tasks, 3 stale"
+    assert alert.told == "web-3 is lost for 6m, holds 13 tasks, 3 stale"
     assert alert.evidence == "no sign of life for 6m, holds 1 running and 12 claimed"
     assert alert.lasts == "6m"
     found = parameters(parse(alert.rows or ""))
@@ -77,8 +77,8 @@ def test_many_of_a_kind_become_one_that_opens_them_all() -> None:
     alert = only(
         a_glance(*(gone(f"web-{n}", 2) for n in range(9)), *(a_finding(worker_id=f"web-{n}") for n in range(9)))
     )
-    assert alert.what == "9 workers vanished holding 18 tasks"
-    assert parse_workers(alert.workers or "").text == "status:gone has:tasks"
+    assert alert.what == "9 workers are lost, they hold 18 tasks"
+    assert parse_workers(alert.workers or "").text == "status:lost has:tasks"
     alert = only(a_glance(*(a_finding(name=f"shop.t{n}") for n in range(9))))
     assert (alert.what, alert.rows, alert.workers) == ("9 stale run, of 9 kinds", None, None)
 
@@ -125,10 +125,10 @@ def test_a_late_worker_names_its_silence() -> None:
 
 def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> None:
     def left(silent_s: float, **fields: int) -> Glance:
-        return a_glance(workers=(a_worker(), a_worker("web-2", Liveness.GONE, silent_s, **fields)))
+        return a_glance(workers=(a_worker(), a_worker("web-2", Liveness.LOST, silent_s, **fields)))
 
     alert = only(left(60, running=0))
-    assert (alert.level, alert.what) == (Level.NOTE, "web-2:7 left 1m ago")
+    assert (alert.level, alert.what) == (Level.NOTE, "web-2:7 lost 1m ago")
     assert alerts(left(3000, running=0)) == ()
     assert alerts(left(60, running=1)) == ()  # the report tells of it
 
@@ -136,7 +136,7 @@ def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> Non
 def test_a_queue_grows_when_more_comes_than_goes() -> None:
     queue = a_queue(due=1204, oldest_due_at=ago(20))
     alert = only(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 28.9)}))
-    assert (alert.what, alert.evidence) == ("mail grows, 1 204 due", "31.0/s in, 28.9/s out in the last 5m")
+    assert (alert.what, alert.evidence) == ("mail is growing, 1,204 due", "31.0/s in, 28.9/s out in the last 5m")
     assert alerts(a_glance(queues=(queue,), rates={"mail": QueueRate(31.0, 30.5)})) == ()
 
 
@@ -184,7 +184,7 @@ def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
     assert parse_workers(alert.workers or "").text == "id:web-1,web-3"
     alert = only(a_glance(report=a_report(settings_differ=True)))
     assert alert.what == "workers have different recovery settings"
-    assert parse_workers(alert.workers or "").text == "-status:gone"
+    assert parse_workers(alert.workers or "").text == "-status:lost,died,stopped"
 
 
 def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
@@ -235,7 +235,7 @@ def test_since_and_evidence_of_an_alert_say_the_same_length_of_time(silent_s: fl
 def test_a_worker_is_named_as_the_list_of_workers_names_it() -> None:
     known = "pod-a-b-13785-3c0d4cd8"
     alert = only(a_glance(gone(known)))
-    assert alert.what == "pod-a-b:13785 vanished, holds 13 tasks"
+    assert alert.what == "pod-a-b:13785 is lost, holds 13 tasks"
     assert parameters(parse(alert.rows or "")).worker.exact == (known,)
     alert = only(a_glance(a_finding(worker_id=known)))
     assert alert.what == "1 shop.import stale on pod-a-b:13785"

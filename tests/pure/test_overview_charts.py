@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
+from horsies.views import Buckets
+from horsies_tui.health.history import Series
+from horsies_tui.health.windows import USUAL
 from horsies_tui.look.charts import Chart, Curve, chart_lines, round_up, round_up_time, spark_line
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.plot import plot
-from horsies_tui.look.sparks import spark, squeezed
+from horsies_tui.look.sparks import drawable, spark, squeezed
 from horsies_tui.look.tones import Tone
+from horsies_tui.widgets.overview_rows import charts_of
 
 UNICODE, ASCII = glyphs(ascii_only=False), glyphs(ascii_only=True)
-VALUES = st.lists(st.one_of(st.none(), st.floats(0, 1e6)), max_size=120)
+ANY_NUMBER = st.one_of(
+    st.none(), st.floats(0, 1e6), st.floats(), st.sampled_from([5e-324, 2.2e-308, 1e-12, 1.7e308, math.inf, math.nan])
+)
+VALUES = st.lists(ANY_NUMBER, max_size=120)
 
 
 def whole(value: float) -> str:
@@ -31,6 +40,9 @@ def a_chart(*curves: list[float | None], top: float | None = None) -> Chart:
 
 
 @given(VALUES, st.integers(1, 70), st.integers(1, 20), st.booleans())
+@example([5e-324], 40, 8, False)
+@example([1.7e308, 1.0], 40, 8, False)
+@example([math.inf, math.nan, -math.inf, -1.0], 40, 8, True)
 @settings(deadline=None, max_examples=60)
 def test_every_line_of_a_chart_is_as_wide_as_the_chart(
     values: list[float | None], width: int, height: int, plain: bool
@@ -43,6 +55,22 @@ def test_every_line_of_a_chart_is_as_wide_as_the_chart(
     text = "".join(piece.text for line in lines for piece in line)
     assert not plain or text.isascii()
     assert all(len(piece.text) == piece.width for line in lines for piece in line)
+
+
+@given(ANY_NUMBER)
+@example(5e-324)
+@example(math.nan)
+@example(math.inf)
+@settings(deadline=None, max_examples=60)
+def test_all_charts_of_the_overview_can_be_drawn_whatever_was_measured(value: float | None) -> None:
+    buckets = Buckets(datetime(2026, 11, 18, tzinfo=UTC), timedelta(minutes=1), 3)
+    values = (1.0, value, value)
+    charts = charts_of(Series(buckets, *[values] * 8), USUAL, "-")
+    assert len(charts) == 6
+    for chart in charts:
+        lines = chart_lines(chart, 40, 8, UNICODE)
+        assert [sum(piece.width for piece in line) for line in lines] == [40] * 8
+        assert math.isfinite(chart.height)
 
 
 def test_a_gap_is_drawn_as_a_gap() -> None:
@@ -96,7 +124,7 @@ def test_a_spark_is_as_wide_as_it_may_be_and_blank_only_where_nothing_is_known(
     values: list[float | None], width: int
 ) -> None:
     text = spark(values, width)
-    peaks = squeezed(values, width)
+    peaks = squeezed(drawable(values), width)
     assert len(text) == len(peaks) == width
     assert [char == " " for char in text] == [peak is None for peak in peaks]
     assert spark(values, width, ascii_only=True).isascii()

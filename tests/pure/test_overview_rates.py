@@ -60,7 +60,7 @@ def test_all_queues_are_the_sum_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("comes", "waited_s", "said"), [(5, 1, "at once"), (4, 1, "at once"), (5, 180, "holds"), (4, 180, "holds")]
+    ("comes", "waited_s", "said"), [(5, 1, "at once"), (4, 1, "at once"), (5, 180, "steady"), (4, 180, "steady")]
 )
 def test_what_has_long_waited_is_not_gone_at_once(comes: float, waited_s: float, said: str) -> None:
     row, rate = a_queue(due=5, oldest_due_at=ago(waited_s)), QueueRate(comes, 5)

@@ -61,5 +61,5 @@ def a_worker(number: int = 1, *, told: dict[str, Any] | None = None, **fields: A
 
 def gone(number: int = 1, *, held: int = 0, silent_s: float = 372.0, **fields: Any) -> WorkerRow:
     return a_worker(
-        number, liveness=Liveness.GONE, silent_s=silent_s, running=min(held, 1), claimed=max(held - 1, 0), **fields
+        number, liveness=Liveness.LOST, silent_s=silent_s, running=min(held, 1), claimed=max(held - 1, 0), **fields
     )

@@ -318,7 +318,7 @@ async def test_the_stale_tasks_of_a_worker_that_is_gone_may_be_recovered_with_it
     await worker(connection, "dead", seconds=900)
     await running(connection, "r-1", seconds=910, worker="dead")
     finding = await the_only(connection, FindingKind.STALE_RUN)
-    assert finding.evidence.endswith(", its worker is gone")
+    assert finding.evidence.endswith(", its worker is lost")
     assert verbs(finding)[-1] == ("recover", "worker")
     assert finding.may[-1].ids == ("dead",)
 
@@ -426,6 +426,12 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     await insert(connection, "p-4", enqueued_at=ago(99), next_retry_at=ago(99), retry_count="1")
     await insert(connection, "u-1", task_name="'resize_v2'")
     await insert(connection, "i-1", status="'FAILED'", error_code="'TASK_INTERRUPTED'", failed_at=ago(5))
+    await insert(
+        connection, "x-1", status="'FAILED'", error_code="'WORKER_CRASHED'", failed_at=ago(5),
+        claimed_by_worker_id="'died'",
+    )  # fmt: skip
+    await worker(connection, "died", seconds=90)
+    await connection.execute("INSERT INTO horsies_worker_losses (worker_id, failed) VALUES ('died', '{x-1}')")
     report = await diagnose(connection)
     assert {finding.kind for finding in report.findings} == set(FindingKind) - OF_WORKFLOWS
     for finding in report.findings:

@@ -74,7 +74,7 @@ async def test_workers_come_and_are_judged_by_the_databases_clock(
         await tell(connection, "b", 20)
         await tell(connection, "c", 60)
         snapshot = await published.until(lambda snapshot: len(snapshot.rows) == 3)
-        assert liveness(snapshot) == {"a": Liveness.ALIVE, "b": Liveness.LATE, "c": Liveness.GONE}
+        assert liveness(snapshot) == {"a": Liveness.ALIVE, "b": Liveness.LATE, "c": Liveness.LOST}
 
 
 async def test_one_that_falls_silent_is_noticed_though_nothing_is_told(
@@ -94,7 +94,7 @@ async def test_those_gone_for_long_are_shown_only_when_they_are_wanted(
         assert published.last.rows == ()
         feed.ask(replace(NEED, everyone=True))
         snapshot = await published.until(lambda snapshot: snapshot.everyone)
-        assert liveness(snapshot) == {"old": Liveness.GONE}
+        assert liveness(snapshot) == {"old": Liveness.LOST}
 
 
 async def test_the_one_that_is_looked_at_comes_with_its_tasks_and_its_past(

@@ -128,7 +128,7 @@ async def test_what_cannot_be_drained_is_refused_with_the_reason(connection: asy
     told = reasons(found)
     assert told["web-1"] == "2 workers fit: web-1-aa, web-1-bb"
     assert told["nobody"] == "no worker has told of itself under that id"
-    assert told["gone"] == "it is gone: no sign of life for 6m12s"
+    assert told["gone"] == "it is lost: no sign of life for 6m12s"
     assert told["web-1-bb"].startswith("it is draining since")
 
 
@@ -206,7 +206,7 @@ async def test_a_worker_without_a_snapshot_is_known_by_what_it_holds(connection:
     await running(connection, "a", worker="upstream-1")
     await fall_silent(connection, "upstream-1", 45)
     found = await preview(connection, WorkerVerb.RECOVER, ["upstream-1"])
-    assert [target.state for target in found.eligible] == ["gone: no sign of life for 45s"]
+    assert [target.state for target in found.eligible] == ["lost: no sign of life for 45s"]
     assert (await apply(connection, found, OPS, None)).rows[0].detail == "1 failed as WORKER_CRASHED"
     again = await preview(connection, WorkerVerb.RECOVER, ["upstream-1"])
     assert reasons(again) == {"upstream-1": "no worker has told of itself under that id"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import asyncpg
@@ -46,7 +47,9 @@ async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture
 async def sweeper(database: str) -> AsyncIterator[asyncpg.Connection]:
     connected = await asyncpg.connect(database, server_settings=LANE)
-    await connected.execute("SET lock_timeout = 1")  # a sweep that waits for anybody fails
+    # A sweep that waits for a row of an open transaction fails. Not in a millisecond: each commit that notifies waits
+    # for the one before it, which takes as long as its disk, and that is no wait for a row.
+    await connected.execute("SET lock_timeout = '2s'")
     yield connected
     await connected.close()
 
@@ -197,21 +200,46 @@ async def test_a_start_that_comes_after_the_sweep_is_stale(
 
 
 async def test_two_sweeps_at_once_share_the_work_and_neither_waits(
-    database: str, connection: asyncpg.Connection
+    connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection
 ) -> None:
-    names = [f"{number:03}" for number in range(300)]
-    for first in range(0, 300, 100):
-        await stale_runs(connection, *(f"r{name}" for name in names[first : first + 100]))
-        await stale_claims(connection, *(f"c{name}" for name in names[first : first + 100]))
-    await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id LIKE 'c%'")
-    sweepers = [await asyncpg.connect(database, server_settings={**LANE, "lock_timeout": "1"}) for _ in range(4)]
+    await stale_pairs(connection, range(100))
+    async with rival.transaction():
+        mine = await sweep(rival)
+        await stale_pairs(connection, range(100, 300))
+        # The rival's rows are locked, and as anybody else sees them they are stale: neither waited for nor reported.
+        assert await sweep(sweeper) == Recovered(requeued=200, failed=200, expired=200)
+    assert mine == Recovered(requeued=100, failed=100, expired=100)
+    await all_were_swept_once(connection)
+
+
+async def test_four_sweeps_at_once_do_together_what_one_does(database: str, connection: asyncpg.Connection) -> None:
+    await stale_pairs(connection, range(300))
+    # Each commit takes as long as on a slow disk, where a sweep's commit waits for the notifications of another one's.
+    slow = {**LANE, "commit_delay": "5000", "commit_siblings": "0"}
+    sweepers = [await asyncpg.connect(database, server_settings=slow) for _ in range(4)]
     done = await asyncio.gather(*(sweep(each) for each in sweepers))
     assert sum((each.changed for each in done), 0) + (await sweep(connection)).changed == 900
-    assert await connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 300
-    assert set((await statuses(connection)).values()) == {"FAILED", "EXPIRED"}
     assert [each.refused for each in done] == [()] * 4
+    await all_were_swept_once(connection)
     for each in sweepers:
         await each.close()
+
+
+async def stale_pairs(connection: asyncpg.Connection, numbers: range) -> None:
+    """As many runs and as many claims, past their deadlines; a hundred at a time, for so many are claimed at once."""
+    for first in range(numbers.start, numbers.stop, 100):
+        names = [f"{number:03}" for number in range(first, first + 100)]
+        await stale_runs(connection, *(f"r{name}" for name in names))
+        claims = [f"c{name}" for name in names]
+        await stale_claims(connection, *claims)
+        await connection.execute(
+            "UPDATE horsies_tasks SET good_until = now() - interval '1 s' WHERE id = ANY ($1)", claims
+        )
+
+
+async def all_were_swept_once(connection: asyncpg.Connection) -> None:
+    assert await connection.fetchval("SELECT count(*) FROM horsies_task_attempts") == 300
+    assert Counter((await statuses(connection)).values()) == {"FAILED": 300, "EXPIRED": 300}
 
 
 async def test_an_expiry_and_a_claim_of_one_task_exclude_each_other(

@@ -15,7 +15,7 @@ from horsies.lifecycle.retention import MOST_ROWS, Category, Pruned, ages_of, pr
 DEFAULTS = ages_of(RecoveryConfig())
 OLD, YOUNG = "now() - interval '31 days'", "now() - interval '29 days'"
 TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
-PRUNED = ("heartbeats", "worker_states", "workflows", "workflow_tasks", "tasks", "operator_actions")
+PRUNED = ("heartbeats", "worker_states", "workflows", "workflow_tasks", "tasks", "worker_losses", "operator_actions")
 
 
 async def insert(conn: asyncpg.Connection, table: str, **columns: Any) -> None:
@@ -48,6 +48,13 @@ async def add_beats(conn: asyncpg.Connection, count: int, age: str) -> None:
     await conn.execute(
         "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
         f" SELECT 't', 'w', 'runner', now() - interval '{age}' FROM generate_series(1, {count})"
+    )
+
+
+async def add_losses(conn: asyncpg.Connection, count: int, age: str) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_worker_losses (worker_id, taken_at, failed)"
+        f" SELECT 'w', now() - interval '{age}', '{{t}}' FROM generate_series(1, {count})"
     )
 
 
@@ -200,11 +207,12 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     await add_task(connection, "t", "COMPLETED", completed_at=OLD)
     await add_workflow(connection, "w", "COMPLETED", OLD)
     await add_actions(connection, 1, "400 days")
+    await add_losses(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
         Category.WORKER_STATES: {"worker_states"},
         Category.TERMINAL_RECORDS: {"tasks", "workflows"},
-        Category.OPERATOR_ACTIONS: {"operator_actions"},
+        Category.OPERATOR_ACTIONS: {"worker_losses", "operator_actions"},
     }
     done = await prune(connection, ages_of(RecoveryConfig(**{field: None})))
     every = set().union(*tables.values())
@@ -242,6 +250,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
     await add_beats(connection, 12_000, "3 days")
     await add_states(connection, 6_000, "9 days")
     await add_actions(connection, 6_000, "366 days")
+    await add_losses(connection, 20, "366 days")
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, retry_count, completed_at)"
@@ -265,6 +274,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         "workflows": 700,
         "workflow_tasks": 7_000,
         "tasks": 4_000,
+        "worker_losses": 20,
         "operator_actions": 6_000,
     }
     sizes = [row["count"] for row in await connection.fetch("SELECT count(*) FROM gone GROUP BY xid")]

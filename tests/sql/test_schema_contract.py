@@ -208,6 +208,14 @@ CONTRACT = {
         gaps      | tstzmultirange           | ! | '{}'::tstzmultirange
         asked_at  | timestamp with time zone |   |
     """,
+    "horsies_worker_losses": """
+        id        | bigint                   | ! |
+        worker_id | character varying(255)   | ! |
+        taken_at  | timestamp with time zone | ! | now()
+        failed    | text[]                   | ! | '{}'::text[]
+        retried   | text[]                   | ! | '{}'::text[]
+        returned  | text[]                   | ! | '{}'::text[]
+    """,
     "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
@@ -249,6 +257,7 @@ CONSTRAINTS = {
     "ck_horsies_operator_actions_outcome": "CHECK ((outcome = ANY (ARRAY['applied'::text, 'refused'::text])))",
     "horsies_queue_state_pkey": "PRIMARY KEY (queue_name)",
     "horsies_worker_orders_pkey": "PRIMARY KEY (worker_id)",
+    "horsies_worker_losses_pkey": "PRIMARY KEY (id)",
     "horsies_sweep_state_pkey": "PRIMARY KEY (sweep)",
     "horsies_pulse_pkey": "PRIMARY KEY (only_row)",
     "ck_horsies_pulse_only_row": "CHECK (only_row)",
@@ -260,6 +269,7 @@ INDEXES = {
         "ix_horsies_tasks_ready",
         "ix_horsies_tasks_ready_by_name",
         "ix_horsies_tasks_ready_until",
+        "ix_horsies_tasks_crashed",
         "ix_horsies_tasks_in_flight",
         "ix_horsies_tasks_claimed_by",
         "ix_horsies_tasks_finished",
@@ -315,6 +325,7 @@ INDEXES = {
     "horsies_worker_orders": set(),
     "horsies_sweep_state": set(),
     "horsies_pulse": set(),
+    "horsies_worker_losses": {"ix_horsies_worker_losses_latest"},
     "horsies_console_schema": set(),
 }
 

@@ -47,7 +47,7 @@ async def test_liveness_is_judged_by_the_newest_snapshot_of_each(conn: asyncpg.C
     assert {row.id: row.liveness for row in found.values()} == {
         "a": Liveness.ALIVE,
         "b": Liveness.LATE,
-        "c": Liveness.GONE,
+        "c": Liveness.LOST,
     }
     row = found["a"]
     assert (row.seen_by, round(row.silent_s)) == ("snapshot", 3)
@@ -65,7 +65,7 @@ async def test_one_that_is_gone_is_shown_as_long_as_it_holds_something(conn: asy
     await insert(conn, "c", status="'CLAIMED'", claimed="true", **held)
     await insert(conn, "over", status="'COMPLETED'", completed_at="now()", **held)
     row = (await workers(conn))["old"]
-    assert (row.liveness, row.running, row.claimed) == (Liveness.GONE, 1, 1)
+    assert (row.liveness, row.running, row.claimed) == (Liveness.LOST, 1, 1)
 
 
 async def test_one_whose_snapshots_are_late_lives_while_it_beats(conn: asyncpg.Connection) -> None:
@@ -74,7 +74,7 @@ async def test_one_whose_snapshots_are_late_lives_while_it_beats(conn: asyncpg.C
         conn, "r", status="'RUNNING'", claimed_by_worker_id="'busy'", claimed_at="now() - interval '200 s'",
         started_at="now() - interval '200 s'",
     )  # fmt: skip
-    assert (await workers(conn))["busy"].liveness is Liveness.GONE
+    assert (await workers(conn))["busy"].liveness is Liveness.LOST
     await conn.execute(
         "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"
         " VALUES ('r', 'busy:1', 'runner', now() - interval '4 s')"
@@ -92,7 +92,7 @@ async def test_one_that_has_told_nothing_is_known_by_what_it_holds(conn: asyncpg
 async def test_one_that_claims_nothing_more_is_draining_by_order_or_by_its_own_word(conn: asyncpg.Connection) -> None:
     await snapshot(conn, "ordered", 1)
     await snapshot(conn, "stopping", 1, draining="true")
-    await snapshot(conn, "dead", 100, draining="true")
+    await snapshot(conn, "dead", 100, draining="true", tasks_running="0", tasks_claimed="0")
     await conn.execute(
         "INSERT INTO horsies_worker_orders (worker_id, draining_since, ordered_by, reason)"
         " VALUES ('ordered', now(), 'ops@bastion', 'deploy')"
@@ -101,7 +101,7 @@ async def test_one_that_claims_nothing_more_is_draining_by_order_or_by_its_own_w
     assert found["ordered"].liveness is found["stopping"].liveness is Liveness.DRAINING
     assert (found["ordered"].draining_by, found["ordered"].draining_reason) == ("ops@bastion", "deploy")
     assert found["stopping"].draining_since is None
-    assert found["dead"].liveness is Liveness.GONE
+    assert found["dead"].liveness is Liveness.STOPPED
 
 
 async def test_one_that_has_said_that_it_stops_is_not_late_unless_it_holds_something(conn: asyncpg.Connection) -> None:
@@ -129,7 +129,9 @@ async def test_a_queue_tells_what_is_due_what_is_later_and_since_when(conn: asyn
     mail = found["mail"]
     assert (mail.due, mail.later, mail.running, mail.claimed) == (Count(3), Count(2), 1, 0)
     assert mail.oldest_due_at == await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'p1'")
-    assert (found["bulk"].claimed, found["bulk"].due, found["bulk"].oldest_due_at) == (1, Count(0), None)
+    # What is claimed has not begun, and waits as well.
+    claimed_at = await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'c'")
+    assert (found["bulk"].claimed, found["bulk"].due, found["bulk"].oldest_due_at) == (1, Count(0), claimed_at)
 
 
 async def test_a_queue_without_tasks_is_shown_when_it_is_served_or_paused(conn: asyncpg.Connection) -> None:

@@ -49,7 +49,7 @@ SHOWN = {
     "later": {"later", "retry"},
     "claimed": {"claimed"},
     "running": {"running"},
-    "cap": {"running"},
+    "cap": {"claimed", "running"},
     "oldest": {"due", "new"},
     "in": {"new"},
     "out": {"done", "failed", "bare"},

@@ -33,13 +33,15 @@ _SIGNS: Final = {
     Liveness.ALIVE: ("●", "*", "green"),
     Liveness.DRAINING: ("◐", "o", "cyan"),
     Liveness.LATE: ("◌", "?", "yellow"),
-    Liveness.GONE: ("✗", "x", "red"),
+    Liveness.LOST: ("✗", "x", "red"),
+    Liveness.DIED: ("✗", "x", "red"),
+    Liveness.STOPPED: ("·", ".", "dim"),
 }
 _WORKERS: Final = (
     Column("STATE"),
     Column("WORKER"),
     Column("SEEN", right=True),
-    Column("RUNS", right=True),
+    Column("RUNNING", right=True),
     Column("CLAIMED", right=True),
     Column("CHILDREN", right=True, rank=6),
     Column("MEMORY", right=True, rank=3),
@@ -134,7 +136,11 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
 
 def _worker_note(worker: WorkerRow, now: datetime) -> str:
     held = worker.running + worker.claimed
-    if worker.liveness is Liveness.GONE and held:
+    if worker.loss is not None and not held:
+        known = worker.loss.acknowledged_by
+        todo = f"acknowledged by {known}" if known else f"horsies workers acknowledge {worker.id}"
+        return f"{worker.loss.words()}; {todo}"
+    if not worker.lives and held:
         return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
     if worker.draining_since is None:
         return ""
@@ -155,7 +161,7 @@ def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
         counted(queue.later),
         number(queue.claimed),
         number(queue.running),
-        "" if queue.cap is None else f"{queue.claimed + queue.running}/{queue.cap}",
+        "" if queue.cap is None else f"{queue.used}/{queue.cap}",
         ago(queue.oldest_due_at, now),
         str(queue.workers),
         _queue_note(queue, now),
@@ -166,7 +172,9 @@ def _queue_note(queue: QueueRow, now: datetime) -> Cell:
     if queue.paused_at is not None:
         why = f': "{queue.paused_reason}"' if queue.paused_reason else ""
         return Cell(f"paused {ago(queue.paused_at, now)} ago by {queue.paused_by}{why}", "yellow")
-    return Cell("nobody serves it", "red") if queue.due.number and not queue.workers else Cell("")
+    if not queue.due.number or queue.claiming:
+        return Cell("")
+    return Cell("all of its workers drain" if queue.workers else "no worker serves it", "red")
 
 
 def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _DONE: Final = {
     "rerun": "run again as new ones",
     "expire": "expired",
     "recover": "recovered",
+    "acknowledge": "acknowledged",
     "drain": "told to drain",
     "resume": "resumed",
     "pause": "paused",

@@ -76,7 +76,7 @@ def at(moment: datetime, now: datetime) -> str:
 
 
 def number(count: int) -> str:
-    return f"{count:,}".replace(",", " ")
+    return f"{count:,}"
 
 
 def counted(count: Count) -> str:
@@ -84,5 +84,5 @@ def counted(count: Count) -> str:
 
 
 def rows(count: int, noun: str) -> str:
-    """1 task, 12 tasks, 1 204 tasks."""
+    """1 task, 12 tasks, 1,204 tasks."""
     return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"

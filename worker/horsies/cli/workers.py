@@ -19,7 +19,9 @@ from horsies.cli.verb_options import (
 )
 
 app = typer.Typer(
-    name="workers", help="Look at workers, let them run empty, put right what dead ones held.", no_args_is_help=True
+    name="workers",
+    help="Look at workers, let them run empty, recover what dead ones held, acknowledge deaths.",
+    no_args_is_help=True,
 )
 
 
@@ -27,7 +29,7 @@ app = typer.Typer(
 def ls(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:gone host:web-* has:tasks`."),
+        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:lost host:web-* has:tasks`."),
     ] = None,
     filter_text: WorkerFilterOption = None,
     everyone: Annotated[
@@ -71,6 +73,30 @@ def recover(
     database = choose(database_url, context)
     asked = Asked(database, "workers recover", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_workers(asked, "recover", workers)
+
+
+@app.command("acknowledge")
+def acknowledge(
+    workers: WorkerIdsArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Say that the death of workers was seen, and what failed with them: no task changes.
+
+    Until then `horsies recovery ls` and the console show what each of them held and what became of it.
+    """
+    from horsies.cli.cluster_verbs import act_on_workers
+
+    database = choose(database_url, context)
+    verb = "workers acknowledge"
+    asked = Asked(database, verb, reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
+    act_on_workers(asked, "acknowledge", workers)
 
 
 @app.command("drain")

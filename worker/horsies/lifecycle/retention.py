@@ -62,6 +62,8 @@ _PARTS = (
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
+    # As old as the trace that acknowledges them, and before it: else they would be told as new once that is gone.
+    _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", 0),
     # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
     _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", 0),
 )

@@ -72,6 +72,8 @@ class Cluster:
     settings_from: str | None
     settings_differ: bool
     sweeps: tuple[SweepState, ...]
+    keeps_losses: bool
+    """Whether the database has a place for what was taken from dead workers."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
 
@@ -147,6 +149,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings_from=told_by,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweeps=sweeps,
+        keeps_losses=here["worker_losses"],
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.operations.cluster import read_cluster
+from horsies.operations.crashed import crashed_findings
 from horsies.operations.diagnose_held import held_findings
 from horsies.operations.diagnose_sweeps import rule_findings
 from horsies.operations.diagnose_waiting import expired_findings, interrupted_findings, waiting_findings
@@ -31,6 +32,7 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
         cluster = await read_cluster(conn, settings)
         findings = [
             *await interrupted_findings(conn),
+            *await crashed_findings(conn, cluster),
             *await held_findings(conn, cluster),
             *await expired_findings(conn, cluster),
             *await waiting_findings(conn, cluster),

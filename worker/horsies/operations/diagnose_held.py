@@ -75,7 +75,7 @@ def _finding(
         count=count,
         at_least=at_least,
         since=_since(first),
-        evidence=_evidence(first, cluster) + (", its worker is gone" if holder else ""),
+        evidence=_evidence(first, cluster) + (", its worker is lost" if holder else ""),
         system_will=fate.system_will,
         in_seconds=fate.in_seconds,
         may=_may(first, ids, holder),

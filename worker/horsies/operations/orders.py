@@ -65,7 +65,7 @@ async def begin(
 async def give(
     conn: asyncpg.Connection,
     act: Act,
-    name: str,
+    query: str,
     targets: Sequence[Target],
     *seen: Sequence[Any],
     states: Callable[[list[str]], Awaitable[Mapping[str, str]]],
@@ -76,7 +76,7 @@ async def give(
     ids = [target.id for target in targets]
     async with conn.transaction():
         rows = await conn.fetch(
-            statement(name),
+            query,
             ids,
             [act.undoes.get(target_id) for target_id in ids],
             act.operation_id,

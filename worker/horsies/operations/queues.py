@@ -91,9 +91,9 @@ async def apply(
     act = await begin(conn, preview, actor, reason, undoes, table="horsies_queue_state")
     targets = preview.eligible
     if QueueVerb(preview.verb) is QueueVerb.PAUSE:
-        return await give(conn, act, "queue_state_pause", targets, states=partial(states, conn))
+        return await give(conn, act, statement("queue_state_pause"), targets, states=partial(states, conn))
     since = [target.seen.paused_at for target in targets]
-    return await give(conn, act, "queue_state_resume", targets, since, states=partial(states, conn))
+    return await give(conn, act, statement("queue_state_resume"), targets, since, states=partial(states, conn))
 
 
 async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueStanding]:

@@ -46,6 +46,8 @@ async def undo_orders(
         name_of_statement, takes_back = way_back
         seen = [[row["since"]]] if takes_back else []
         one = replace(act, undoes={name: row["id"]})
-        outcome = await give(conn, one, name_of_statement, [target], *seen, states=partial(_STATES[kind], conn))
+        outcome = await give(
+            conn, one, statement(name_of_statement), [target], *seen, states=partial(_STATES[kind], conn)
+        )
         rows += outcome.rows
     return tuple(rows)

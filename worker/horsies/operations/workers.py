@@ -1,8 +1,8 @@
-"""Manual verbs on workers: let one run empty, let it claim again, put right what a dead one held."""
+"""Manual verbs on workers: drain, resume, recover what a dead one held, and acknowledge that it died."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,10 +12,12 @@ from horsies.domain.states import TaskStatus
 from horsies.lifecycle.following import follow
 from horsies.lifecycle.gone import recover_worker
 from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.crashed import over_crashed, unacknowledged
 from horsies.operations.orders import Act, begin, by_whom, command, give, looked_at, trace_refused
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.words import clock, counted, span
 from horsies.store.statements import statement
+from horsies.views.tables import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +37,7 @@ class WorkerVerb(StrEnum):
     RECOVER = "recover"
     DRAIN = "drain"
     RESUME = "resume"
+    ACKNOWLEDGE = "acknowledge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,8 @@ class Standing:
     now: datetime
     excused: bool
     """The database took no heartbeats for some of the time in which it was silent."""
+    unacknowledged: str | None = None
+    """What of its death no operator has acknowledged; read only for that verb."""
 
     @property
     def lives(self) -> bool:
@@ -63,7 +68,7 @@ class Standing:
         if self.silent_s is None:
             return "unknown: it has told nothing of itself and holds nothing"
         if not self.lives:
-            return f"gone: no sign of life for {span(self.silent_s)}"
+            return f"lost: no sign of life for {span(self.silent_s)}"
         if self.draining_since is not None:
             return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
         return f"alive: last sign of life {span(self.silent_s)} ago{self._excuse}"
@@ -81,6 +86,8 @@ class Standing:
                 return None if drains else f"it has no order to drain; {self.words}"
             case WorkerVerb.DRAIN:
                 return None if self.lives and not drains else f"it is {self.words}"
+            case WorkerVerb.ACKNOWLEDGE:
+                return None if self.unacknowledged else f"nothing of it waits to be acknowledged; it is {self.words}"
             case WorkerVerb.RECOVER if self.lives:
                 since = f"{span(self.silent_s or 0)} ago{self._excuse}"
                 return f"it lives: last sign of life {since}; a dead one is silent for {_LONG}"
@@ -89,6 +96,7 @@ class Standing:
 
 
 _LONG = span(ALIVE_WITHIN_S)
+_MOST_TOLD = 5
 
 
 async def preview(conn: asyncpg.Connection, verb: WorkerVerb, workers: Iterable[str]) -> Preview:
@@ -96,6 +104,9 @@ async def preview(conn: asyncpg.Connection, verb: WorkerVerb, workers: Iterable[
     taken_at = await looked_at(conn)
     ids, unknown = await _resolve(conn, dict.fromkeys(workers))
     standings = await _standings(conn, ids)
+    if verb is WorkerVerb.ACKNOWLEDGE:
+        open_ones = await unacknowledged(conn, ids) if (await tables(conn)).worker_losses else {}
+        standings = [replace(one, unacknowledged=open_ones.get(one.worker_id)) for one in standings]
     eligible = [standing for standing in standings if standing.why_not(verb) is None]
     refused = [Refusal(_target(one), reason) for one in standings if (reason := one.why_not(verb)) is not None]
     return Preview(
@@ -127,10 +138,12 @@ async def apply(
     targets = preview.eligible
     match WorkerVerb(preview.verb):
         case WorkerVerb.DRAIN:
-            return await give(conn, act, "order_drain", targets, states=partial(states, conn))
+            return await give(conn, act, statement("order_drain"), targets, states=partial(states, conn))
         case WorkerVerb.RESUME:
             since = [target.seen.draining_since for target in targets]
-            return await give(conn, act, "order_resume", targets, since, states=partial(states, conn))
+            return await give(conn, act, statement("order_resume"), targets, since, states=partial(states, conn))
+        case WorkerVerb.ACKNOWLEDGE:
+            return await give(conn, act, over_crashed("order_acknowledge"), targets, states=partial(states, conn))
         case WorkerVerb.RECOVER:
             return await _recover_all(conn, act, targets, on_progress)
 
@@ -233,6 +246,11 @@ async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Seq
             return [
                 f"claims nothing more; {running} may end, {claimed} go back to the queue unless they start now",
                 *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
+            ]
+        case WorkerVerb.ACKNOWLEDGE:
+            return [
+                *(f"{worker.worker_id} {worker.unacknowledged}" for worker in workers[:_MOST_TOLD]),
+                "no task changes; the worker and its crashed tasks leave the desk, and this stays in the audit trail",
             ]
         case WorkerVerb.RECOVER:
             again = "tried again where the retry policy lists WORKER_CRASHED, else failed with that code"

@@ -7,19 +7,20 @@ from typing import Final
 from horsies.query.keys import KEYS, TASKS
 from horsies.query.language import Key, Kind, Language, keyed
 
-_LIVENESS: Final = ("alive", "draining", "late", "gone")
+_LIVENESS: Final = ("alive", "draining", "late", "lost", "died", "stopped")
 """The values of horsies.views.Liveness."""
 _STATES: Final = {
     **{word: frozenset({word}) for word in _LIVENESS},
-    "silent": frozenset({"late", "gone"}),
+    "gone": frozenset({"lost", "died", "stopped"}),
+    "silent": frozenset({"late", "lost", "died"}),
 }
 
 _KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "whether it lives; draining claims nothing more, silent is late or gone",
-        "status:late,gone",
+        "whether it lives; draining claims nothing more, gone is lost, died or stopped",
+        "status:late,lost",
         tuple(_STATES),
         (*KEYS["status"].also, "liveness"),
     ),
@@ -71,7 +72,9 @@ WORKERS: Final = Language(
     _STATES,
     {
         **dict.fromkeys(("live", "living", "ok", "up", "active", "online", "running"), "alive"),
-        **dict.fromkeys(("dead", "lost", "vanished", "down", "offline", "crashed"), "gone"),
+        **dict.fromkeys(("vanished", "down", "offline"), "lost"),
+        **dict.fromkeys(("dead", "crashed", "killed"), "died"),
+        **dict.fromkeys(("left", "exited", "shutdown"), "stopped"),
         **dict.fromkeys(("drain", "drained", "stopping"), "draining"),
         **dict.fromkeys(("slow", "stale", "overdue"), "late"),
     },
@@ -80,5 +83,5 @@ WORKERS: Final = Language(
         "Of has, and of whatever is a number or a length of time, each that is given must hold: mem:>500 mem:<=900.",
         "A word without a key is a part of the id or the host. No words at all: everything.",
     ),
-    "status:late,gone host:web-* queue:email load:>80",
+    "status:late,lost host:web-* queue:email load:>80",
 )

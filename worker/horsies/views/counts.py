@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.views.pages import Cursor
+
 GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 
@@ -46,6 +48,14 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """What is left to be counted: of this source, from here on."""
+
+    source: Source
+    after: Cursor
+
+
+@dataclass(frozen=True, slots=True)
 class TaskCounts:
     """By state (RETRY and INTERRUPTED apart from PENDING and FAILED); states without a match are left out."""
 
@@ -54,6 +64,18 @@ class TaskCounts:
     """What ended longer ago was not counted in all states; None: everything was."""
     in_table: int | None
     """About how many tasks there are, matching or not; None where the table was never vacuumed or analyzed."""
+    rest: Rest | None = None
+    """Where `task_counts` goes on, for a filter that `count_parts` has made; None where all was counted."""
+
+    def __add__(self, more: TaskCounts) -> TaskCounts:
+        """With what was counted from `rest` on."""
+        states = dict(self.states)
+        for state, count in more.states.items():
+            before = states.get(state, Count(0))
+            states[state] = Count(before.number + count.number, count.at_least)
+        if more.rest is None:
+            states = {state: replace(count, at_least=False) for state, count in states.items()}
+        return TaskCounts(states, more.reached, more.in_table, more.rest)
 
     @property
     def total(self) -> Count:
@@ -81,21 +103,27 @@ class TaskGroups:
     reached: datetime | None
 
 
-async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters) -> TaskCounts:
-    """How many match, in each state. Live ones are counted all, as far as they are as many as a refresh may read."""
+async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest: Rest | None = None) -> TaskCounts:
+    """How many match, in each state. Live ones are counted all, as far as they are as many as a refresh may read.
+
+    With `rest` only what was left; together with what was counted before it that is the number of all.
+    """
     states: dict[str, Count] = {}
     reached: datetime | None = None
-    for part in count_parts(parameters):
+    left: Rest | None = None
+    parts = count_parts(parameters)
+    for part in parts:
         if part == TaskParameters(statuses=_WAITING):
             states |= await _waiting(conn)
             continue
-        stretch = await _stretch(conn, part)
+        stretch = await _stretch(conn, part, rest)
         states |= await _by_state(conn, part, stretch)
         if stretch.edge is not None:
             reached = max(stretch.edge.time, reached or stretch.edge.time)
+            left = Rest(stretch.source, stretch.edge) if len(parts) == 1 else None
     size = await conn.fetchval(statement("view_table_size"))
     return TaskCounts(
-        {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None
+        {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None, left
     )
 
 
@@ -133,7 +161,10 @@ def _apart(parameters: TaskParameters) -> list[tuple[str, ...]]:
     return [found for group in groups if (found := tuple(status for status in group if status in wanted))]
 
 
-async def _stretch(conn: asyncpg.Connection, part: TaskParameters) -> Stretch:
+async def _stretch(conn: asyncpg.Connection, part: TaskParameters, rest: Rest | None) -> Stretch:
+    if rest is not None:
+        most = rows_at_once(part, rest.source) // 2
+        return await stretch_of(conn, part, rest.source, ascending=False, after=rest.after, most=most)
     by_id = part.id.exact is not None or part.workflow.exact is not None
     if part.statuses == _WAITING and not by_id:
         return Stretch(Source.LIVE, ascending=False, after=None, edge=None, most=Source.LIVE.rows_at_once)

@@ -24,7 +24,7 @@ MOST_WAITING: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue that has live tasks, a living worker, or a pause. `due` and `later` are what is PENDING."""
+    """A queue that has live tasks, a living worker, or a pause. horsies.views.figures says what each number is."""
 
     name: str
     due: Count
@@ -37,9 +37,21 @@ class QueueRow:
     priority: int | None
     workers: int
     """How many that live serve it."""
+    draining: int
+    """How many of these claim nothing more."""
     paused_at: datetime | None
     paused_by: str | None
     paused_reason: str | None
+
+    @property
+    def claiming(self) -> int:
+        """How many workers take tasks from it."""
+        return self.workers - self.draining
+
+    @property
+    def used(self) -> int:
+        """What counts under its cap."""
+        return self.claimed + self.running
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +59,24 @@ class _Service:
     """Who serves a queue."""
 
     workers: int
+    draining: int
     cap: int | None
     priority: int | None
 
 
-_UNSERVED = _Service(0, None, None)
+_UNSERVED = _Service(0, 0, None, None)
 
 
 async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:
     """By name."""
     pauses: dict[str, tuple[Any, ...]] = {}
-    if (await tables(conn)).queue_state:
+    ordered: list[str] = []
+    here = await tables(conn)
+    if here.worker_orders:
+        ordered = [row["worker_id"] for row in await conn.fetch(statement("view_orders"))]
+    if here.queue_state:
         pauses = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement("view_pauses"))}
-    services = _services(await conn.fetch(statement("view_consumers"), GONE_AFTER_S))
+    services = _services(await conn.fetch(statement("view_consumers"), GONE_AFTER_S, ordered))
     loads = {row["queue_name"]: row for row in await conn.fetch(statement("view_queues"), MOST_WAITING)}
     names = sorted({*pauses, *services, *loads})
     return tuple(_row(name, loads.get(name), services.get(name, _UNSERVED), pauses.get(name)) for name in names)
@@ -77,6 +94,7 @@ def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None)
         cap=service.cap,
         priority=service.priority,
         workers=service.workers,
+        draining=service.draining,
         **dict(zip(("paused_at", "paused_by", "paused_reason"), pause or (None,) * 3, strict=True)),
     )
 
@@ -90,6 +108,7 @@ def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
             for name in ("queue_max_concurrency", "queue_priorities")
         )
         for name in set(row["queues"]):
-            workers = services.get(name, _UNSERVED).workers + 1
-            services[name] = _Service(workers, caps.get(name), priorities.get(name))
+            before = services.get(name, _UNSERVED)
+            draining = before.draining + row["draining"]
+            services[name] = _Service(before.workers + 1, draining, caps.get(name), priorities.get(name))
     return services

@@ -20,6 +20,7 @@ class Tables:
     actions: bool
     queue_state: bool
     worker_orders: bool
+    worker_losses: bool
     now: datetime
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from horsies.store.statements import statement
+from horsies.views.losses import Loss, worker_losses
 from horsies.views.tables import tables
 from horsies.views.times import aware
 
@@ -39,7 +40,15 @@ class Liveness(StrEnum):
     DRAINING = "draining"
     """Alive, and claims nothing more: by order, or because it stops."""
     LATE = "late"
-    GONE = "gone"
+    LOST = "lost"
+    """Silent for so long that it is taken for dead, without having said that it stops."""
+    DIED = "died"
+    """Lost, and what it held was taken from it."""
+    STOPPED = "stopped"
+    """Its last snapshot said that it stops, and it held nothing any more."""
+
+
+LIVING: Final = frozenset({Liveness.ALIVE, Liveness.DRAINING, Liveness.LATE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +109,12 @@ class WorkerRow:
     draining_since: datetime | None
     draining_by: str | None
     draining_reason: str | None
+    loss: Loss | None = None
+    """What was taken from it when it died; of one that lives, nothing is told."""
+
+    @property
+    def lives(self) -> bool:
+        return self.liveness in LIVING
 
     @property
     def name(self) -> str:
@@ -131,12 +146,17 @@ class WorkerRow:
 async def worker_rows(
     conn: asyncpg.Connection, *, gone_within: timedelta | None = timedelta(hours=1)
 ) -> tuple[WorkerRow, ...]:
-    """Those that hold something or told something `gone_within` (None: ever), by id."""
+    """Those that hold something, told something `gone_within` (None: ever), or died unacknowledged, by id."""
     orders: dict[str, tuple[Any, ...]] = {}
-    if (await tables(conn)).worker_orders:
+    losses: Mapping[str, Loss] = {}
+    here = await tables(conn)
+    if here.worker_orders:
         orders = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement("view_orders"))}
-    rows = await conn.fetch(statement("view_workers"), gone_within, LATE_AFTER_S)
-    return tuple(_row(tuple(row), orders.get(row["worker_id"])) for row in rows)
+    if here.worker_losses:
+        losses = await worker_losses(conn, acknowledged_within=gone_within)
+    unacknowledged = [loss.worker_id for loss in losses.values() if loss.is_open]
+    rows = await conn.fetch(statement("view_workers"), gone_within, LATE_AFTER_S, unacknowledged)
+    return tuple(_row(tuple(row), orders.get(row["worker_id"]), losses.get(row["worker_id"])) for row in rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +172,7 @@ async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
     return tuple(Clock(*row) for row in await conn.fetch(statement("view_worker_clocks"), GONE_AFTER_S))
 
 
-def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None) -> WorkerRow:
+def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | None) -> WorkerRow:
     now, worker_id, running, claimed, act_at, beat_at, *told = columns
     snapshot = _snapshot(told) if told[0] is not None else None
     signs: dict[Sign, datetime | None] = {"snapshot": aware(told[0]), "beat": aware(beat_at), "claim": aware(act_at)}
@@ -161,9 +181,12 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None) -> WorkerRow:
     silent_s = (now - seen_at).total_seconds()
     draining = order is not None or (snapshot is not None and bool(snapshot.draining))
     since, by, reason = order or (None, None, None)
+    liveness = _liveness(silent_s, draining=draining, holds=running + claimed)
+    if liveness is Liveness.LOST:
+        liveness = _end_of(snapshot, loss, holds=running + claimed)
     return WorkerRow(
         worker_id,
-        _liveness(silent_s, draining=draining, holds=running + claimed),
+        liveness,
         seen_at,
         seen_by,
         silent_s,
@@ -173,16 +196,25 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None) -> WorkerRow:
         since,
         by,
         reason,
+        loss if liveness is Liveness.DIED else None,
     )
 
 
 def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
     """One that is stopped says in its last snapshot that it drains, and holds nothing: nobody waits for it."""
     if silent_s > GONE_AFTER_S:
-        return Liveness.GONE
+        return Liveness.LOST
     if silent_s > LATE_AFTER_S and (holds or not draining):
         return Liveness.LATE
     return Liveness.DRAINING if draining else Liveness.ALIVE
+
+
+def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
+    """Of one that is silent for long. A worker that is stopped writes a last snapshot: it drains, and is empty."""
+    if loss is not None and not loss.came_back:
+        return Liveness.DIED
+    said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed
+    return Liveness.STOPPED if said_so and not holds else Liveness.LOST
 
 
 def _snapshot(told: list[Any]) -> Snapshot:

@@ -1,7 +1,7 @@
 -- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; a row that somebody holds is left for next time
 -- ($1 tasks, $2 workers, $3 claimed at, $4 threshold in ms, $5 interval of the beats in ms)
 WITH stale AS MATERIALIZED (
-    SELECT task.id
+    SELECT task.id, task.claimed_by_worker_id
       FROM unnest($1::text[], $2::text[], $3::timestamptz[]) AS seen (id, worker_id, claimed_at)
       JOIN horsies_tasks task ON task.id = seen.id
      WHERE task.id = ANY ($1)
@@ -18,6 +18,12 @@ WITH stale AS MATERIALIZED (
            updated_at = statement_timestamp()
      WHERE task.id = ANY (ARRAY(SELECT id FROM stale))
     RETURNING task.id, task.queue_name
+), lost AS (
+    -- A claim that went back keeps no trace of its worker: this is the only one.
+    INSERT INTO horsies_worker_losses (worker_id, returned)
+    SELECT claimed_by_worker_id, array_agg(id ORDER BY id) FROM stale
+     WHERE claimed_by_worker_id IS NOT NULL
+     GROUP BY claimed_by_worker_id
 )
 SELECT id
   FROM released

@@ -60,6 +60,14 @@ WITH judged AS MATERIALIZED (
            'FAILED', again, started_at, statement_timestamp(), 'WORKER_CRASHED', message, message,
            claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
       FROM stale
+), lost AS (
+    -- What became of all that the worker held, for those who look at it later.
+    INSERT INTO horsies_worker_losses (worker_id, failed, retried)
+    SELECT claimed_by_worker_id, COALESCE(array_agg(id ORDER BY id) FILTER (WHERE NOT again), '{}'),
+           COALESCE(array_agg(id ORDER BY id) FILTER (WHERE again), '{}')
+      FROM stale
+     WHERE claimed_by_worker_id IS NOT NULL
+     GROUP BY claimed_by_worker_id
 )
 SELECT id, again
   FROM recovered

@@ -17,10 +17,13 @@ WITH RECURSIVE level AS (
     SELECT $1::bigint / GREATEST(count(*), 1) + 1 AS most FROM waiting
 ), flying AS (
     SELECT queue_name, count(*) FILTER (WHERE status = 'CLAIMED') AS claimed,
-           count(*) FILTER (WHERE status = 'RUNNING') AS running
+           count(*) FILTER (WHERE status = 'RUNNING') AS running,
+           min(enqueued_at) FILTER (WHERE status = 'CLAIMED') AS oldest_claimed_at
       FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') GROUP BY queue_name
 )
-SELECT statement_timestamp() AS now, queue_name, oldest_due_at, COALESCE(due, 0) AS due, COALESCE(later, 0) AS later,
+-- A claimed task has not begun: it waits as well.
+SELECT statement_timestamp() AS now, queue_name, LEAST(oldest_due_at, oldest_claimed_at) AS oldest_due_at,
+       COALESCE(due, 0) AS due, COALESCE(later, 0) AS later,
        COALESCE(due + later >= (SELECT most FROM share), false) AS at_least, COALESCE(claimed, 0) AS claimed,
        COALESCE(running, 0) AS running
   FROM waiting

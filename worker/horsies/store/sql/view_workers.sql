@@ -1,6 +1,6 @@
 -- views/workers.py; reads only
 -- ($1 how long ago a worker that holds nothing may have been seen, NULL for all of them; $2 how old a snapshot may be
---  before beats are looked for, in s)
+--  before beats are looked for, in s; $3 workers that are wanted however long ago they were seen)
 -- Each worker's newest snapshot by one probe of ix_horsies_worker_states_worker_latest.
 WITH RECURSIVE known AS (
     (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
@@ -48,6 +48,6 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
                  ORDER BY worker_id, snapshot_at DESC
                  LIMIT 1) own
        ) snapshot ON true
- WHERE held.worker_id IS NOT NULL
+ WHERE held.worker_id IS NOT NULL OR worker_id = ANY ($3::text[])
     OR $1::interval IS NULL OR known.snapshot_at >= statement_timestamp() - $1::interval
  ORDER BY worker_id

@@ -1,0 +1,97 @@
+"""A worker that was killed, as an operator finds it after the sweep: on the overview, its list and the desk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import pytest
+from task_steps import console
+from verb_steps import until
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.recovering import recover
+from horsies.operations.actor import Actor
+from horsies.operations.workers import WorkerVerb, apply, preview
+from horsies_tui.widgets.task_table import TaskTable
+
+WEB_3 = "web-3-88-aa11"
+TASKS = {*(f"r-{n}" for n in range(5)), *(f"c-{n}" for n in range(10))}
+SNAPSHOT = (
+    "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
+    " max_claim_per_worker, queues, worker_started_at, draining)"
+    " VALUES ($1, now() - interval '400 s', $2, 88, 8, 8, 8, '{mail}', now() - interval '1 h', $3)"
+)
+
+
+@pytest.fixture
+async def death(connection: asyncpg.Connection) -> str:
+    """Web-3 was killed with 5 running and 10 claimed tasks, which a sweep took; web-4 was stopped."""
+    await connection.execute(SNAPSHOT, WEB_3, "web-3", False)
+    await connection.execute(SNAPSHOT, "web-4-88-bb22", "web-4", True)
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed, claimed_by_worker_id, claimed_at,"
+        " started_at)"
+        " SELECT id, 'shop.mail', 'mail', CASE left(id, 1) WHEN 'r' THEN 'RUNNING' ELSE 'CLAIMED' END, true, $1,"
+        "        now() - interval '420 s', CASE left(id, 1) WHEN 'r' THEN now() - interval '420 s' END"
+        "   FROM unnest($2::text[]) AS new (id)",
+        WEB_3,
+        sorted(TASKS),
+    )
+    # Another death of the same kind, that is over.
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, claimed_by_worker_id)"
+        " VALUES ('old', 'shop.mail', 'mail', 'FAILED', 'WORKER_CRASHED', now() - interval '1 day', $1)",
+        WEB_3,
+    )
+    await connection.execute(
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+        " VALUES (gen_random_uuid(), 'rerun', 'task', 'old', 'applied')"
+    )
+    await recover(connection, RecoveryConfig())
+    at = await connection.fetchval("SELECT snapshot_at FROM horsies_worker_states WHERE worker_id = $1", WEB_3)
+    return f"died {at:%H:%M}Z with 5 running, 10 claimed: 5 failed, 10 returned"
+
+
+def listed(screen: Any) -> set[str]:
+    return {row.id for table in screen.app.query(TaskTable) for row in table.rows}
+
+
+async def test_the_overview_tells_of_it_and_leads_to_exactly_its_tasks(database: str, death: str) -> None:
+    async with console(database, screen="overview", size=(200, 50)) as screen:
+        text = await screen.sees("web-3:88 died with 15 tasks", death, "web-4:88 stopped", "not handled yet")
+        assert "web-3:88 lost" not in text
+        assert "Healthy" not in text
+        await screen.press("tab")
+        alerts = screen.app.query_one("#alerts")
+        await until(screen.pilot, lambda: alerts.has_focus)
+        for _ in range(len(alerts.rows)):
+            if "died" in alerts.cursor_row.what:
+                break
+            await screen.press("down")
+        await screen.press("enter")
+        await until(screen.pilot, lambda: listed(screen) == TASKS)
+
+
+async def test_the_list_of_workers_tells_died_from_stopped(database: str, death: str) -> None:
+    async with console(database, screen="workers", size=(200, 50)) as screen:
+        text = await screen.sees("1 died", "1 stopped", death)
+        dead, stopped = (next(line for line in text.splitlines() if name in line) for name in ("web-3:88", "web-4:88"))
+        assert "died" in dead
+        assert "stopped" in stopped
+        assert "held nothing" in stopped
+
+
+async def test_the_desk_tells_of_it_until_it_is_acknowledged(
+    database: str, connection: asyncpg.Connection, death: str
+) -> None:
+    async with console(database, screen="recovery", size=(200, 50)) as screen:
+        await screen.sees("worker died", "web-3:88", "crashed", "×5", "A acknowledge")
+        await screen.press("end", "A")
+        await screen.sees("Acknowledge 1 worker", death)
+        await screen.press("escape")
+        seen = await preview(connection, WorkerVerb.ACKNOWLEDGE, [WEB_3])
+        await apply(connection, seen, Actor("ops", "bastion"), None)
+        await until(screen.pilot, lambda: "crashed" not in screen.text and "worker died" not in screen.text)
+    async with console(database, screen="workers", size=(200, 50)) as screen:
+        await screen.sees("died", "acknowledged by ops@bastion")

@@ -1,0 +1,183 @@
+"""What a worker held when it died is remembered: by whom, what became of it, until an operator acknowledges it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from diagnose_steps import CRASH_POLICY, ago, claimed, running, worker
+from view_steps import cost
+
+from horsies.config.recovery import RecoveryConfig
+from horsies.lifecycle.recovering import recover
+from horsies.operations.actor import Actor
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.workers import WorkerVerb, apply, preview
+from horsies.views import Liveness, worker_rows
+from horsies.views.losses import worker_losses
+
+if TYPE_CHECKING:
+    from horsies.operations.findings import Finding
+    from horsies.views import WorkerRow
+
+OPS = Actor("ops", "bastion")
+
+
+async def killed(conn: asyncpg.Connection, worker_id: str = "web-3-88-aa", *, runs: int = 5, claims: int = 10) -> None:
+    """It held so many tasks 15 minutes ago, when it told of itself last; then a sweep took them."""
+    await worker(conn, worker_id, seconds=900)
+    await running(conn, *(f"{worker_id}-r{n}" for n in range(runs)), seconds=905, worker=worker_id)
+    await claimed(conn, *(f"{worker_id}-c{n}" for n in range(claims)), seconds=905, worker=worker_id)
+    await recover(conn, RecoveryConfig())
+
+
+async def row_of(conn: asyncpg.Connection, worker_id: str) -> WorkerRow:
+    return next(row for row in await worker_rows(conn, gone_within=None) if row.id == worker_id)
+
+
+async def desk(conn: asyncpg.Connection) -> dict[FindingKind, Finding]:
+    return {finding.kind: finding for finding in (await diagnose(conn)).findings}
+
+
+async def acknowledge(conn: asyncpg.Connection, *ids: str) -> list[bool]:
+    seen = await preview(conn, WorkerVerb.ACKNOWLEDGE, ids)
+    return [row.applied for row in (await apply(conn, seen, OPS, "power cut")).rows]
+
+
+async def test_a_killed_worker_has_died_with_what_it_held_and_what_became_of_it(connection: asyncpg.Connection) -> None:
+    await killed(connection)
+    row = await row_of(connection, "web-3-88-aa")
+    assert (row.liveness, row.held) == (Liveness.DIED, 0)
+    assert row.loss is not None
+    at = f"{row.seen_at:%H:%M}Z"
+    assert row.loss.words() == f"died {at} with 5 running, 10 claimed: 5 failed, 10 returned"
+    everything = {f"web-3-88-aa-r{n}" for n in range(5)} | {f"web-3-88-aa-c{n}" for n in range(10)}
+    assert set(row.loss.ids) == everything
+    findings = await desk(connection)
+    died, crashed = findings[FindingKind.WORKER_DIED], findings[FindingKind.CRASHED]
+    assert (died.name, died.count, set(died.ids), died.evidence) == ("web-3-88-aa", 15, everything, row.loss.words())
+    assert (crashed.severity, crashed.count) == (Severity.NEEDS_YOU, 5)
+    assert set(crashed.ids) == {f"web-3-88-aa-r{n}" for n in range(5)}
+
+
+async def test_what_is_tried_again_is_told_as_such(connection: asyncpg.Connection) -> None:
+    await worker(connection, "w-1", seconds=900)
+    await running(connection, "r", seconds=905, max_retries="3", task_options=f"'{CRASH_POLICY}'")
+    await recover(connection, RecoveryConfig())
+    assert (await desk(connection))[FindingKind.WORKER_DIED].evidence.endswith("with 1 running: 1 to be retried")
+
+
+async def test_stopped_lost_and_died_are_different(connection: asyncpg.Connection) -> None:
+    await killed(connection, "died")
+    await worker(connection, "lost", seconds=40)
+    await worker(connection, "stopped", seconds=40)
+    await worker(connection, "killed-while-draining", seconds=40)
+    await connection.execute("UPDATE horsies_worker_states SET draining = true WHERE worker_id ~ 'stopped|draining'")
+    await connection.execute("UPDATE horsies_worker_states SET tasks_running = 1 WHERE worker_id ~ 'draining'")
+    assert {row.id: row.liveness for row in await worker_rows(connection)} == {
+        "died": Liveness.DIED,
+        "lost": Liveness.LOST,
+        "stopped": Liveness.STOPPED,
+        "killed-while-draining": Liveness.LOST,
+    }
+
+
+async def test_it_is_remembered_for_days_until_it_is_acknowledged(connection: asyncpg.Connection) -> None:
+    await killed(connection)
+    for table, column in (("horsies_worker_states", "snapshot_at"), ("horsies_worker_losses", "taken_at")):
+        await connection.execute(f"UPDATE {table} SET {column} = {column} - interval '3 days'")
+    assert [row.liveness for row in await worker_rows(connection)] == [Liveness.DIED]
+    assert FindingKind.WORKER_DIED in await desk(connection)
+    assert await acknowledge(connection, "web-3-88-aa") == [True]
+    assert set(await desk(connection)) == {FindingKind.QUEUE_WITHOUT_WORKER}  # for the ten that were returned
+    assert (await row_of(connection, "web-3-88-aa")).liveness is Liveness.DIED
+    trace = await connection.fetch(
+        "SELECT target_kind, count(*), min(os_user), min(reason) FROM horsies_operator_actions"
+        " WHERE verb = 'acknowledge' AND outcome = 'applied' GROUP BY 1 ORDER BY 1"
+    )
+    assert list(map(tuple, trace)) == [("task", 5, "ops", "power cut"), ("worker", 1, "ops", "power cut")]
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'FAILED'") == 5
+
+
+async def test_what_is_acknowledged_is_refused_a_second_time_and_so_is_a_worker_that_lost_nothing(
+    connection: asyncpg.Connection,
+) -> None:
+    await killed(connection)
+    await worker(connection, "idle")
+    twice = await preview(connection, WorkerVerb.ACKNOWLEDGE, ["web-3-88-aa"])
+    assert await acknowledge(connection, "web-3-88-aa") == [True]
+    assert [row.applied for row in (await apply(connection, twice, OPS, None)).rows] == [False]
+    again = await preview(connection, WorkerVerb.ACKNOWLEDGE, ["web-3-88-aa", "idle"])
+    assert (again.eligible, len(again.refused)) == ((), 2)
+
+
+async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_recovery_that_failed_it(
+    connection: asyncpg.Connection,
+) -> None:
+    await worker(connection, "w-1", seconds=900)
+    await running(connection, "r", seconds=905)
+    done = await apply(connection, await preview(connection, WorkerVerb.RECOVER, ["w-1"]), OPS, None)
+    assert [row.applied for row in done.rows] == [True]
+    # The operator knows of the death, for he recovered the worker; whether the task runs again is not decided.
+    assert set(await desk(connection)) == {FindingKind.CRASHED}
+    await connection.execute(
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+        " VALUES (gen_random_uuid(), 'rerun', 'task', 'r', 'applied')"
+    )
+    assert await desk(connection) == {}
+
+
+async def test_a_second_death_is_told_though_the_first_one_is_acknowledged(connection: asyncpg.Connection) -> None:
+    await killed(connection, "w", runs=1, claims=0)
+    assert await acknowledge(connection, "w") == [True]
+    await claimed(connection, "again", seconds=905, worker="w")
+    await recover(connection, RecoveryConfig())
+    assert (await desk(connection))[FindingKind.WORKER_DIED].evidence.endswith("with 1 claimed: 1 returned")
+
+
+async def test_a_worker_that_was_only_cut_off_has_not_died(connection: asyncpg.Connection) -> None:
+    await killed(connection, "w", runs=0)
+    await worker(connection, "w", seconds=0)
+    row = await row_of(connection, "w")
+    assert (row.liveness, row.loss) == (Liveness.ALIVE, None)
+    assert await desk(connection) == {}
+
+
+@pytest.mark.parametrize("handled", [False, True])
+async def test_the_report_reads_no_more_than_the_newest_crashed_tasks(
+    connection: asyncpg.Connection, *, handled: bool
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)"
+        f" SELECT 't' || n, 'demo.add', 'default', 'FAILED', 'WORKER_CRASHED', {ago(1)} - n * interval '1 s'"
+        "   FROM generate_series(1, 12000) n"
+    )
+    if handled:
+        await connection.execute(
+            "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+            " SELECT gen_random_uuid(), 'rerun', 'task', id, 'applied' FROM horsies_tasks"
+        )
+    await connection.execute("VACUUM ANALYZE")
+    whole, entries = await cost(connection, lambda: diagnose(connection))
+    found = (await desk(connection)).get(FindingKind.CRASHED)
+    assert (found is None) is handled
+    assert found is None or (found.count, found.at_least, len(found.ids)) == (5000, True, 500)
+    assert whole < 200
+    assert entries < 5_000 * 2 + 500
+
+
+async def test_many_deaths_cost_a_refresh_no_more_than_the_newest_thousand_rows(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_worker_losses (worker_id, taken_at, returned)"
+        f" SELECT 'w-' || n % 500, {ago(1)} - n * interval '1 s', '{{a,b}}' FROM generate_series(1, 20000) n;"
+        "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
+        " SELECT gen_random_uuid(), 'acknowledge', 'worker', 'w-' || n, 'applied' FROM generate_series(100, 499) n"
+    )
+    await connection.execute("VACUUM ANALYZE")
+    whole, entries = await cost(connection, lambda: worker_losses(connection))
+    found = await worker_losses(connection)
+    assert (len(found), sum(loss.is_open for loss in found.values())) == (500, 100)
+    assert whole == 0
+    assert entries < 1_000 + 1_000 + 1_500

@@ -1,0 +1,44 @@
+"""What each figure means, in the console and in the CLI.
+
+waiting   due and not begun: PENDING with enqueued_at passed, or CLAIMED; paused queues included (`waiting`)
+due       PENDING with enqueued_at passed (`QueueRow.due`, the filter `status:pending has:due`)
+later     PENDING with enqueued_at to come: a delay, a backoff (`QueueRow.later`, `status:pending -has:due`)
+claimed   CLAIMED: a worker has it and has not begun (`QueueRow.claimed`)
+running   RUNNING (`QueueRow.running`)
+cap       claimed and running together, of so many that the queue allows (`QueueRow.used`, `QueueRow.cap`)
+oldest    the earliest enqueued_at of what is waiting (`QueueRow.oldest_due_at`)
+busy      of the processes of living workers those that run a task, by the rows that the workers own (`busy_share`)
+in, out   tasks that became due, and that ended, in the last RATES_OVER (`views.flow.queue_rates`)
+ended     completed, failed, and cancelled or expired in the last 5 minutes (`ClusterStatus`)
+
+A count that stopped at its bound says so (`Count.at_least`); it is never shown as the number itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.views.counts import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from horsies.views.queues import QueueRow
+    from horsies.views.workers import WorkerRow
+
+
+def total(counts: Iterable[Count]) -> Count:
+    counts = tuple(counts)
+    return Count(sum(count.number for count in counts), any(count.at_least for count in counts))
+
+
+def waiting(queues: Iterable[QueueRow]) -> Count:
+    """Due and not begun."""
+    return total(Count(row.due.number + row.claimed, row.due.at_least) for row in queues)
+
+
+def busy_share(workers: Iterable[WorkerRow]) -> float | None:
+    """None where no living worker tells its processes."""
+    living = [row for row in workers if row.lives]
+    places = sum(row.snapshot.processes for row in living if row.snapshot is not None)
+    return sum(row.busy or 0 for row in living) / places if places else None
