@@ -127,7 +127,7 @@ async def test_requeue_of_all_that_match_changes_the_rows_and_the_list(
         )
         await screen.press("asterisk", "R")
         await screen.sees(f"Requeue {before} tasks", "filter", "error:TIMEOUT")
-        await screen.press("y")
+        await screen.press("ctrl+y")
         await screen.sees(f"{before} requeued")
         left = await connection.fetchval(
             "SELECT count(*) FROM horsies_tasks WHERE error_code = 'TIMEOUT' AND status = 'FAILED'"
