@@ -195,6 +195,7 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
 def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
     """Six of them: what ends, what fails, what waits and how long, how long it runs, how busy all are."""
     about = "~" if series.about else ""
+    ended = rows_that_ended(series.buckets.first, series.buckets.end)
 
     def curve(name: str, values: tuple[float | None, ...], tone: Tone, write: Callable[[float], str]) -> Curve:
         return Curve(name, values, tone, _said(values, write, dash))
@@ -205,14 +206,14 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             (curve("", series.ended, Tone.GOOD, per_second),),
             per_second,
             window.name,
-            rows=rows_that_ended(window.name),
+            rows=ended,
         ),
         Chart(
             f"{about}failed/s",
             (curve("", series.failed, Tone.BAD, per_second),),
             per_second,
             window.name,
-            rows=rows_that_failed(window.name),
+            rows=rows_that_failed(series.buckets.first, series.buckets.end),
         ),
         Chart(
             "waiting",
@@ -230,7 +231,7 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             _seconds,
             window.name,
             round_up=round_up_time,
-            rows=rows_that_ended(window.name),
+            rows=ended,
         ),
         Chart(
             "run",
@@ -241,7 +242,7 @@ def charts_of(series: Series, window: Window, dash: str) -> tuple[Chart, ...]:
             _seconds,
             window.name,
             round_up=round_up_time,
-            rows=rows_that_ended(window.name),
+            rows=ended,
         ),
         Chart(
             "busy",
