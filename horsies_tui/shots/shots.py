@@ -116,7 +116,7 @@ SHOTS: Final = (
             press("ctrl+y"),
             sees("2 requeued"),
             press("o"),
-            sees("z undo", "22 match"),
+            sees("z undo", "22 match", "pending"),
         ),
         spoils=True,
     ),

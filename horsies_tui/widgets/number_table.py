@@ -83,6 +83,7 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
     def on_focus(self, event: events.Focus) -> None:
         super().on_focus(event)
+        self.choose_one()
         self._redraw()
 
     def on_blur(self, event: events.Blur) -> None:

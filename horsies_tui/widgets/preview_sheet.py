@@ -329,7 +329,7 @@ class PreviewSheet(Sheet[Done]):
         if self._phase is Phase.READY and self._operation.wish.has_budget:
             offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
         keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
-        return "   ".join((*keys, f"tab to the text above, {self._key('preview.copy')} there copies the command"))
+        return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 
     def _key(self, action_id: str) -> str:
         """`^y` might be read as two keys, and this is no place for a guess."""

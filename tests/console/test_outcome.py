@@ -161,7 +161,7 @@ async def test_without_a_connection_or_a_row_a_verb_says_so_and_opens_nothing(da
     async with app.run_test() as pilot:
         await connected(pilot)
         await pilot.press("T")
-        assert app.said == ["retry-now: there is no task under the cursor, and none is marked"]
+        assert app.said == ["retry-now: no task is chosen; an arrow key chooses one"]
         assert len(app.screen_stack) == 1
 
 

@@ -41,7 +41,7 @@ async def test_without_rows_it_is_nothing_and_a_verb_says_so(database: str) -> N
         await screen.sees("No task matches.")
         assert chosen(screen) is None
         await screen.press("C")
-        await screen.sees("there is no task under the cursor")
+        await screen.sees("no task is chosen")
 
 
 async def test_marks_and_ranges_are_chosen_and_named_in_the_footer(database: str) -> None:
