@@ -14,9 +14,11 @@ class Viewport(Generic[RowT]):
     """`height` rows from `top` on are in view, the cursor's among them.
 
     Where the row under the cursor goes, no row is `chosen` until the operator moves: a verb must not meet another one.
+    Without `lets_go` the cursor goes to the neighbour, for lists in which nothing is done to a row.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, lets_go: bool = True) -> None:
+        self._lets_go = lets_go
         self.rows: tuple[RowT, ...] = ()
         self.cursor = 0
         """Where the next step begins, while no row is chosen."""
@@ -52,7 +54,7 @@ class Viewport(Generic[RowT]):
         self.rows = rows
         places = {row.id: index for index, row in enumerate(rows)}
         if before:
-            self.chosen = self.chosen and before[self.cursor].id in places
+            self.chosen = not self._lets_go or (self.chosen and before[self.cursor].id in places)
             self.cursor = self._same_or_next(before, places)
         self.top = self.cursor - line
         if stick:

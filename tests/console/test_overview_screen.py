@@ -117,7 +117,7 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         await screen.sees("Have a look: RATE_LIMITED surges.", "12 in 10m, usually 0")
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == {row["id"] for row in surging})
-        await screen.sees("status:failed error:RATE_LIMITED ended:<10m")
+        await screen.sees("status:failed error:RATE_LIMITED ended:>=20")
         await screen.press("escape", "escape")  # the filter, then back to where it came from
         await screen.sees("Have a look: RATE_LIMITED surges.")
         await screen.press("escape")
