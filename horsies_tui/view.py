@@ -145,7 +145,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         """What the verb is meant for, by the engine's word (`retry-now`); None where that is nothing, which is said."""
         selection = self.selection()
         if selection is None:
-            self.console.say(f"{verb}: there is no task under the cursor, and none is marked")
+            self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
             return None
         return Wish(verb, selection=selection)
 

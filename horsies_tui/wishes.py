@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+
 from horsies.operations import queues, tasks, workers, workflows
 from horsies.operations.audit import require_writable
 from horsies.operations.queues import QueueVerb
@@ -14,11 +16,11 @@ from horsies.operations.tasks import TaskVerb
 from horsies.operations.undo import preview as preview_undo, undo
 from horsies.operations.workers import WorkerVerb
 from horsies.operations.workflows import WorkflowVerb
+from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from horsies.operations.actor import Actor
@@ -33,7 +35,8 @@ UNDO: Final = "undo"
 _MOST_KINDS: Final = 4
 _MOST_BY_KEY: Final = 20
 """Rows that one key changes; more are confirmed by typing how many."""
-_LONGEST_COMMAND: Final = 300
+_MOST_NAMED: Final = 5
+"""Rows that the sheet names; the others are a key away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ class Done:
             "in doubt": len(outcome.in_doubt),
             "not tried": len(outcome.not_attempted),
         }
-        parts = [f"{number(count)} {what}" for what, count in counts.items() if count or what == self.wish.words.done]
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.wish.words.done]
         return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
 
 
@@ -194,18 +197,18 @@ async def _apply(
 
 
 def things(count: int, kind: str) -> str:
-    """1 task, 1 204 tasks."""
-    return f"{number(count)} {kind}" if count == 1 else f"{number(count)} {kind}s"
+    """1 task, 1,204 tasks."""
+    return f"{count:,} {kind}" if count == 1 else f"{count:,} {kind}s"
 
 
 def summed(texts: Iterable[str], between: str = " ") -> str:
     """`37 failed RATE_LIMITED · 8 failed TIMEOUT`; the most frequent first, and how many are of other kinds."""
     kinds = Counter(texts)
     shown = kinds.most_common(_MOST_KINDS)
-    parts = [f"{number(count)}{between}{text}" for text, count in shown]
+    parts = [f"{count:,}{between}{text}" for text, count in shown]
     left = kinds.total() - sum(count for _, count in shown)
     if left:
-        parts.append("and 1 other" if left == 1 else f"and {number(left)} others")
+        parts.append("and 1 other" if left == 1 else f"and {left:,} others")
     return " · ".join(parts)
 
 
@@ -228,20 +231,37 @@ class Fact:
 def facts_of(wish: Wish, preview: Preview) -> list[Fact]:
     """What will happen, what will not and why, what follows from it, and how it is said elsewhere."""
     eligible, refused = preview.eligible, preview.refused
-    lines = [Fact(f"{number(len(eligible))} {wish.words.will}", states_of(eligible), Tone.STRONG)]
+    lines = [Fact(f"{len(eligible):,} {wish.words.will}", states_of(eligible), Tone.STRONG)]
+    lines += named(eligible)
     if refused:
         kinds = {refusal.reason for refusal in refused}
         reasons = kinds.pop() if len(kinds) == 1 else summed((refusal.reason for refusal in refused), between=": ")
-        lines.append(Fact(f"{number(len(refused))} will be refused", reasons, Tone.WARNING))
+        lines.append(Fact(f"{len(refused):,} will be refused", reasons, Tone.WARNING))
     if eligible:
-        lines += [Fact("" if place else "which means", text) for place, text in enumerate(preview.consequences)]
+        lines += [Fact("" if place else "effect", text) for place, text in enumerate(preview.consequences)]
     if preview.filter is not None:
         everything = preview.filter or "everything, it is empty"
-        lines.append(
-            Fact("filter", f"{everything}   (these {number(len(eligible) + len(refused))}, and none sent later)")
-        )
-    lines.append(Fact("from a shell", _shortened(preview.command), Tone.MUTED))
+        lines.append(Fact("filter", f"{everything}   (these {len(eligible) + len(refused):,}, and none sent later)"))
+    lines.append(Fact("same from the CLI", preview.command, Tone.MUTED))
     return lines
+
+
+def named(targets: Sequence[Target]) -> list[Fact]:
+    """The first rows, each with its name, id, queue and what it is now, and how many more there are."""
+    rows = [
+        (clean(row.id), f"queue {clean(row.queue)}" if row.queue else "", clean(row.state))
+        for row in targets[:_MOST_NAMED]
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True) if width)
+        for row in rows
+    ]
+    # A worker, or a queue, is called by its id.
+    names = ["" if target.label == target.id else f"  {target.label}" for target in targets]
+    left = len(targets) - len(rows)
+    more = [Fact("", f"and {left:,} more")] if left else []
+    return [*(Fact(name, line.rstrip()) for name, line in zip(names, lines, strict=False)), *more]
 
 
 def word_to_type(eligible: int, production: str | None) -> str | None:
@@ -252,11 +272,3 @@ def word_to_type(eligible: int, production: str | None) -> str | None:
     if production is not None:
         return production
     return str(eligible) if eligible > _MOST_BY_KEY else None
-
-
-def _shortened(command: str) -> str:
-    """A hundred ids tell nobody anything."""
-    if len(command) <= _LONGEST_COMMAND:
-        return command
-    shown = command[:_LONGEST_COMMAND].rpartition(" ")[0]
-    return f"{shown} … and {number(command.count(' ') - shown.count(' '))} words more"

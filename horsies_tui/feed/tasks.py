@@ -37,6 +37,10 @@ class _Load:
     edge: Edge
     start: Cursor | None = None
     resets: bool = False
+    keeps: bool = False
+    """Of a reset: the rows of before stay until there are others, for they match as well."""
+    origin: Cursor | None = None
+    """Where the search began, whose start has moved on since."""
     rows: int = PAGE
     stretches: int = _MOST_STRETCHES
 
@@ -59,9 +63,15 @@ class TaskFeed(Feed):
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._further = Pace(seldom)
         self._counts = Tally(seldom, self._parameters)
         self._paces = (self._rows, self._above, self._groups, self._counts)
-        self._reached: Cursor | None = None
+        self._lets_in_now = False
+        """The operator wants to see what came above, whether he has rested or not."""
+        self._further_from: Cursor | None = None
+        """Where the last refresh stopped short of what was searched before; the next part to look through again."""
+        self._searched_above: tuple[Cursor, Cursor] | None = None
+        """The first row, and how far up from it nothing was found."""
 
     def ask(self, need: TaskNeed) -> None:
         """From now on this; the newest need wins."""
@@ -74,7 +84,7 @@ class TaskFeed(Feed):
             self._counts.ask(self._parameters)
             self._groups.renew()
         elif need.follow and not before.follow:
-            self._fetch(_Load("end", resets=True))
+            self._to_newest()
         if need.group_by != before.group_by:
             changes["groups"] = None
             self._groups.renew()
@@ -110,12 +120,20 @@ class TaskFeed(Feed):
         """To an end of the order, or to a time in it: the rows from there on."""
         self._around = None
         if not isinstance(to, str):
-            self._fetch(_Load("end", Cursor(to), resets=True))
+            self._fetch(_Load("end", Cursor(to), resets=True, keeps=True, origin=Cursor(to)))
         elif (to == "oldest") is (self._need.sort in ASCENDING):
-            self._fetch(_Load("end", resets=True))
+            self._to_newest()
         else:
-            self._fetch(_Load("start", resets=True))
+            self._fetch(_Load("start", resets=True, keeps=True))
         self._publish()
+
+    def _to_newest(self) -> None:
+        """To the start of the order. Where the window has it, what came above is let in and no row goes."""
+        if self._window.before is None and self._load is None and len(self._window):
+            self._lets_in_now = True
+            self._renew()
+        else:
+            self._fetch(_Load("end", resets=True, keeps=True))
 
     def _fetch(self, load: _Load) -> None:
         self._load, self._load_at = load, 0.0
@@ -151,6 +169,8 @@ class TaskFeed(Feed):
         reads.append((self._counts.due_at(told=told), self._counts, self._read_counts))
         if self._window.before is None and not self._lets_in:
             reads.append((self._above.due_at(told=told), self._above, self._read_above))
+        if self._further_from is not None and self._rest.at(self._now()):
+            reads.append((self._further.earliest_at, self._further, self._read_further))
         if self._need.group_by is not None:
             reads.append((self._groups.due_at(told=told), self._groups, self._read_groups))
         return min(reads, key=itemgetter(0))
@@ -161,7 +181,7 @@ class TaskFeed(Feed):
 
     @property
     def _lets_in(self) -> bool:
-        return self._follows and self._rest.at(self._now())
+        return self._window.before is None and (self._lets_in_now or (self._need.follow and self._rest.at(self._now())))
 
     def _rows_due_at(self) -> float:
         due = self._rows.due_at(told=self._link.listens)
@@ -190,6 +210,8 @@ class TaskFeed(Feed):
             self._load = None  # the window has come to the end by itself
             return
         began = self._now()
+        if load.resets and load.start == load.origin:
+            self._rows.begin(began)
         page = await self._read(
             lambda conn: task_page(
                 conn, wanted, sort=sort, limit=load.rows, after=start, backwards=load.edge == "start"
@@ -200,42 +222,73 @@ class TaskFeed(Feed):
         if page is None:
             took_s = (self._now() - began) * self._rhythm.slow_factor
             self._load_at = began + max(self._rhythm.poll_s if self._error else self._rhythm.tick_s, took_s)
-        elif load.resets:
-            self._window = window = window if window.sort is sort else RowWindow(sort)
-            window.reset(page)
-            self._rows.begin(began)
-            self._rows.end(self._now(), done=True)
+        elif load.resets and load.keeps and not page.rows and (further := _beyond(load, page)) and load.stretches > 1:
+            self._load = replace(load, start=further, stretches=load.stretches - 1)
         else:
-            window.extend(load.edge, page)
-        if page is not None:
-            self._load, self._reached = self._rest_of(load, page), page.reached
+            self._put(load, page)
+            self._load = _rest_of(load, page)
+        if page is not None and load.start == load.origin and load.resets:
+            self._rows.end(self._now(), done=True)
         self._publish()
 
-    def _rest_of(self, load: _Load, page: TaskPage) -> _Load | None:
-        missing = load.rows - len(page.rows)
-        if (page.previous if load.edge == "start" else page.next) is None or missing <= 0 or load.stretches <= 1:
-            return None
-        return _Load(load.edge, rows=missing, stretches=load.stretches - 1)
+    def _put(self, load: _Load, page: TaskPage) -> None:
+        if not load.resets:
+            self._window.extend(load.edge, page)
+            return
+        if self._window.sort is not self._need.sort:
+            self._window = RowWindow(self._need.sort)
+        at_origin = replace(page, previous=load.origin) if load.edge == "end" else replace(page, next=load.origin)
+        self._window.reset(at_origin)
+        self._further_from, self._lets_in_now = None, False
 
     async def _read_rows(self) -> bool:
         window, wanted = self._window, self._parameters
         part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
         fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
-            fresh.put_into(window, part, at_rest=self._rest.at(self._now()))
+            fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
+            self._lets_in_now = self._lets_in_now and not part.from_start
+            if self._further_from is None:
+                self._go_further(fresh.page)
         self._publish()
         return fresh is not None
+
+    async def _read_further(self) -> bool:
+        """What a refresh did not come to, a stretch at a time: there too rows begin to match, and stop."""
+        window, wanted, start = self._window, self._parameters, self._further_from
+        assert start is not None
+        part = window.slice_after(start, PAGE)
+        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        if fresh is not None and start == self._further_from and self._rest.at(self._now()):
+            fresh.put_into(window, part, at_rest=True)
+            self._go_further(fresh.page)
+        self._publish()
+        return fresh is not None
+
+    def _go_further(self, page: TaskPage) -> None:
+        """Only among few rows: many are read as far as the operator goes."""
+        searched = page.next is None or self._window.has_searched(page.next)
+        sparse = page.reached is not None and len(self._window) <= PAGE
+        self._further_from = page.next if sparse and not searched else None
 
     async def _read_above(self) -> bool:
         window, sort, wanted = self._window, self._need.sort, self._parameters
         top = window.top
         if top is None:
             return True
-        page = await self._read(lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=top, backwards=True))
-        if page is not None and window is self._window and top == window.top:
-            window.hold((row.id for row in page.rows), more=page.previous is not None)
-            self._publish()
-        return page is not None
+        before = self._searched_above
+        start, held = (before[1], window.held) if before is not None and before[0] == top else (top, frozenset[str]())
+        page = await self._read(
+            lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=start, backwards=True)
+        )
+        if page is None or window is not self._window or top != window.top:
+            return page is not None
+        window.hold({*held, *(row.id for row in page.rows)}, more=page.previous is not None)
+        self._publish()
+        if page.reached is None or page.previous is None:
+            return True
+        self._searched_above = (top, page.previous)
+        return False
 
     async def _read_counts(self) -> bool:
         wanted, part, rest = self._parameters, self._counts.part, self._counts.rest
@@ -264,7 +317,7 @@ class TaskFeed(Feed):
             at_start=window.before is None,
             at_end=window.after is None,
             searched=self._searched(),
-            loading=self._load is not None,
+            loading=self._load is not None or self._lets_in_now,
             slow_s=self._slow_s,
             error=self._error,
             **changes,
@@ -274,7 +327,22 @@ class TaskFeed(Feed):
             self._publish_to(self.snapshot)
 
     def _searched(self) -> str:
-        if self._reached is None:
+        """Empty where all was looked at, or where the next rows have been found and only are not loaded."""
+        window, load = self._window, self._load
+        reached = window.horizon if load is None or not load.keeps else load.start
+        if reached is None:
             return ""
         way = "up" if self._need.sort in ASCENDING else "back"
-        return f"searched {way} to {self._reached.time:%Y-%m-%d %H:%MZ}"
+        return f"searched {way} to {reached.time:%Y-%m-%d %H:%MZ}"
+
+
+def _beyond(load: _Load, page: TaskPage) -> Cursor | None:
+    """Where a search goes on."""
+    return page.previous if load.edge == "start" else page.next
+
+
+def _rest_of(load: _Load, page: TaskPage) -> _Load | None:
+    missing = load.rows - len(page.rows)
+    if _beyond(load, page) is None or missing <= 0 or load.stretches <= 1:
+        return None
+    return _Load(load.edge, rows=missing, stretches=load.stretches - 1)

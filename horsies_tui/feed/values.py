@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.query import parameters, parse
@@ -11,6 +12,7 @@ from horsies_tui.feed.status import LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
     from horsies.store.connect import Connection
     from horsies.views import GroupBy
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 _FRESH_S: Final = 30.0
 """A new task name may be typed before it is offered; five reads for each opening of the line may not be asked."""
 _MOST: Final = 200
+
+
+def _moments(now: datetime) -> tuple[str, ...]:
+    """How a time is written, in times that may be meant: an hour ago, midnight."""
+    hour_ago = now.astimezone(UTC) - timedelta(hours=1)
+    return f">={hour_ago:%Y-%m-%dT%H:%MZ}", f">={now.astimezone(UTC):%Y-%m-%d}"
 
 
 class KnownValues:
@@ -44,6 +52,7 @@ class KnownValues:
 
     async def _read(self) -> None:
         """One short read after the other, so that the rows of the screen come between them."""
+        self._known = {**self._known, "ended": _moments(self._link.clock.now())}
         try:
             await self._add("name", "task_name")
             await self._add("error", "error_code")

@@ -74,6 +74,12 @@ class RowWindow:
         """The place of the first row."""
         return self._lines[0].place if self._lines else None
 
+    @property
+    def horizon(self) -> Cursor | None:
+        """How far was searched, where that is farther than the last row, and not everything."""
+        at_last = self._lines and self.after == self._lines[-1].place
+        return None if at_last else self.after
+
     def beyond(self, edge: Edge) -> Cursor | None:
         """Where the page beyond an edge begins."""
         return self.before if edge == "start" else self.after
@@ -103,6 +109,15 @@ class RowWindow:
             return Slice(self.before, limit, 0, min(limit, len(self._lines)))
         after = self._lines[first - 1].place if first else self._just_before(self._lines[0].place)
         return Slice(after, limit, first, min(first + limit, len(self._lines)))
+
+    def slice_after(self, place: Cursor, limit: int) -> Slice:
+        """The lines behind a place between two rows."""
+        first = next((at for at, line in enumerate(self._lines) if self._is_after(line.place, place)), len(self._lines))
+        return Slice(place, limit, first, min(first + limit, len(self._lines)))
+
+    def has_searched(self, place: Cursor) -> bool:
+        """Whether the search has come so far before: nothing behind this place is new to it."""
+        return self.after is not None and not self._is_after(self.after, place)
 
     def untold(self, part: Slice, page: TaskPage) -> list[str]:
         """Lines of the slice that the page does not have: changed, gone, or beyond what it reached."""
@@ -137,14 +152,17 @@ class RowWindow:
         self.held, self.held_more = frozenset(ids), more
 
     def settle(self, part: Slice, page: TaskPage) -> None:
-        """The page takes the place of all that it covers; struck rows, and those that belong elsewhere, go."""
+        """The page takes the place of all that it covers, and of nothing else; struck and misplaced rows go.
+
+        A page that stopped short of the first row says nothing of it: rows that were found far back stay.
+        """
         told = {row.id for row in page.rows}
-        behind: list[_Line] = []
-        if page.next is not None:
-            behind = [line for line in self._lines[part.first :] if self._is_after(line.place, page.next)]
-        if len(behind) in (0, len(self._lines) - part.first):
-            # Either nothing is behind the page, or no line was covered, and rows in between have not been seen.
+        behind = self._behind(part, page.next)
+        if page.reached is None and len(behind) in (0, len(self._lines) - part.first):
+            # Either nothing is behind a full page, or it covers no line, and rows in between have not been seen.
             behind, self.after = [], page.next
+        elif page.next is None or (self.after is not None and self._is_after(page.next, self.after)):
+            self.after = page.next
         stay = self._staying
         lines = [
             *(line for line in self._lines[: part.first] if line.row.id not in told and stay(line)),
@@ -157,6 +175,12 @@ class RowWindow:
             self._put_first(lines)
         else:
             self._put_last(lines)
+
+    def _behind(self, part: Slice, end: Cursor | None) -> list[_Line]:
+        """Lines that a page of the slice does not reach, where it ends there."""
+        if end is None:
+            return []
+        return [line for line in self._lines[part.first :] if self._is_after(line.place, end)]
 
     def _put_first(self, lines: list[_Line]) -> None:
         if len(lines) > self._most:

@@ -41,3 +41,5 @@ class Alert:
     workers: str | None = None
     workflow: str | None = None
     """The id of the one workflow that it speaks of."""
+    failing_since: datetime | None = None
+    """Of failures: from when on `rows` has them. It is kept while the alert stands, so that no row slides out."""

@@ -25,6 +25,7 @@ from horsies_tui.look.units import number, per_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from datetime import datetime
 
     from horsies.views import QueueRow, WorkerRow
     from horsies_tui.health.glance import Glance
@@ -39,18 +40,24 @@ BEHIND_S: Final = 30.0
 """A worker takes some seconds from its start to its first snapshot: a clock that is behind shows later."""
 _RATES_OVER: Final = lasting(RATES_OVER.total_seconds())
 _NO_TARGETS: Final[Mapping[str, float]] = {}
+_NEVER: Final[Mapping[str, datetime]] = {}
 _GONE_NOTED_S: Final = 600.0
 """A worker that is gone and held nothing is history after so long."""
 
 
-def alerts(glance: Glance, targets: Mapping[str, float] = _NO_TARGETS) -> tuple[Alert, ...]:
-    """Worst first. `targets`: by queue, how many seconds a due task may wait."""
+def alerts(
+    glance: Glance, targets: Mapping[str, float] = _NO_TARGETS, began: Mapping[str, datetime] = _NEVER
+) -> tuple[Alert, ...]:
+    """Worst first. `targets`: by queue, how many seconds a due task may wait.
+
+    `began`: by its id, since when an alert of failures stands, where it stood before: its rows are all since then.
+    """
     found = chain(
         from_report(glance),
         _late_workers(glance),
         _ended(glance),
         _queues(glance, targets),
-        _failures(glance),
+        _failures(glance, began),
         _settings(glance),
         _clocks(glance),
     )
@@ -170,7 +177,7 @@ def _growth(row: QueueRow, glance: Glance) -> Iterator[Alert]:
             Level.LOOK,
             f"{row.name} is growing, {number(row.due.number)} due",
             f"{per_second(rate.in_per_s)}/s in, {per_second(rate.out_per_s)}/s out in the last {_RATES_OVER}",
-            rows=rows_of_number("due", row.name),
+            rows=rows_of_number("due", row.name, glance.now),
         )
 
 
@@ -186,31 +193,36 @@ def _age(row: QueueRow, glance: Glance, target_s: float) -> Iterator[Alert]:
             f"the oldest due task waits for {lasting(waits_s)}",
             row.oldest_due_at,
             lasting(waits_s),
-            rows=rows_of_number("due", row.name),
+            rows=rows_of_number("due", row.name, glance.now),
         )
 
 
 # Failures.
 
 
-def _failures(glance: Glance) -> Iterator[Alert]:
+def _failures(glance: Glance, began: Mapping[str, datetime]) -> Iterator[Alert]:
     surging = [kind for kind in glance.failures if surges(kind.lately, kind.usual)]
+    lately_on = glance.now - LATELY
     for kind in surging:
+        rule = f"error\t{kind.error_code or ''}"
+        since = began.get(rule, lately_on)
         yield Alert(
-            f"error\t{kind.error_code or ''}",
+            rule,
             Level.LOOK,
             f"{kind.error_code or 'failures without a code'} surges",
             _compared(kind.lately, kind.usual),
-            rows=rows_of_error(kind.error_code),
+            failing_since=since,
+            rows=rows_of_error(kind.error_code, since),
         )
     lately = sum(kind.lately for kind in glance.failures)
     usual = [kind.usual for kind in glance.failures]
     expected = None if None in usual else sum(value for value in usual if value is not None)
     # Where one code makes up most of it, that one has been named.
     if not surging and surges(lately, expected):
-        yield Alert(
-            "failures", Level.LOOK, "more fails than usual", _compared(lately, expected), rows=rows_that_failed()
-        )
+        since = began.get("failures", lately_on)
+        evidence = _compared(lately, expected)
+        rows = rows_that_failed(since)
+        yield Alert("failures", Level.LOOK, "more fails than usual", evidence, failing_since=since, rows=rows)
 
 
 def surges(lately: int, usual: float | None) -> bool:

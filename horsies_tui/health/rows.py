@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from horsies.views import LATELY, RATES_OVER
-from horsies_tui.look.units import age
+from horsies.views import RATES_OVER
 from horsies_tui.widgets.desk_rows import filter_of, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from datetime import datetime
 
     from horsies.operations.findings import Finding
 
@@ -18,7 +19,6 @@ _MOST_IDS: Final = 20
 
 MOST_NAMED: Final = 100
 """Names of queues or workers in one filter."""
-_LATELY: Final = f"ended:<{age(LATELY)}"
 
 NUMBERS: Final = {
     "pending": "status:pending",
@@ -28,8 +28,8 @@ NUMBERS: Final = {
     "running": "status:running",
     "cap": "status:claimed,running",
     "oldest": "status:pending has:due",
-    "in": f"since:{age(RATES_OVER)}",
-    "out": f"status:done ended:<{age(RATES_OVER)}",
+    "in": "since:{start} until:{end}",
+    "out": "status:done ended:{start}..{end}",
     "drains": "status:pending has:due",
 }
 """By the column of the queue table."""
@@ -37,10 +37,18 @@ WAITING: Final = "status:pending,claimed has:due"
 """What horsies.views.figures calls waiting."""
 
 
-def rows_of_number(column: str, queue: str) -> str:
-    """The tasks that a number of the queue table counts; of all queues where none is named."""
-    words = NUMBERS.get(column, "status:live")
+def rows_of_number(column: str, queue: str, now: datetime) -> str:
+    """The tasks that a number of the queue table counted at that moment; of all queues where none is named.
+
+    A rate's times are fixed: what it counted is still there when it is looked at an hour later.
+    """
+    words = NUMBERS.get(column, "status:live").format(start=at(now - RATES_OVER), end=at(now))
     return f"{words} queue:{quoted(queue)}" if queue else words
+
+
+def at(moment: datetime) -> str:
+    """As a filter has it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rows_of_finding(finding: Finding) -> str:
@@ -49,7 +57,7 @@ def rows_of_finding(finding: Finding) -> str:
     if finding.target_kind == "task" and 0 < finding.count == len(ids) <= _MOST_IDS and not finding.at_least:
         return f"id:{','.join(ids)}"
     if finding.target_kind == "queue":
-        return rows_of_number("due", finding.name)
+        return f"{NUMBERS['due']} queue:{quoted(finding.name)}"
     return filter_of(finding)
 
 
@@ -68,14 +76,19 @@ def rows_of_worker(worker_id: str) -> str:
     return f"status:claimed,running worker:{quoted(worker_id)}"
 
 
-def rows_of_error(error_code: str | None) -> str:
-    """What failed with it lately."""
-    return f"status:failed {'-has:error' if error_code is None else f'error:{quoted(error_code)}'} {_LATELY}"
+def rows_of_error(error_code: str | None, since: datetime) -> str:
+    """What has failed with it from then on."""
+    code = "-has:error" if error_code is None else f"error:{quoted(error_code)}"
+    return f"status:failed {code} ended:>={at(since)}"
 
 
-def rows_that_failed(within: str = age(LATELY)) -> str:
-    return f"status:failed ended:<{within}"
+def rows_that_failed(since: datetime, until: datetime | None = None) -> str:
+    return f"status:failed {_ended(since, until)}"
 
 
-def rows_that_ended(within: str) -> str:
-    return f"status:done ended:<{within}"
+def rows_that_ended(since: datetime, until: datetime | None = None) -> str:
+    return f"status:done {_ended(since, until)}"
+
+
+def _ended(since: datetime, until: datetime | None) -> str:
+    return f"ended:>={at(since)}" if until is None else f"ended:{at(since)}..{at(until)}"

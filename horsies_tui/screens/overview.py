@@ -136,7 +136,8 @@ class OverviewView(ConsoleView[Seen]):
             self._say(snapshot.error or "looking at the cluster…", "-look" if snapshot.error else "")
             return
         glance = replace(snapshot.glance, report=self._report)
-        self._alerts = alerts(glance, self.console.options.config.targets)
+        began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}
+        self._alerts = alerts(glance, self.console.options.config.targets, began)
         self._show_queues(glance)
         self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
@@ -238,7 +239,8 @@ class OverviewView(ConsoleView[Seen]):
     @on(NumberTable.NumberOpened, "#queues")
     def _open_number(self, message: NumberTable.NumberOpened) -> None:
         message.stop()
-        self.console.show_tasks(rows_of_number(message.column, message.row_id))
+        if self._snapshot.glance is not None:
+            self.console.show_tasks(rows_of_number(message.column, message.row_id, self._snapshot.glance.now))
 
     @on(NumberTable.NumberOpened, "#alerts")
     def _open_alert(self, message: NumberTable.NumberOpened) -> None:

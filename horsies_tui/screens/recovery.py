@@ -92,6 +92,10 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     def take_focus(self) -> None:
         self.table.focus()
 
+    def show(self) -> None:
+        super().show()
+        self.table.choose_one()
+
     def refresh_now(self) -> None:
         self.console.desk.refresh()
 
@@ -124,7 +128,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
 
     def _say_what_may_be(self, verb: str, chosen: Sequence[Finding]) -> None:
         if not chosen:
-            self.console.say(f"{verb}: there is nothing here to act on")
+            self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
             return
         offered = set.intersection(*({remedy.verb for remedy in finding.may} for finding in chosen))
         ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].may if may.verb in offered)

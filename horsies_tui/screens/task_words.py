@@ -122,4 +122,6 @@ def _searched(snapshot: TaskSnapshot) -> str:
     in_table = None if snapshot.counts is None else snapshot.counts.in_table
     if snapshot.searched:
         return f"S{snapshot.searched[1:]}; end looks further."
+    if not (snapshot.at_start and snapshot.at_end):
+        return "Only a part was searched; home begins at the first row."
     return f"Searched all of about {count(in_table)} rows." if in_table else "Searched all rows."

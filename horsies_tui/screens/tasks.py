@@ -11,6 +11,7 @@ from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.look.clock import zone_of
+from horsies_tui.look.units import number
 from horsies_tui.narrowing import NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.screens.task_choice import Choice
 from horsies_tui.screens.task_list import TaskList
@@ -155,17 +156,18 @@ class TasksView(TaskList):
         if self._need.group_by is not None:
             self._groups.action_mark_shown()
             return
-        if not self._all_that_match:
-            try:
-                all_shown(self._need.filter, self._need.sort)
-            except NoSuchFilter as error:
-                self.console.say_error(error.message)
-                return
+        try:
+            all_shown(self._need.filter, self._need.sort)
+        except NoSuchFilter as error:
+            self.console.say_error(error.message)
+            return
+        before = f" instead of the {number(len(self._table.marks))} marked" if self._table.marks else ""
+        already = "already " if self._all_that_match else ""
         self._table.action_clear_marks()
-        self._all_that_match = not self._all_that_match
+        self._all_that_match = True
         self._note()
-        if self._all_that_match:
-            self.console.say(f"chosen: all that match {self._need.filter}, shown or not; esc lets them go")
+        chosen = f"all that match {self._need.filter}, shown or not{before}"
+        self.console.say(f"{already}chosen: {chosen}; esc lets them go")
 
     def action_copy(self) -> None:
         """The id of the task, or what the group is called."""

@@ -54,7 +54,7 @@ class WorkersView(WorkerList):
         if verb in list(WorkerVerb):
             ids = [row.id for row in self._chosen(verb)]
             if not ids:
-                self.console.say(f"{verb}: there is no worker under the cursor, and none is marked")
+                self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
                 return None
             return Wish(verb, kind="worker", selection=Selection.of_ids(ids))
         tasks = sorted(self._held.marks) or [task for task in (self._held.cursor_id,) if task is not None]
@@ -235,6 +235,7 @@ class WorkersView(WorkerList):
         self._filter, self._sorted_at = understood, None
         self._filter_bar.show(understood.text)
         self._show_all()
+        self._table.choose_one()
 
     def _group(self, *, on: bool) -> None:
         if on is self._grouped:

@@ -60,6 +60,10 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._unfit: frozenset[str] = frozenset()
         """Verbs that none of the workflows they would be for is in the state for."""
         self._error: str | None = None
+        self._follow = True
+        """The newest stay in view, until the operator moves away from the first."""
+        self._land = False
+        """The cursor goes to the first row of what was asked for, when it is there."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -101,7 +105,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         row_id = self._table.cursor_id
         ids = sorted(self._table.marks) or [each for each in (row_id,) if each is not None]
         if not ids:
-            self.console.say(f"{verb}: there is no workflow under the cursor, and none is marked")
+            self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
             return None
         return Wish(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
 
@@ -201,6 +205,8 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     @on(RowTable.CursorMoved)
     def _offer_for_row(self, message: RowTable.CursorMoved) -> None:
         message.stop()
+        if message.by_hand:
+            self._follow = message.at_top
         self._offer_verbs()
 
     @on(RowTable.Opened)
@@ -218,7 +224,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         """Another filter. Marks of rows that are no longer in sight would be acted on unseen."""
         self._filter = wanted
         self._table.action_clear_marks()
-        self._table.move_to(0)
+        self._land = True
         self._filter_bar.show(wanted.text)
         if self.feed is not None:
             self._workflows_feed.ask(wanted)
@@ -227,7 +233,10 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         snapshot, link = self._snapshot, self.console.link
         now = link.clock.now()
         empty = empty_flows(snapshot, USUAL_FILTER, link.status, now)
-        self._table.show(snapshot.rows, now=now, stick=True, empty=empty)
+        self._table.show(snapshot.rows, now=now, stick=self._follow, empty=empty)
+        if self._land and not snapshot.loading and snapshot.filter_text == self._filter.text:
+            self._land = False
+            self._table.move_to(0)
         self._offer_verbs()
         up = link.status.is_up and snapshot.error is None
         self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), held=link.held, up=up))

@@ -11,6 +11,7 @@ from horsies_tui.actions import bindings_of
 from horsies_tui.look.cells import Cell, HasId, Look
 from horsies_tui.look.lines import Line, row_line
 from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.viewport import Viewport
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +61,7 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
         super().__init__(columns, glyphs=glyphs, id=id)
+        self._view = Viewport(lets_go=False)
         self._numbers = tuple(numbers)
         self._chosen = numbers[0] if numbers else ""
 

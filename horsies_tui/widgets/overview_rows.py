@@ -201,6 +201,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
     waits = None if glance is None else _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     busy = None if glance is None else dash if glance.busy is None else _percent(glance.busy)
     about = "~" if series.about else ""
+    ended = rows_that_ended(series.buckets.first, series.buckets.end)
     newest = f"last {age(window.step)}"
 
     def curve(
@@ -214,7 +215,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
             (curve("", series.ended, Tone.GOOD, per_second),),
             per_second,
             window.name,
-            rows=rows_that_ended(window.name),
+            rows=ended,
             newest=newest,
         ),
         Chart(
@@ -222,7 +223,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
             (curve("", series.failed, Tone.BAD, per_second),),
             per_second,
             window.name,
-            rows=rows_that_failed(window.name),
+            rows=rows_that_failed(series.buckets.first, series.buckets.end),
             newest=newest,
         ),
         Chart(
@@ -241,7 +242,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
             _seconds,
             window.name,
             round_up=round_up_time,
-            rows=rows_that_ended(window.name),
+            rows=ended,
             newest=newest,
         ),
         Chart(
@@ -253,7 +254,7 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
             _seconds,
             window.name,
             round_up=round_up_time,
-            rows=rows_that_ended(window.name),
+            rows=ended,
             newest=newest,
         ),
         Chart(

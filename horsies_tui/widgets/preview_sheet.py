@@ -14,9 +14,10 @@ from textual.widgets import Button, Input, Label
 
 from horsies.store.pool import TROUBLE
 from horsies_tui.actions import Scope, bindings
+from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import number, ticking
+from horsies_tui.look.units import size, ticking
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
@@ -57,30 +58,43 @@ class Where:
     clock: Clock
 
 
+class _ClickButton(Button, can_focus=False):
+    """For a pointer. Focused, enter would press it: a key that also ends a reason must not confirm anything."""
+
+
 class PreviewSheet(Sheet[Done]):
     """Dismissed with what was done, or with None when nothing was.
 
-    Focus starts on Cancel. While it works it does not close: it is told to stop, and then says what was done.
+    The reason has the focus, so that every letter is one of its sentence, and no key without ctrl confirms. While the
+    sheet works it does not close: it is told to stop, and then says what was done.
     """
 
     BINDINGS = bindings(Scope.PREVIEW)
-    AUTO_FOCUS = "#cancel"
+    AUTO_FOCUS = "#reason"
 
     DEFAULT_CSS = """
     PreviewSheet {
         &.-production > #sheet { border: heavy $error; }
-        #facts-scroll { height: auto; max-height: 50vh; }
+        #facts-scroll { height: auto; max-height: 45vh; }
+        #facts-scroll:focus { background: $panel; }
         .line { height: 1; }
         .line > Label { width: 26; color: $text-muted; }
-        .line > Input { width: 1fr; background: $panel; }
-        .line > Input:ansi { text-style: underline; }
+        Input { background: $panel; }
+        Input:focus { background: $primary 40%; }
+        Input:ansi { text-style: underline; }
+        Input:focus:ansi { text-style: underline bold; }
+        .line > Input { width: 1fr; }
         #read { color: $text-muted; width: 1fr; }
         #offers { width: 1fr; color: $text-muted; }
-        #decide { height: 1; }
-        #cancel { min-width: 10; }
+        #ask { height: 1; }
         #question { width: 1fr; padding: 0 2; text-align: right; }
         #word { display: none; }
         &.-typed #word { display: block; }
+        #decide { height: 1; }
+        #decide Button { min-width: 0; }
+        #space { width: 1fr; }
+        #confirm { display: none; }
+        &.-ready #confirm { display: block; }
         #question.-error { color: $text-error; text-style: bold; }
         &.-old #facts { text-style: dim; }
     }
@@ -130,10 +144,13 @@ class PreviewSheet(Sheet[Done]):
                 yield Label("reason, for the audit")
                 yield Input(id="reason", compact=True, max_length=_LONGEST_REASON)
             yield LineCell(id="offers")
-            with Horizontal(id="decide"):
-                yield Button("Cancel", id="cancel", compact=True)
+            with Horizontal(id="ask"):
                 yield LineCell(id="question")
                 yield Input(id="word", compact=True)
+            with Horizontal(id="decide"):
+                yield _ClickButton("", id="keep", compact=True)
+                yield LineCell(id="space")
+                yield _ClickButton("", id="confirm", compact=True, variant="primary")
 
     def on_mount(self) -> None:
         self._set_title(None)
@@ -146,13 +163,17 @@ class PreviewSheet(Sheet[Done]):
     # What the operator does.
 
     def action_confirm(self) -> None:
-        """Yes, where a key is enough; otherwise to where the word is typed."""
+        """Do it, where the key is enough or the word was typed; otherwise to where it is typed."""
         if self._phase is not Phase.READY:
             return
-        if self._word is None:
+        word = self.query_one("#word", Input)
+        typed = word.value.strip()
+        if self._word is None or typed == self._word:
             self._do()
-        else:
-            self.query_one("#word", Input).focus()
+            return
+        if typed:
+            self._ask(f"that is not it: type {self._word}", error=True)
+        word.focus()
 
     def action_fresh(self) -> None:
         if self._phase is Phase.READY and self._operation.wish.has_budget:
@@ -164,6 +185,13 @@ class PreviewSheet(Sheet[Done]):
             rows = rows_of_preview(self._operation.wish, self._preview)
             self.app.push_screen(RowsSheet(self._title(self._preview), rows, self._where.clock.now(), self._glyphs))
 
+    def action_copy(self) -> None:
+        """The line that does the same from a shell. While a reason is typed, `y` is a letter of it."""
+        if self._preview is not None:
+            copied = copy(self.app, self._preview.command)
+            kept = size(len(self._preview.command.encode()))
+            self._ask(f"copied {kept}" if copied else f"{kept} is more than a terminal's clipboard takes")
+
     def action_close(self) -> None:
         if self._phase is Phase.DOING:
             self._set_phase(Phase.STOPPING)
@@ -171,25 +199,29 @@ class PreviewSheet(Sheet[Done]):
         elif self._phase is not Phase.STOPPING:
             self.dismiss(None)
 
-    @on(Button.Pressed, "#cancel")
-    def _cancel(self, event: Button.Pressed) -> None:
+    @on(Button.Pressed, "#keep")
+    def _keep(self, event: Button.Pressed) -> None:
         event.stop()
         self.action_close()
 
+    @on(Button.Pressed, "#confirm")
+    def _confirm(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.action_confirm()
+
     @on(Input.Submitted, "#reason")
     def _leave_the_reason(self, event: Input.Submitted) -> None:
+        """Enter ends a sentence, and changes nothing."""
         event.stop()
-        self.query_one("#word" if self._word is not None else "#cancel").focus()
+        if self._word is not None:
+            self.query_one("#word").focus()
+        elif self._phase is Phase.READY:
+            self._ask(f"{self._key('preview.confirm')} does it, {self._key('sheet.close')} keeps all as it is")
 
     @on(Input.Submitted, "#word")
     def _check_the_word(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._phase is not Phase.READY:
-            return
-        if event.value.strip() == self._word:
-            self._do()
-        else:
-            self._ask(f"that is not it: type {self._word}", error=True)
+        self.action_confirm()
 
     # What comes back.
 
@@ -212,7 +244,7 @@ class PreviewSheet(Sheet[Done]):
     def _show_progress(self, message: Progressed) -> None:
         message.stop()
         stop = "stopping" if self._phase is Phase.STOPPING else f"{self._key('sheet.close')} stops"
-        self._ask(f"{number(message.done)} of {number(message.of)} done, {stop}")
+        self._ask(f"{message.done:,} of {message.of:,} done, {stop}")
 
     @on(Ended)
     def _end(self, message: Ended) -> None:
@@ -260,7 +292,9 @@ class PreviewSheet(Sheet[Done]):
     def _set_phase(self, phase: Phase) -> None:
         self._phase = phase
         self.set_class(phase is Phase.READING, "-old")
+        self.set_class(phase is Phase.READY, "-ready")
         self._ask(self._question())
+        self._label_buttons()
         self.query_one("#offers", LineCell).put(self._glyphs.text(self._offers()))
 
     def _question(self) -> str:
@@ -268,24 +302,39 @@ class PreviewSheet(Sheet[Done]):
             case Phase.READING:
                 return f"reading what would change{self._glyphs.ellipsis}"
             case Phase.DOING:
-                return f"at work, {self._key('sheet.close')} stops"
+                return "at work"
             case Phase.STOPPING:
                 return "stopping after these rows"
             case Phase.CLOSED:
                 return "nothing to do"
             case Phase.READY:
-                yes = self._key("preview.confirm")
-                return f"{yes} yes" if self._word is None else f"{yes}, then type {self._word} to confirm"
+                return (
+                    "" if self._word is None else f"type {self._word} to confirm, then {self._key('preview.confirm')}"
+                )
+
+    def _label_buttons(self) -> None:
+        """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key, and what it does."""
+        keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
+        self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
+        if self._preview is not None:
+            wish, count = self._operation.wish, len(self._preview.eligible)
+            words = f"{self._key('preview.confirm')} {wish.words.title} {things(count, wish.kind)}"
+            self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
 
     def _offers(self) -> str:
         """What else the keys do here."""
-        offers = {"preview.rows": "every row"} if self._preview is not None else {}
+        if self._preview is None:
+            return ""
+        offers = {"preview.rows": "list rows"}
         if self._phase is Phase.READY and self._operation.wish.has_budget:
-            offers["preview.fresh"] = "one more run each" if self._fresh_budget else "fresh budget for each"
-        return "   ".join(f"{self._key(action_id)} {what}" for action_id, what in offers.items())
+            offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
+        keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
+        return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 
     def _key(self, action_id: str) -> str:
-        return key_for(action_id, self, self._glyphs)
+        """`^y` might be read as two keys, and this is no place for a guess."""
+        key = key_for(action_id, self, self._glyphs)
+        return f"ctrl+{key[1:]}" if key.startswith("^") and len(key) > 1 else key
 
     def _ask(self, text: str, *, error: bool = False) -> None:
         self.query_one("#question", LineCell).put(self._glyphs.text(text), *(("-error",) if error else ()))

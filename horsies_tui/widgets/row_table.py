@@ -163,7 +163,8 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     ) -> None:
         """Other rows, or the same at another time; the cursor stays on its row and its line.
 
-        `stick`: where it is on the first row it stays on the first, whichever that is. `empty` is shown without rows.
+        `stick`: the first row stays in view, whichever that is. Where the cursor's row goes, no row is chosen until
+        the operator moves. `empty` is shown without rows.
         """
         self._look = Look(now, self._glyphs) if recovery is None else Look(now, self._glyphs, recovery)
         self._struck = struck
@@ -186,11 +187,18 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._view.move_to(index)
         self._moved_by_hand()
 
+    def choose_one(self) -> None:
+        """The operator has come to this list: without a row under it, the cursor goes to the first."""
+        if self._view.cursor_id is None:
+            self.move_to(0)
+
     def action_up(self) -> None:
-        self.move_to(self._view.cursor - 1)
+        self._view.step(-1)
+        self._moved_by_hand()
 
     def action_down(self) -> None:
-        self.move_to(self._view.cursor + 1)
+        self._view.step(1)
+        self._moved_by_hand()
 
     def action_first(self) -> None:
         self.move_to(0)

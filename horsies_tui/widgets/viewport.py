@@ -11,21 +11,28 @@ if TYPE_CHECKING:
 
 
 class Viewport(Generic[RowT]):
-    """`height` rows from `top` on are in view, the cursor's among them."""
+    """`height` rows from `top` on are in view, the cursor's among them.
 
-    def __init__(self) -> None:
+    Where the row under the cursor goes, no row is `chosen` until the operator moves: a verb must not meet another one.
+    Without `lets_go` the cursor goes to the neighbour, for lists in which nothing is done to a row.
+    """
+
+    def __init__(self, *, lets_go: bool = True) -> None:
+        self._lets_go = lets_go
         self.rows: tuple[RowT, ...] = ()
         self.cursor = 0
+        """Where the next step begins, while no row is chosen."""
+        self.chosen = True
         self.top = 0
         self.height = 1
 
     @property
     def cursor_row(self) -> RowT | None:
-        return self.rows[self.cursor] if self.rows else None
+        return self.rows[self.cursor] if self.rows and self.chosen else None
 
     @property
     def cursor_id(self) -> str | None:
-        return self.rows[self.cursor].id if self.rows else None
+        return None if self.cursor_row is None else self.cursor_row.id
 
     @property
     def in_view(self) -> tuple[RowT, ...]:
@@ -42,14 +49,19 @@ class Viewport(Generic[RowT]):
         return max(len(self.rows) - self.top - self.height, 0)
 
     def take(self, rows: tuple[RowT, ...], *, stick: bool = False) -> None:
-        """Other rows. The cursor stays on its row and its line; `stick`: one on the first stays on the first."""
-        line, at_first, before = self.cursor - self.top, self.cursor == 0, self.rows
+        """Other rows. The cursor stays on its row and its line; `stick`: the view stays at the first row."""
+        line, before = self.cursor - self.top, self.rows
         self.rows = rows
-        if stick and at_first:
-            self.cursor = self.top = 0
-        else:
-            self.cursor = self._same_or_next(before, {row.id: index for index, row in enumerate(rows)})
-            self.top = self.cursor - line
+        places = {row.id: index for index, row in enumerate(rows)}
+        if before:
+            self.chosen = not self._lets_go or (self.chosen and before[self.cursor].id in places)
+            self.cursor = self._same_or_next(before, places)
+        self.top = self.cursor - line
+        if stick:
+            self.top = 0
+            if not self.chosen or self.cursor >= self.height:
+                # The newest rows are wanted in view; the one that was chosen has left it.
+                self.chosen, self.cursor = self.chosen and self.cursor < self.height, 0
         self._keep_in_bounds()
 
     def resize(self, height: int) -> None:
@@ -57,14 +69,19 @@ class Viewport(Generic[RowT]):
         self._keep_in_bounds()
 
     def move_to(self, index: int) -> None:
-        self.cursor = index
+        self.cursor, self.chosen = index, True
         self._keep_in_bounds()
+
+    def step(self, rows: int) -> None:
+        """So many rows down (up: negative); where none is chosen, first the one that stands there now."""
+        self.move_to(self.cursor + (rows if self.chosen else 0))
 
     def page(self, pages: int) -> None:
         """A screen up or down, with one row of it still in view."""
         step = pages * max(self.height - 1, 1)
         self.top += step
         self.cursor += step
+        self.chosen = True
         self._keep_in_bounds()
 
     def index_of(self, row_id: str) -> int | None:

@@ -118,7 +118,7 @@ async def test_a_filter_is_frozen_confirmed_by_its_number_and_stands_in_the_audi
             "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code)"
             " VALUES ('later', 'shop.charge', 'pay', 'FAILED', 'RATE_LIMITED')"
         )
-        await pilot.press("y", *"45", "enter")
+        await pilot.press("ctrl+y", *"45", "ctrl+y")
         await until(pilot, lambda: any("45 requeued" in said for said in app.said))
         assert app.query_one(ConsoleView).ended == 1
     counts = await connection.fetch("SELECT status, count(*) FROM horsies_tasks GROUP BY 1 ORDER BY 1")
@@ -133,7 +133,7 @@ async def test_a_filter_that_cannot_be_read_is_a_sentence_in_the_sheet(database:
         await connected(pilot)
         await pilot.press("R")
         await ready(pilot, "faild")
-        await pilot.press("y", "escape")
+        await pilot.press("ctrl+y", "escape")
         await until(pilot, lambda: len(app.screen_stack) == 1)
 
 
@@ -147,7 +147,7 @@ async def test_a_role_that_may_not_write_is_told_before_it_confirms(
         await connected(pilot)
         await pilot.press("R")
         await ready(pilot, "no place for the audit", "run `horsies db", "upgrade`")
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
     assert await connection.fetchval("SELECT status FROM horsies_tasks") == "FAILED"
 
 
@@ -161,7 +161,7 @@ async def test_without_a_connection_or_a_row_a_verb_says_so_and_opens_nothing(da
     async with app.run_test() as pilot:
         await connected(pilot)
         await pilot.press("T")
-        assert app.said == ["retry-now: there is no task under the cursor, and none is marked"]
+        assert app.said == ["retry-now: no task is chosen; an arrow key chooses one"]
         assert len(app.screen_stack) == 1
 
 
@@ -175,8 +175,8 @@ async def test_arguments_too_large_to_edit_are_sent_as_they_are(database: str, c
         await ready(pilot, "150 kB", "too much to edit here")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
-        await ready(pilot, "y yes")
-        await pilot.press("y")
+        await ready(pilot, "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 sent again" in said for said in app.said))
     sizes = await connection.fetch("SELECT DISTINCT length(kwargs) FROM horsies_tasks")
     assert [row[0] for row in sizes] == [150_008]
@@ -199,8 +199,8 @@ async def test_several_tasks_are_sent_again_without_an_editor(database: str, con
     async with app.run_test(size=WIDE) as pilot:
         await connected(pilot)
         await pilot.press("E")
-        await ready(pilot, "Rerun 2 tasks", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Rerun 2 tasks", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("2 sent again" in said for said in app.said))
     assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'PENDING'") == 2
 
@@ -218,7 +218,7 @@ async def test_escape_stops_after_the_rows_at_hand_and_the_account_is_true(
         holding = connection.transaction()
         await holding.start()
         await connection.execute("SELECT FROM horsies_tasks WHERE id = $1 FOR UPDATE", ordered[700])
-        await pilot.press("y", *"1200", "enter")
+        await pilot.press("ctrl+y", *"1200", "ctrl+y")
         await ready(pilot, "500 of 1,200 done")
         await pilot.press("escape")
         await ready(pilot, "stopping after these rows")

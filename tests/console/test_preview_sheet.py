@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 
 import pytest
 from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
-from horsies.operations.preview import OperationError
+from horsies.operations.preview import OperationError, Target
 from horsies_tui.feed import FrozenClock
 from horsies_tui.widgets.outcome import RowsSheet
 from horsies_tui.widgets.preview_sheet import PreviewSheet, Where
@@ -38,34 +40,87 @@ async def test_it_says_what_will_change_what_not_and_why() -> None:
             "status:failed since:1h",
             "horsies tasks requeue 019a",
             "reason, for the audit",
-            "y, then type 45 to confirm",
+            "type 45 to confirm, then ctrl+y",
+            "esc Keep",
+            "ctrl+y Requeue 45 tasks",
+            "same from the CLI",
         ):
             assert words in text
         clock.advance(7)
         await until(pilot, lambda: "7s ago" in shown(app.screen))
 
 
-async def test_focus_starts_on_cancel_and_enter_does_nothing_but_close() -> None:
+EVERY_LETTER = "ERP back, retry: why quiz lazy jumbled foxes? THE QUICK BROWN FOX JUMPS OVER A LAZY DOG 0123456789 *!"
+
+
+async def test_every_letter_of_a_reason_is_a_letter_and_none_acts() -> None:
     operation = PlannedOperation(a_preview(1))
     app = an_app(operation)
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: "y yes" in shown(app.screen))
-        assert isinstance(app.focused, Button)
-        await pilot.press("enter")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "ctrl+y Requeue 1 task" in shown(app.screen))
+        reason = app.screen.query_one("#reason", Input)
+        assert app.focused is reason
+        await pilot.press(*(" " if char == " " else char for char in EVERY_LETTER), "enter")
+        assert reason.value == EVERY_LETTER
+        assert "ctrl+y does it, esc keeps all as it is" in shown(app.screen)
+        assert (operation.deeds, operation.looks, app.results) == ([], [False], [])
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: bool(app.results))
-    assert app.results == [None]
-    assert operation.deeds == []
+    assert operation.deeds == [EVERY_LETTER]
 
 
-async def test_y_does_what_few_rows_need_with_the_reason_that_was_typed() -> None:
-    operation = PlannedOperation(a_preview(20))
+async def test_no_key_without_ctrl_confirms_wherever_the_focus_is() -> None:
+    operation = PlannedOperation(a_preview(1))
     app = an_app(operation)
-    async with app.run_test() as pilot:
-        await until(pilot, lambda: "y yes" in shown(app.screen))
-        await pilot.press("shift+tab", *"may y be", "enter", "y")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "ctrl+y Requeue 1 task" in shown(app.screen))
+        for _ in range(6):
+            await pilot.press("y", "b", "l", "enter", "enter", "space", "tab")
+        assert (operation.deeds, operation.looks, app.results) == ([], [False], [])
+        assert isinstance(app.screen, PreviewSheet)
+        await pilot.press("escape")
+    assert (operation.deeds, app.results) == ([], [None])
+
+
+async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
+    operation = PlannedOperation(a_preview(2, verb="cancel"), wish=Wish("cancel"))
+    app = an_app(operation)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "ctrl+y Cancel 2 tasks" in shown(app.screen))
+        labels = [str(button.label) for button in app.screen.query(Button)]
+        assert labels == ["esc Keep", "ctrl+y Cancel 2 tasks"]
+        await pilot.click("#confirm")
         await until(pilot, lambda: bool(app.results))
-    assert operation.deeds == ["may y be"]
-    assert len(app.results[0].outcome.applied) == 20
+    assert operation.deeds == [None]
+
+
+async def test_the_rows_are_named_and_the_command_is_whole() -> None:
+    ids = [f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(2000)]
+    rows = tuple(Target("task", task_id, "charge_card", "FAILED TIMEOUT", queue="pay") for task_id in ids)
+    seen = replace(a_preview(0), eligible=rows, command=" ".join(["horsies tasks requeue", *ids]))
+    app = an_app(PlannedOperation(seen))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "ctrl+y Requeue 2,000 tasks" in shown(app.screen))
+        text = shown(app.screen)
+        for task_id in ids[:5]:
+            line = next(line for line in text.splitlines() if task_id in line)
+            assert re.search("charge_card .*queue pay .*FAILED TIMEOUT", line)
+        assert "and 1,995 more" in text
+        assert text.count("charge_card") == 5
+        await pilot.press("tab", "tab", "y")
+        await until(pilot, lambda: "more than a terminal's clipboard takes" in shown(app.screen))
+
+
+async def test_the_command_is_copied_whole() -> None:
+    ids = " ".join(f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(300))
+    app = an_app(PlannedOperation(a_preview(2, command=f"horsies tasks requeue {ids}")))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "ctrl+y Requeue" in shown(app.screen))
+        await pilot.press("tab", "y")
+        await until(pilot, lambda: "copied" in shown(app.screen))
+        assert app.clipboard == f"horsies tasks requeue {ids}"
+        await pilot.press("end")
+        await until(pilot, lambda: "0299-7000" in shown(app.screen).replace("\n", " "))
 
 
 async def test_above_twenty_rows_only_the_number_confirms() -> None:
@@ -73,10 +128,10 @@ async def test_above_twenty_rows_only_the_number_confirms() -> None:
     app = an_app(operation)
     async with app.run_test() as pilot:
         await until(pilot, lambda: "type 21" in shown(app.screen))
-        await pilot.press("y", "enter", *"20", "enter")
+        await pilot.press("ctrl+y", *"20", "ctrl+y")
         await until(pilot, lambda: "that is not it" in shown(app.screen))
         assert operation.deeds == []
-        await pilot.press("backspace", "1", "enter")
+        await pilot.press("backspace", "1", "ctrl+y")
         await until(pilot, lambda: bool(app.results))
     assert operation.deeds == [None]
 
@@ -88,7 +143,7 @@ async def test_in_production_even_one_row_takes_the_name_of_the_context() -> Non
         await until(pilot, lambda: "type shop-eu" in shown(app.screen))
         assert "PRODUCTION" in shown(app.screen)
         assert app.screen.has_class("-production")
-        await pilot.press("y", *"1", "enter")
+        await pilot.press("ctrl+y", *"1", "ctrl+y")
         await until(pilot, lambda: "that is not it" in shown(app.screen))
         app.screen.query_one("#word", Input).value = ""
         await pilot.press(*"shop-eu", "enter")
@@ -102,7 +157,7 @@ async def test_where_nothing_is_eligible_no_key_does_anything() -> None:
     async with app.run_test() as pilot:
         await until(pilot, lambda: "nothing to do" in shown(app.screen))
         assert "one more run" not in shown(app.screen)
-        await pilot.press("y", "b", "escape")
+        await pilot.press("ctrl+y", "ctrl+n", "escape")
         await until(pilot, lambda: bool(app.results))
     assert (app.results, operation.deeds, operation.looks) == ([None], [], [False])
 
@@ -112,7 +167,7 @@ async def test_a_refusal_of_the_database_is_a_sentence_and_nothing_is_confirmed(
     app = an_app(operation)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "the role app lacks UPDATE; GRANT UPDATE" in shown(app.screen))
-        await pilot.press("y", "escape")
+        await pilot.press("ctrl+y", "escape")
         await until(pilot, lambda: bool(app.results))
     assert operation.deeds == []
 
@@ -121,10 +176,10 @@ async def test_trouble_while_doing_says_that_nothing_was_done() -> None:
     operation = PlannedOperation(a_preview(1), trouble=OSError("the wire is cut"))
     app = an_app(operation)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "y yes" in shown(app.screen))
-        await pilot.press("y")
+        await until(pilot, lambda: "ctrl+y" in shown(app.screen))
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: "nothing was done" in shown(app.screen) and "the wire is cut" in shown(app.screen))
-        await pilot.press("y", "escape")
+        await pilot.press("ctrl+y", "escape")
         await until(pilot, lambda: bool(app.results))
     assert operation.deeds == [None]
 
@@ -133,40 +188,40 @@ async def test_at_work_it_shows_progress_and_escape_stops_it_with_a_true_account
     operation = PlannedOperation(a_preview(2), gate=asyncio.Event())
     app = an_app(operation)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "y yes" in shown(app.screen))
-        await pilot.press("y")
+        await until(pilot, lambda: "ctrl+y" in shown(app.screen))
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: "500 of 1,200 done, esc stops" in shown(app.screen))
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await pilot.press("escape")
         await until(pilot, lambda: bool(app.results))
     assert operation.deeds == [None]
     assert app.results[0].outcome.stopped == "interrupted"
 
 
-async def test_b_looks_again_with_a_fresh_budget_where_the_verb_has_one() -> None:
+async def test_ctrl_n_looks_again_with_fresh_retries_where_the_verb_has_one() -> None:
     operation = PlannedOperation(a_preview(1))
     app = an_app(operation)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "b fresh budget" in shown(app.screen))
-        await pilot.press("b")
-        await until(pilot, lambda: "b one more run" in shown(app.screen))
+        await until(pilot, lambda: "ctrl+n reset retries" in shown(app.screen))
+        await pilot.press("ctrl+n")
+        await until(pilot, lambda: "ctrl+n one more run" in shown(app.screen))
     assert operation.looks == [False, True]
     other = PlannedOperation(a_preview(1, verb="cancel"), wish=Wish("cancel"))
     app = an_app(other)
     async with app.run_test() as pilot:
-        await until(pilot, lambda: "y yes" in shown(app.screen))
-        assert "fresh" not in shown(app.screen)
-        await pilot.press("b")
+        await until(pilot, lambda: "ctrl+y" in shown(app.screen))
+        assert "reset retries" not in shown(app.screen)
+        await pilot.press("ctrl+n")
     assert other.looks == [False]
 
 
 async def test_every_row_can_be_looked_at_before() -> None:
     app = an_app(PlannedOperation(a_preview(2, refused=1)))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "l every row" in shown(app.screen))
-        await pilot.press("l")
+        await until(pilot, lambda: "ctrl+l list rows" in shown(app.screen))
+        await pilot.press("ctrl+l")
         await until(pilot, lambda: isinstance(app.screen, RowsSheet) and "refused" in shown(app.screen))
-        text = shown(app.screen)
+        text = shown(app.screen).partition("RESULT")[2]
         assert text.index("refused") < text.index("will be requeued")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
@@ -189,4 +244,5 @@ async def test_the_question_is_always_in_view(size: tuple[int, int]) -> None:
     app = an_app(PlannedOperation(long))
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: "to confirm" in shown(app.screen))
-        assert "Cancel" in shown(app.screen)
+        assert "esc Keep" in shown(app.screen)
+        assert "ctrl+y Requeue 45 tasks" in shown(app.screen)

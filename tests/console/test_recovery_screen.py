@@ -80,17 +80,17 @@ async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "interrupted")
         await pilot.press("F")
-        await ready(pilot, "Fail 1 task", "1 interrupted: accepted as failed", "y yes")
+        await ready(pilot, "Fail 1 task", "1 interrupted: accepted as failed", "ctrl+y")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
-        await pilot.press("shift+tab", *"not needed", "enter", "y")
+        await pilot.press(*"not needed", "ctrl+y")
         await ready(pilot, "Everything is where it should be")
         assert await row_of(connection) == ("FAILED", "OPERATOR_FAILED")
         assert await trail(connection) == [("fail", "i-1", "applied", "ops@bastion", "not needed")]
         assert any("1 failed by hand" in said and "z undo" in said for said in app.said)
 
         await pilot.press("z")
-        await ready(pilot, "Undo 1 task", "1 will be taken back", "horsies audit undo", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Undo 1 task", "1 will be taken back", "horsies audit undo", "ctrl+y")
+        await pilot.press("ctrl+y")
         await ready(pilot, "stopped past its grace")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
         assert (await trail(connection))[-1][:3] == ("undo", "i-1", "applied")
@@ -104,9 +104,9 @@ async def test_requeue_on_a_stale_row_changes_nothing_and_says_what_it_is_now(
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "interrupted")
         await pilot.press("R")
-        await ready(pilot, "Requeue 2 tasks", "y yes")
+        await ready(pilot, "Requeue 2 tasks", "ctrl+y")
         await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'i-2'")
-        await pilot.press("y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: isinstance(app.screen, RowsSheet))
         text = await ready(pilot, "Requeue: 1 requeued, 1 skipped", "it is CANCELLED now")
         assert text.index("skipped", text.index("RESULT")) < text.index("PENDING, try 1")
@@ -123,7 +123,7 @@ async def test_production_wants_its_name_before_a_row_changes(database: str, con
         await ready(pilot, "interrupted")
         await pilot.press("R")
         await ready(pilot, "shop-eu · PRODUCTION", "type shop-eu to confirm")
-        await pilot.press("y", *"shop", "enter")
+        await pilot.press("ctrl+y", *"shop", "ctrl+y")
         await ready(pilot, "that is not it")
         assert await row_of(connection) == ("FAILED", "TASK_INTERRUPTED")
         await pilot.press(*"-eu", "enter")
@@ -164,8 +164,8 @@ async def test_marked_lines_are_acted_on_together(database: str, connection: asy
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "shop.other", "shop.build_report")
         await pilot.press("a", "R")
-        await ready(pilot, "Requeue 3 tasks", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Requeue 3 tasks", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("3 requeued" in said for said in app.said))
         assert {row[1] for row in await trail(connection)} == {"i-1", "i-2", "j-1"}
         await pilot.press("o")
@@ -191,8 +191,8 @@ async def test_rerun_opens_the_arguments_hides_what_is_masked_and_sends_what_was
         area.load_text(area.text.replace('"b.csv', '"b.csv"'))
         await pilot.press("ctrl+s")
         await until(pilot, lambda: isinstance(app.screen, PreviewSheet))
-        await ready(pilot, "Rerun 1 task", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Rerun 1 task", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 sent again" in said for said in app.said))
         stored = await connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE id <> 'i-1'")
         assert json.loads(stored) == {"path": "b.csv", "password": "hunter2"}
@@ -221,8 +221,8 @@ async def test_what_a_dead_worker_held_is_put_right_by_one_key(database: str, co
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "worker lost", "W recover")
         await pilot.press("W")
-        await ready(pilot, "Recover 1 worker", "1 claimed task: back in the queue", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Recover 1 worker", "1 claimed task: back in the queue", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 recovered" in said for said in app.said))
         assert await row_of(connection, "c-1") == ("PENDING", None)
         assert ("recover", "web-3", "applied") in [row[:3] for row in await trail(connection)]
@@ -239,8 +239,8 @@ async def test_a_paused_queue_goes_on_by_one_key(database: str, connection: asyn
     async with app.run_test(size=WIDE) as pilot:
         await ready(pilot, "paused queue", "U resume")
         await pilot.press("U")
-        await ready(pilot, "Resume 1 queue", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Resume 1 queue", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 resumed" in said for said in app.said))
         assert await connection.fetchval("SELECT count(*) FROM horsies_queue_state WHERE paused_at IS NOT NULL") == 0
 
@@ -280,8 +280,8 @@ async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_
         text = await ready(pilot, "node out of step", "pay is RUNNING: its task is COMPLETED")
         assert "X reconcile" in text
         await pilot.press("X")
-        await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "y yes")
-        await pilot.press("y")
+        await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "ctrl+y")
+        await pilot.press("ctrl+y")
         await until(pilot, lambda: any("1 put right" in said for said in app.said))
     assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"
     assert [row[:3] for row in await trail(connection)] == [("reconcile", "w-1", "applied")]

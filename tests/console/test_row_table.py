@@ -72,16 +72,22 @@ async def test_a_list_that_follows_shows_arrivals_at_once():
     async with table() as (app, pilot):
         app.table.show((*rows(1, first=500), *rows(100)), now=NOW, stick=True)
         await pilot.pause()
-        assert app.lines()[1].startswith("▌  running    id-0500")
-        assert moves(app) == [("id-0500", 0, True, False)]
+        assert "id-0500" in app.lines()[1]
+        assert app.lines()[2].startswith("▌  running    id-0000")
+        assert moves(app) == [("id-0000", 1, False, False)]
 
 
-async def test_the_cursor_of_a_row_that_is_gone_is_on_its_neighbour():
+async def test_where_the_row_under_the_cursor_goes_none_is_chosen_until_a_key():
     async with table() as (app, pilot):
         await pilot.press("j")
         app.table.show((*rows(1), *rows(98, first=2)), now=NOW)
         await pilot.pause()
-        assert moves(app)[-1] == ("id-0002", 1, False, False)
+        assert moves(app)[-1] == (None, 1, False, False)
+        assert not any(line.startswith("▌") for line in app.lines())
+        await pilot.press("space", "enter", "v")
+        assert app.table.marks == frozenset()
+        await pilot.press("j")
+        assert app.table.cursor_id == "id-0002"
 
 
 async def test_the_same_rows_again_say_nothing():

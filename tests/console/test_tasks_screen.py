@@ -124,8 +124,10 @@ async def test_following_lets_the_newest_in_and_a_step_away_holds_them(
     await fill(connection, 300)
     async with console(database) as screen:
         await screen.sees("FOLLOW")
+        first = screen.cursor
         await send(connection, "n-000001")
-        await screen.sees("▌  · pending     n-000001")
+        await screen.sees("· pending     n-000001")
+        assert screen.cursor.split()[:3] == first.split()[:3]
         await screen.press("j")
         row = screen.cursor
         await send(connection, *(f"n-{number:06}" for number in range(2, 39)))

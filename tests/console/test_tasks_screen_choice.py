@@ -41,7 +41,7 @@ async def test_without_rows_it_is_nothing_and_a_verb_says_so(database: str) -> N
         await screen.sees("No task matches.")
         assert chosen(screen) is None
         await screen.press("C")
-        await screen.sees("there is no task under the cursor")
+        await screen.sees("no task is chosen")
 
 
 async def test_marks_and_ranges_are_chosen_and_named_in_the_footer(database: str) -> None:
@@ -127,7 +127,7 @@ async def test_requeue_of_all_that_match_changes_the_rows_and_the_list(
         )
         await screen.press("asterisk", "R")
         await screen.sees(f"Requeue {before} tasks", "filter", "error:TIMEOUT")
-        await screen.press("y")
+        await screen.press("ctrl+y")
         await screen.sees(f"{before} requeued")
         left = await connection.fetchval(
             "SELECT count(*) FROM horsies_tasks WHERE error_code = 'TIMEOUT' AND status = 'FAILED'"

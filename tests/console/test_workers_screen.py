@@ -77,9 +77,9 @@ async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_
         await screen.sees("✗ 1 lost, holding 3 tasks", "✗ lost", "lost after 30s", "it had 1 process")
 
         await screen.press("W")
-        await screen.sees("Recover 1 worker", "2 claimed tasks: back in the queue", "1 running task", "y yes")
+        await screen.sees("Recover 1 worker", "2 claimed tasks: back in the queue", "1 running task", "ctrl+y")
         assert [status for status, _, _ in await statuses(connection)] == ["CLAIMED", "RUNNING"]
-        await screen.press("y")
+        await screen.press("ctrl+y")
         await screen.sees("1 recovered", "1 failed, 2 returned; acknowledged")
         assert await statuses(connection) == [("FAILED", "WORKER_CRASHED", 1), ("PENDING", None, 2)]
         assert ("recover", "worker", "applied", "ops@bastion", 1) in await trail(connection)
@@ -92,14 +92,16 @@ async def test_a_worker_is_told_to_drain_and_goes_on_again(
     async with workers(database) as screen:
         await screen.sees("♥ 1 alive")
         await screen.press("D")
-        await screen.sees("Drain 1 worker", "claims nothing more", "no other worker claims from queue default", "y yes")
-        await screen.press("shift+tab", *"deploy", "enter", "y")
+        await screen.sees(
+            "Drain 1 worker", "claims nothing more", "no other worker claims from queue default", "ctrl+y"
+        )
+        await screen.press(*"deploy", "ctrl+y")
         await screen.sees("↓ 1 draining", 'told to drain 0s ago by ops@bastion: "deploy"')
         assert await connection.fetchval("SELECT draining_since IS NOT NULL FROM horsies_worker_orders")
         await send(connection, "t-1")
         await screen.press("U")
-        await screen.sees("Resume 1 worker", "claims again at once", "y yes")
-        await screen.press("y")
+        await screen.sees("Resume 1 worker", "claims again at once", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("♥ 1 alive", "1 running, 0 claimed")
         assert {row[:3] for row in await trail(connection)} == {
             ("resume", "worker", "applied"),
@@ -171,8 +173,8 @@ async def test_verbs_of_tasks_act_on_those_that_the_worker_holds(database: str, 
         await screen.press("tab")
         await screen.sees("C cancel")
         await screen.press("a", "C")
-        await screen.sees("Cancel 2 tasks", "y yes")
-        await screen.press("y")
+        await screen.sees("Cancel 2 tasks", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("2 cancelled", "It holds no task.")
     assert await statuses(connection) == [("CANCELLED", "TASK_CANCELLED", 2)]
 
@@ -185,12 +187,12 @@ async def test_marked_workers_are_drained_together(database: str, connection: as
         await screen.press("space", "j", "space")
         await screen.sees("● 2 marked")
         await screen.press("D")
-        await screen.sees("Drain 2 workers", "y yes")
-        await screen.press("y")
+        await screen.sees("Drain 2 workers", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("2 told to drain", "↓ 2 draining", "♥ 1 alive")
         await screen.press("z")
-        await screen.sees("Undo 2 workers", "y yes")
-        await screen.press("y")
+        await screen.sees("Undo 2 workers", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("♥ 3 alive")
     assert await connection.fetchval("SELECT count(*) FROM horsies_worker_orders WHERE draining_since IS NOT NULL") == 0
 
@@ -226,15 +228,15 @@ async def test_who_no_longer_matches_stays_under_the_cursor_until_that_leaves_it
         await screen.filter("status:alive")
         await screen.sees("3 of 3 match")
         await screen.press("j", "D")
-        await screen.sees("Drain 1 worker", "y yes")
-        await screen.press("y")
+        await screen.sees("Drain 1 worker", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("2 of 3 match", "2 workers on 1 host", "↓ draining")
         assert "web-1:2" in screen.cursor
         assert screen.view._table._struck == {"web-1-2-0a"}
         await screen.press("ctrl+r")
         await until(screen.pilot, lambda: "web-1:2" in screen.cursor and len(screen.names) == 3)
         await screen.press("U")
-        await screen.sees("Resume 1 worker", "web-1-2-0a", "y yes")
+        await screen.sees("Resume 1 worker", "web-1-2-0a", "ctrl+y")
         await screen.press("escape", "j")
         await until(screen.pilot, lambda: "web-1:2" not in screen.cursor, "the cursor has left")
         other = screen.cursor.split()[3]
@@ -312,8 +314,8 @@ async def test_hosts_sum_up_their_workers_and_enter_shows_those_of_one(
         text = await screen.sees("HOST", "VERSIONS, NOTE", "left 2 tasks")
         assert [line.split()[0] for line in text.splitlines() if " web-" in line] == ["▌", "web-1"]
         await screen.press("W")
-        await screen.sees("Recover 1 worker", "2 running tasks", "y yes")
-        await screen.press("y")
+        await screen.sees("Recover 1 worker", "2 running tasks", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 recovered")
         await screen.press("enter")
         await screen.sees("host:web-2", "2 of 4 match")

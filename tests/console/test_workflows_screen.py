@@ -366,8 +366,8 @@ async def test_pause_is_previewed_done_and_seen(database: str, connection: async
     async with flows(database) as screen:
         await screen.sees("month_end")
         await screen.press("P")
-        await screen.sees("Pause 1 workflow", "1 will be paused", "y yes")
-        await screen.press("y")
+        await screen.sees("Pause 1 workflow", "1 will be paused", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 paused", "⏸ paused")
     assert await connection.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", MONTH_END) == "PAUSED"
 
@@ -377,8 +377,8 @@ async def test_cancel_in_the_graph_reaches_the_child_and_is_seen(database: str, 
     async with flows(database) as screen:
         await opened(screen)
         await screen.press("C")
-        await screen.sees("Cancel 1 workflow", "y yes")
-        await screen.press("y")
+        await screen.sees("Cancel 1 workflow", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("⊘ CANCELLED")
     found = await connection.fetch("SELECT DISTINCT status FROM horsies_workflows")
     assert [row["status"] for row in found] == ["CANCELLED"]
@@ -393,14 +393,14 @@ async def test_reconcile_lists_its_repairs_before_it_acts(database: str, connect
     async with flows(database) as screen:
         await opened(screen)
         await screen.press("X")
-        text = await screen.sees("Reconcile 1 workflow", "which means", "y yes")
-        assert "import_us" in text.split("which means")[1]
+        text = await screen.sees("Reconcile 1 workflow", "effect", "ctrl+y")
+        assert "import_us" in text.split("effect")[1]
         await screen.press("escape")
         status = "SELECT status FROM horsies_workflow_tasks WHERE node_id = 'import_us'"
         assert await connection.fetchval(status) == "RUNNING"
         await screen.press("X")
-        await screen.sees("y yes")
-        await screen.press("y")
+        await screen.sees("ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 put right")
         assert await connection.fetchval(status) == "FAILED"
 
@@ -410,8 +410,8 @@ async def test_retry_runs_what_failed_again(database: str, connection: asyncpg.C
     async with flows(database) as screen:
         await opened(screen)
         await screen.press("R")
-        await screen.sees("Retry from what failed 1 workflow", "y yes")
-        await screen.press("y")
+        await screen.sees("Retry from what failed 1 workflow", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 sent on again")
         await screen.loses("✗ import_us")
 
@@ -426,8 +426,8 @@ async def test_a_node_is_completed_by_hand_with_a_value(database: str, connectio
         await screen.press(*'{"n": ', "ctrl+s")
         await screen.sees("line 1, column")
         await screen.press("end", *"41}", "ctrl+s")
-        await screen.sees("Complete by hand 1 node", "y yes")
-        await screen.press("y")
+        await screen.sees("Complete by hand 1 node", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 completed by hand", "✓ import_us")
     result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE node_id = 'import_us'")
     assert '"n":41' in result.replace(" ", "")
@@ -444,8 +444,8 @@ async def test_a_waiting_node_is_skipped_and_in_the_list_nodes_are_out_of_reach(
         await opened(screen)
         await go_to(screen, "report")
         await screen.press("S")
-        await screen.sees("Skip 1 node", "y yes")
-        await screen.press("y")
+        await screen.sees("Skip 1 node", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("1 left out", "⊘ report")
 
 
@@ -458,8 +458,8 @@ async def test_marked_workflows_are_acted_on_together(database: str, connection:
         await screen.press("a")
         await screen.sees("2 marked")
         await screen.press("P")
-        await screen.sees("Pause 2 workflows", "y yes")
-        await screen.press("y")
+        await screen.sees("Pause 2 workflows", "ctrl+y")
+        await screen.press("ctrl+y")
         await screen.sees("2 paused")
         await screen.loses("marked")
 
@@ -495,7 +495,7 @@ async def test_the_graph_offers_to_resume_as_soon_as_its_workflow_is_paused(
         await screen.press("P")
         assert len(screen.app.screen_stack) == 1
         await screen.press("U")
-        await screen.sees("Resume 1 workflow", "y yes")
+        await screen.sees("Resume 1 workflow", "ctrl+y")
 
 
 async def test_no_form_opens_for_a_node_that_takes_no_value(database: str, connection: asyncpg.Connection) -> None:

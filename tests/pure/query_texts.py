@@ -26,7 +26,8 @@ def quoted(text: str) -> str:
 
 values = storable.map(quoted) | st.sampled_from(["email", "send_*", "web-?", "a\\ b", "'it''s'", '"a b"*', "…1cd6ba9a"])
 durations = st.sampled_from(["30s", "5m", "1h30m", "2d", "1.5h", "250ms"])
-moments = durations | st.datetimes().map(lambda moment: moment.isoformat(timespec="seconds"))
+times = st.datetimes().map(lambda moment: moment.isoformat(timespec="seconds"))
+moments = durations | times
 spans = st.tuples(st.sampled_from([">", ">=", "<", "<="]), durations).map("".join)
 tries = st.sampled_from([">1", ">=2", "<4", "<=3", "2", "=3", "1..4", "2..", "..5"])
 
@@ -50,5 +51,8 @@ others = st.one_of(
     tries.map("tries:{}".format),
     spans.map("wait:{}".format),
     spans.map("run:{}".format),
+    spans.map("ended:{}".format),
+    st.tuples(st.sampled_from([">", ">=", "<", "<="]), times).map("".join).map("ended:{}".format),
+    times.map("ended:{}..".format),
 )
 filters = st.lists(texts | others, max_size=6).map(" ".join)

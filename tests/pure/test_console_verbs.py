@@ -63,16 +63,19 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
     facts = facts_of(Wish("requeue"), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
     assert [(fact.label, fact.text) for fact in facts] == [
         ("3 will be requeued", "2 FAILED TIMEOUT · 1 FAILED RATE_LIMITED"),
+        ("  shop.mail", "t-1  FAILED TIMEOUT"),
+        ("  shop.mail", "t-2  FAILED TIMEOUT"),
+        ("  shop.mail", "t-3  FAILED RATE_LIMITED"),
         ("2 will be refused", "it is COMPLETED"),
-        ("which means", "one more run each"),
+        ("effect", "one more run each"),
         ("", "the deadline is dropped"),
-        ("from a shell", "horsies tasks requeue t-1"),
+        ("same from the CLI", "horsies tasks requeue t-1"),
     ]
 
 
 def test_without_an_eligible_row_nothing_follows_from_anything() -> None:
     labels = [fact.label for fact in facts_of(Wish("requeue"), preview([], {8: "it is COMPLETED"}))]
-    assert labels == ["0 will be requeued", "1 will be refused", "from a shell"]
+    assert labels == ["0 will be requeued", "1 will be refused", "same from the CLI"]
 
 
 def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:
@@ -83,15 +86,20 @@ def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:
     assert "everything" in nothing["filter"]
 
 
-def test_a_line_for_the_shell_with_hundreds_of_ids_is_cut_and_says_so() -> None:
+def test_the_command_names_every_id() -> None:
     command = " ".join(["horsies tasks requeue", *(f"id-{number:06}" for number in range(400))])
-    (fact,) = [
-        fact for fact in facts_of(Wish("requeue"), preview([target(1)], command=command)) if "shell" in fact.label
-    ]
-    assert len(fact.text) < 350
-    shown, _, left = fact.text.partition(" … and ")
-    assert command.startswith(shown)
-    assert len(shown.split()) + int(left.split()[0]) == len(command.split())
+    facts = facts_of(Wish("requeue"), preview([target(1)], command=command))
+    assert facts[-1].text == command
+
+
+def test_five_rows_are_named_and_the_others_are_counted() -> None:
+    many = [target(number) for number in range(2000)]
+    facts = facts_of(Wish("requeue"), preview(many))
+    assert [fact.label for fact in facts[1:6]] == ["  shop.mail"] * 5
+    assert facts[6].text == "and 1,995 more"
+    worker = Target("worker", "web-1:7", "web-1:7", "alive")
+    (fact,) = facts_of(Wish("drain", kind="worker"), preview([worker], consequences=()))[1:2]
+    assert (fact.label, fact.text) == ("", "web-1:7  alive")
 
 
 def test_many_reasons_are_summed_up_and_none_is_forgotten_silently() -> None:

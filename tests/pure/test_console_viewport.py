@@ -36,30 +36,41 @@ def test_rows_that_come_above_move_neither_the_cursor_nor_its_line():
     assert (view.cursor_id, line_of_cursor(view)) == ("3", 3)
 
 
-def test_with_stick_the_first_row_stays_first():
+def test_with_stick_the_newest_stay_in_view_and_the_cursor_on_its_row():
     view = viewport(20)
     view.take(rows("new", *range(20)), stick=True)
-    assert (view.cursor_id, view.top) == ("new", 0)
+    assert (view.cursor_id, view.cursor, view.top) == ("0", 1, 0)
 
 
-def test_with_stick_a_cursor_that_left_the_first_row_stays_on_its_own():
-    view = viewport(20, cursor=1)
-    view.take(rows("new", *range(20)), stick=True)
-    assert (view.cursor_id, line_of_cursor(view)) == ("1", 1)
+def test_with_stick_a_row_that_leaves_the_view_is_chosen_no_more():
+    view = viewport(20)
+    view.take(rows("a", "b", "c", "d", *range(20)), stick=True)
+    assert (view.cursor_id, view.top) == ("0", 0)
+    view.take(rows("e", "a", "b", "c", "d", *range(20)), stick=True)
+    assert (view.cursor_id, view.cursor_row, view.top) == (None, None, 0)
+    view.step(1)
+    assert view.cursor_id == "e"
+    view.step(1)
+    assert view.cursor_id == "a"
 
 
-def test_where_its_row_is_gone_the_cursor_is_on_the_next_one():
+def test_where_its_row_is_gone_no_row_is_chosen_until_a_step():
     view = viewport(20, cursor=4)
     view.take(rows(*(each for each in range(20) if each not in (4, 5))))
-    assert view.cursor_id == "6"
+    assert view.cursor_id is None
     view.take(rows(0, 1, 2))
+    assert view.cursor_id is None
+    view.step(-1)
     assert view.cursor_id == "2"
 
 
-def test_among_rows_that_are_all_others_the_cursor_is_on_the_first():
+def test_among_rows_that_are_all_others_none_is_chosen():
     view = viewport(20, cursor=7)
     view.take(rows("a", "b"))
-    assert (view.cursor_id, view.top) == ("a", 0)
+    assert (view.cursor_id, view.top) == (None, 0)
+    view.take(())
+    view.take(rows("c"))
+    assert view.cursor_id is None
 
 
 def test_without_rows_there_is_no_cursor():
@@ -110,10 +121,10 @@ def test_the_cursor_is_in_view_and_no_blank_is_shown_where_rows_are(steps):
         match name:
             case "take":
                 before = view.cursor_id
-                stuck = values[1] and view.cursor == 0
                 view.take(rows(*values[0]), stick=values[1])
-                if before is not None and not stuck and view.index_of(before) is not None:
-                    assert view.cursor_id == before
+                if before is not None:
+                    stays = not values[1] and view.index_of(before) is not None
+                    assert view.cursor_id in ((before,) if stays else (before, None))
             case "move":
                 view.move_to(values[0])
             case "page":

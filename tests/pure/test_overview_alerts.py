@@ -159,15 +159,23 @@ def test_a_surging_error_is_named_with_what_is_usual() -> None:
     assert (alert.what, alert.evidence) == ("RATE_LIMITED surges", "45 in 10m, usually 1")
     found = parameters(parse(alert.rows or ""))
     assert (found.statuses, found.error.exact) == (("FAILED",), ("RATE_LIMITED",))
-    assert found.ended_max is not None
-    assert found.ended_max.total_seconds() == pytest.approx(600)
+    assert (found.ended_from, found.ended_max) == (ago(600), None)
+
+
+def test_the_rows_of_a_surge_are_all_since_its_beginning_and_none_slides_out() -> None:
+    surge = a_glance(failures=(Failures("RATE_LIMITED", lately=45, before=12, before_s=7200),))
+    first = only(surge)
+    assert first.failing_since == ago(600)
+    later = replace(surge, now=surge.now + timedelta(minutes=40))
+    (again,) = alerts(later, began={first.id: first.failing_since})
+    assert (again.rows, again.failing_since) == (first.rows, first.failing_since)
 
 
 def test_failures_of_many_codes_surge_together() -> None:
     many = tuple(Failures(f"CODE_{n}", 9, 4, 7200) for n in range(5))
     alert = only(a_glance(failures=many))
     assert (alert.what, alert.evidence) == ("more fails than usual", "45 in 10m, usually 2")
-    assert alert.rows == "status:failed ended:<10m"
+    assert parameters(parse(alert.rows or "")).ended_from == ago(600)
 
 
 @given(st.integers(0, 10_000), st.one_of(st.none(), st.floats(0, 10_000)))

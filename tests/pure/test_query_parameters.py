@@ -183,6 +183,15 @@ def test_has_is_true_false_or_not_asked(what: str) -> None:
         ("until:1h30m", {"until_ago": timedelta(minutes=90)}),
         ("since:1.5d", {"since_ago": timedelta(hours=36)}),
         ("since:2w", {"since_ago": timedelta(days=14)}),
+        ("ended:>=2026-11-18T01:02:03Z", {"ended_from": datetime(2026, 11, 18, 1, 2, 3, tzinfo=UTC)}),
+        ("ended:<2026-11-18", {"ended_until": datetime(2026, 11, 18, tzinfo=UTC) - US}),
+        (
+            "ended:2026-11-18..2026-11-19T06:00+02:00",
+            {
+                "ended_from": datetime(2026, 11, 18, tzinfo=UTC),
+                "ended_until": datetime(2026, 11, 19, 4, tzinfo=UTC),
+            },
+        ),
         ("since:2026-11-18", {"since_at": datetime(2026, 11, 18, tzinfo=UTC)}),
         ("until:2026-11-18T14:05+02:00", {"until_at": datetime(2026, 11, 18, 12, 5, tzinfo=UTC)}),
         ("tries:>1", {"tries_min": 2}),

@@ -127,6 +127,9 @@ def test_what_is_written_differently_is_one_filter(written: str, same: str) -> N
         ("run:>5", ">5", ">5m"),
         ("tries:4..2", "4..2", "2..4"),
         ("wait:1h..5m", "1h..5m", "5m..1h"),
+        ("ended:5m", "5m", ">5m"),
+        ("ended:2026-11-18", "2026-11-18", ">=2026-11-18"),
+        ("ended:2026-11-19..2026-11-18", "2026-11-19..2026-11-18", "2026-11-18T00:00:00Z..2026-11-19T00:00:00Z"),
         ("-run:>5m", "-run:>5m", "run:<=5m"),
         ("-tries:<3", "-tries:<3", "tries:>=3"),
         ("-since:1h", "-since:1h", "until:1h"),
@@ -161,6 +164,9 @@ def test_a_mistake_is_pointed_at_and_what_is_suggested_in_its_place_is_right(
         ("until:whenever", "whenever", "not a duration"),
         ("since:99999999w", "99999999w", "hundred years"),
         ("run:..", "..", "between what"),
+        ("ended:>=14:05", ">=14:05", "of which day"),
+        ("ended:>=2026-13-01", ">=2026-13-01", "no such time"),
+        ("ended:2026-11-18..10m", "2026-11-18..10m", "half a time"),
         ("tries:>", ">", "not a number"),
         ("tries:><1", "><1", "not a range"),
         ("tries:<1", "<1", "the least is 1"),
@@ -194,6 +200,7 @@ def test_what_makes_no_sense_is_refused_where_it_stands(text: str, wrong: str, m
         ("since:10m until:1h", "until:1h"),
         ("until:2026-01-01 since:2026-01-02", "until:2026-01-01"),
         ("since:1h since:2h", "since:2h"),
+        ("ended:>=2026-01-02 ended:<2026-01-01", "ended:<2026-01-01"),
     ],
 )
 def test_words_that_leave_no_task_are_an_error_and_not_an_empty_screen(text: str, wrong: str) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
 from view_steps import every_id, insert, reader
 
-from horsies.views import failures, queue_rates, queue_rows
+from horsies.views import LATELY, failures, queue_rates, queue_rows
 from horsies_tui.health.rows import NUMBERS, rows_of_error, rows_of_number, rows_that_ended, rows_that_failed
 
 QUEUE = 'odd name, "mail"'
@@ -60,10 +61,11 @@ SHOWN = {
 @pytest.mark.usefixtures("rows")
 async def test_each_number_of_a_queue_is_that_of_the_rows_that_it_opens(conn: asyncpg.Connection) -> None:
     assert set(SHOWN) == set(NUMBERS)
+    now = await conn.fetchval("SELECT now()")
     for column, names in SHOWN.items():
-        found = await every_id(conn, rows_of_number(column, QUEUE))
+        found = await every_id(conn, rows_of_number(column, QUEUE, now))
         assert set(found) == {f"{name}0" for name in names}, column
-        everywhere = await every_id(conn, rows_of_number(column, ""))
+        everywhere = await every_id(conn, rows_of_number(column, "", now))
         assert set(everywhere) == {f"{name}{number}" for name in names for number in (0, 1)}, column
     row = next(row for row in await queue_rows(conn) if row.name == QUEUE)
     rate = (await queue_rates(conn))[QUEUE]
@@ -73,8 +75,9 @@ async def test_each_number_of_a_queue_is_that_of_the_rows_that_it_opens(conn: as
 
 @pytest.mark.usefixtures("rows")
 async def test_failures_are_those_of_the_rows_that_they_open(conn: asyncpg.Connection) -> None:
+    now = await conn.fetchval("SELECT now()")
     for kind in await failures(conn):
-        found = await every_id(conn, rows_of_error(kind.error_code))
+        found = await every_id(conn, rows_of_error(kind.error_code, now - LATELY))
         assert len(found) == kind.lately == 2
-    assert set(await every_id(conn, rows_that_failed())) == {"failed0", "bare0", "failed1", "bare1"}
-    assert len(await every_id(conn, rows_that_ended("30m"))) == 8
+    assert set(await every_id(conn, rows_that_failed(now - LATELY))) == {"failed0", "bare0", "failed1", "bare1"}
+    assert len(await every_id(conn, rows_that_ended(now - timedelta(minutes=30), now))) == 8

@@ -31,6 +31,8 @@ class Target:
     label: str
     state: str
     seen: Any = None
+    queue: str | None = None
+    """Of a task."""
 
 
 @dataclass(frozen=True, slots=True)

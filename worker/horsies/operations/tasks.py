@@ -209,7 +209,7 @@ async def _facts(
 
 def _target(seen: Seen) -> Target:
     state = f"{seen.status} {seen.error_code}" if seen.error_code else seen.status
-    return Target("task", seen.task_id, seen.task_name, state, seen)
+    return Target("task", seen.task_id, seen.task_name, state, seen, seen.queue_name)
 
 
 def _command(verb: TaskVerb, selection: Selection, frozen: Frozen, options: dict[str, Any]) -> str:

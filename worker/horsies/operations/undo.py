@@ -45,7 +45,10 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
     flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
     judged = [
-        (_target(action), _why_not(action, rows.get(action.target_id), flows.get(action.target_id)))
+        (
+            _named(_target(action), rows.get(action.target_id), flows.get(action.target_id)),
+            _why_not(action, rows.get(action.target_id), flows.get(action.target_id)),
+        )
         for action in actions
     ]
     return Preview(
@@ -105,6 +108,13 @@ async def undo(
 
 def _target(action: Action) -> Target:
     return Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
+
+
+def _named(target: Target, seen: Seen | None, flow: Flow | None) -> Target:
+    """With the name of the task or workflow beside the verb, for a person who decides whether it is the right one."""
+    if seen is not None:
+        return replace(target, label=f"{seen.task_name}, {target.label}", queue=seen.queue_name)
+    return target if flow is None else replace(target, label=f"{flow.name}, {target.label}")
 
 
 def _row_outcome(target: Target, became: by_hand.Became) -> RowOutcome:

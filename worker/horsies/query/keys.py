@@ -90,8 +90,8 @@ KEYS: Final = keyed(
     ),
     Key(
         "ended",
-        Kind.SPAN,
-        "how long ago it ended",
+        Kind.PAST,
+        "how long ago it ended; or from or up to a day or time, in UTC: ended:>=2026-11-18T14:05",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),

@@ -25,15 +25,17 @@ class Kind(Enum):
     MOMENT = auto()
     TRIES = auto()
     SPAN = auto()
+    PAST = auto()
+    """A length of time before now, or moments."""
 
     @property
     def any_of(self) -> bool:
         """Whether several values mean any of them. Of the others all must hold, so a comma would mislead."""
-        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+        return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN, Kind.PAST)
 
     @property
     def can_be_negated(self) -> bool:
-        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN)
+        return self not in (Kind.MOMENT, Kind.TRIES, Kind.SPAN, Kind.PAST)
 
 
 @dataclass(frozen=True, slots=True)

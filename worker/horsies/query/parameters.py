@@ -19,7 +19,7 @@ from horsies.query.patterns import (
     worker_patterns,
     yes_or_no,
 )
-from horsies.query.sense import bounds, states
+from horsies.query.sense import bounds, states, times
 from horsies.query.values import Choice, Glob
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class TaskParameters:
     has_due: bool | None = None
     ended_min: timedelta | None = None
     ended_max: timedelta | None = None
+    ended_from: datetime | None = None
+    ended_until: datetime | None = None
 
 
 def parameters(understood: TaskFilter) -> TaskParameters:
@@ -76,6 +78,7 @@ def parameters(understood: TaskFilter) -> TaskParameters:
     since, until = moment(understood, "since"), moment(understood, "until")
     wait, run = bounds(understood, "wait"), bounds(understood, "run")
     tries, ended = bounds(understood, "tries"), bounds(understood, "ended")
+    ended_between = times(understood, "ended")
     left = states(understood)
     return TaskParameters(
         statuses=_statuses(left),
@@ -109,6 +112,8 @@ def parameters(understood: TaskFilter) -> TaskParameters:
         has_due=_has(understood, "due"),
         ended_min=_span(ended[0]),
         ended_max=_span(ended[1]),
+        ended_from=ended_between[0],
+        ended_until=ended_between[1],
     )
 
 

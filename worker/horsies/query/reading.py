@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.query.language import BARE, Kind
 from horsies.query.problems import Unreadable, nearest
-from horsies.query.values import Choice, Glob, read_moment, read_span, read_tries
+from horsies.query.values import Choice, Glob, read_moment, read_past, read_span, read_tries
 
 if TYPE_CHECKING:
     from horsies.query.language import Language
@@ -37,6 +37,8 @@ def read(key: str, glob: Glob, language: Language) -> Value:
             return read_tries(glob.plain)
         case Kind.SPAN:
             return read_span(glob.plain.lower())
+        case Kind.PAST:
+            return read_past(glob.plain.lower())
         case _:
             return glob
 

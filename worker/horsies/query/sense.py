@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.query.language import Kind
-from horsies.query.values import Choice, Glob, Moment, Range
+from horsies.query.values import Choice, Glob, Moment, Range, Times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from horsies.query.language import Language
     from horsies.query.tree import Filter
@@ -39,6 +40,14 @@ def bounds(understood: Filter, key: str) -> tuple[int | None, int | None]:
     return max(lows, default=None), min(highs, default=None)
 
 
+def times(understood: Filter, key: str) -> tuple[datetime | None, datetime | None]:
+    """The first and the last moment that all times of the key allow."""
+    ranges = understood.pick(key, Times)
+    lows = [each.low for each in ranges if each.low is not None]
+    highs = [each.high for each in ranges if each.high is not None]
+    return max(lows, default=None), min(highs, default=None)
+
+
 def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
     """Each key with which nothing at all can match, and why."""
     thing, keys = understood.language.thing, understood.language.keys.values()
@@ -49,8 +58,11 @@ def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
     both = set(understood.pick("has", Choice)) & set(understood.pick("has", Choice, negated=True))
     if both:
         yield "has", f"no {thing} both has and lacks {' and '.join(sorted(choice.word for choice in both))}"
-    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.SPAN)):
+    for key in (key.name for key in keys if key.kind in (Kind.TRIES, Kind.SPAN, Kind.PAST)):
         low, high = bounds(understood, key)
+        first, last = times(understood, key)
+        if first is not None and last is not None and first > last:
+            yield key, f"no {thing} is within all of these: {' '.join(map(str, understood.pick(key, Times)))}"
         if low is not None and high is not None and low > high:
             yield key, f"no {thing} is within all of these: {' '.join(map(str, understood.pick(key, Range)))}"
     yield from _impossible_times(understood)

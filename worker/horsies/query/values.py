@@ -113,7 +113,19 @@ class Choice:
         return self.word
 
 
-Value: TypeAlias = Glob | Range | Moment | Choice
+@dataclass(frozen=True, slots=True)
+class Times:
+    """From `low` to `high`, both included: moments that stay where they are, however long one looks at them."""
+
+    text: str
+    low: datetime | None = None
+    high: datetime | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Value: TypeAlias = Glob | Range | Moment | Times | Choice
 
 _UNITS: Final = {
     "ms": 1_000,
@@ -241,3 +253,44 @@ def _read_time(text: str) -> Moment:
     except (ValueError, OverflowError) as error:
         raise Unreadable(f"there is no such time: {error}") from error
     return Moment(at.isoformat().replace("+00:00", "Z"), at=at)
+
+
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def read_past(text: str) -> Range | Times:
+    """How long ago, or between which times: `<10m`, `>=2026-11-18T14:05`, `2026-11-18..2026-11-19T06:00`."""
+    if ".." in text:
+        first, _, last = text.partition("..")
+        return _read_times_between(first, last) if _is_time(first) or _is_time(last) else read_span(text)
+    match = _COMPARISON.fullmatch(text)
+    if match is None or not (_is_time(match["amount"]) or re.fullmatch(_CLOCK, match["amount"])):
+        return read_span(text)
+    sign, written = match.groups()
+    if sign in ("", "="):
+        raise Unreadable(f"{written.upper()} alone says little: from then on or before?", f">={written.upper()}")
+    moment = read_moment(written)
+    assert moment.at is not None
+    match sign:
+        case ">":
+            return Times(f">{moment}", low=moment.at + _MICROSECOND)
+        case ">=":
+            return Times(f">={moment}", low=moment.at)
+        case "<":
+            return Times(f"<{moment}", high=moment.at - _MICROSECOND)
+        case _:
+            return Times(f"<={moment}", high=moment.at)
+
+
+def _read_times_between(first: str, last: str) -> Times:
+    low, high = (read_moment(each) if each else None for each in (first, last))
+    from_, until = (None if each is None else each.at for each in (low, high))
+    if (low is not None and from_ is None) or (high is not None and until is None):
+        raise Unreadable(f"{first}..{last} is half a time and half a length of time; write two times, or >=A")
+    if from_ is not None and until is not None and from_ > until:
+        raise Unreadable(f"{low} is later than {high}", f"{high}..{low}")
+    return Times(f"{low or ''}..{high or ''}", from_, until)
+
+
+def _is_time(text: str) -> bool:
+    return re.match("[0-9]{4}-", text) is not None

@@ -18,7 +18,8 @@ SELECT row.*
         $49::boolean, $50::boolean, $51::boolean, $52::boolean,
         $53::interval, $54::timestamptz, $55::interval, $56::timestamptz,
         $57::integer, $58::integer, $59::interval, $60::interval, $61::interval, $62::interval,
-        $63::boolean, $64::interval, $65::interval
+        $63::boolean, $64::interval, $65::interval,
+        $66::timestamptz, $67::timestamptz
        )) AS wanted (
         -- at most so many rows of the source, between low and high, both included, but not that one task
         source, ascending, most, not_id,
@@ -36,7 +37,8 @@ SELECT row.*
         has_error, has_deadline, has_unique, has_rerun,
         since_ago, since_at, until_ago, until_at,
         tries_min, tries_max, wait_min, wait_max, run_min, run_max,
-        has_due, ended_min, ended_max
+        has_due, ended_min, ended_max,
+        ended_from, ended_until
        )
        -- Tables made by upstream lack these columns: a name without an alias that the table has not is found here.
  CROSS JOIN (VALUES (false, NULL::timestamptz, NULL::text, NULL::text))
@@ -225,6 +227,10 @@ SELECT row.*
             OR status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
                AND statement_timestamp() - COALESCE(completed_at, failed_at)
                    BETWEEN COALESCE(wanted.ended_min, interval '0') AND COALESCE(wanted.ended_max, interval '1000 years'))
+       AND (COALESCE(wanted.ended_from, wanted.ended_until) IS NULL
+            OR status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
+               AND COALESCE(completed_at, failed_at) BETWEEN COALESCE(wanted.ended_from, '-infinity')
+                                                         AND COALESCE(wanted.ended_until, 'infinity'))
        -- Last, because these columns may be large and stored elsewhere.
        AND (wanted.args_like IS NULL OR args LIKE ANY (wanted.args_like) OR kwargs LIKE ANY (wanted.args_like))
        AND (wanted.not_args_like IS NULL

@@ -1,4 +1,4 @@
--- views/tasks.py; reads only ($1 to $65 as in view_candidates.sql, $66 rows at most)
+-- views/tasks.py; reads only ($1 to $67 as in view_candidates.sql, $68 rows at most)
 -- Without a match: one row without an id.
 SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priority, page.status, state, created_at,
        page.sent_at, enqueued_at, next_retry_at, good_until, claimed_at, claim_expires_at, started_at, finalizing_at,
@@ -11,7 +11,7 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
          ORDER BY CASE WHEN $2 AND $1 = 'waiting' THEN priority END, CASE WHEN $2 THEN at END, CASE WHEN $2 THEN id END,
                   CASE WHEN NOT $2 AND $1 = 'waiting' THEN priority END DESC, CASE WHEN NOT $2 THEN at END DESC,
                   CASE WHEN NOT $2 THEN id END DESC
-         LIMIT $66
+         LIMIT $68
        ) page ON true
   LEFT JOIN LATERAL (
         SELECT sent_at FROM horsies_heartbeats

@@ -1,0 +1,137 @@
+"""The row that is meant: the cursor stays on it while others come and go, and a verb never meets another one."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from task_rows import fill
+from task_steps import Screen, console
+from verb_steps import until
+
+from horsies_tui.screens.recovery import RecoveryView
+from horsies_tui.widgets.preview_sheet import PreviewSheet
+
+
+async def send(connection: asyncpg.Connection, *ids: str) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, created_at, sent_at, enqueued_at)"
+        " SELECT id, 'just_sent', 'mail', clock_timestamp(), now(), now() FROM unnest($1::text[]) AS id",
+        list(ids),
+    )
+
+
+@pytest.fixture
+async def rows(connection: asyncpg.Connection) -> None:
+    await fill(connection, 300)
+
+
+def cursor(screen: Screen) -> str | None:
+    return screen.view._table.cursor_id
+
+
+def first(screen: Screen) -> str:
+    return screen.view._table.rows[0].id
+
+
+@pytest.mark.usefixtures("rows")
+async def test_while_the_list_follows_the_cursor_stays_on_its_row(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(database) as screen:
+        await screen.sees("FOLLOW")
+        mine = cursor(screen)
+        assert mine is not None
+        for number in range(4):
+            await send(connection, f"sent-{number}")
+            await until(screen.pilot, lambda number=number: first(screen) == f"sent-{number}")
+            assert cursor(screen) == mine
+        assert "FOLLOW" in screen.text
+        await screen.press("C")
+        await screen.sees("Cancel 1 task", mine)
+        await screen.press("escape")
+
+
+@pytest.mark.usefixtures("rows")
+async def test_a_row_that_leaves_a_following_list_is_chosen_no_more_and_no_verb_meets_another(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(database) as screen:
+        await screen.sees("FOLLOW")
+        await send(connection, *(f"sent-{number:02}" for number in range(60)))
+        await until(screen.pilot, lambda: first(screen).startswith("sent") and cursor(screen) is None)
+        await screen.press("C")
+        await screen.sees("no task is chosen; an arrow key chooses one")
+        assert not isinstance(screen.app.screen, PreviewSheet)
+        await screen.press("j")
+        assert cursor(screen) == first(screen)
+
+
+@pytest.mark.usefixtures("rows")
+async def test_the_sheet_shows_what_its_key_met(database: str, connection: asyncpg.Connection) -> None:
+    async with console(database, filter="status:failed") as screen:
+        await screen.sees("match")
+        mine = cursor(screen)
+        await screen.press("R")
+        await screen.sees("ctrl+y Requeue 1 task")
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'FAILED', failed_at = now() WHERE status <> 'FAILED' AND id <> $1", mine
+        )
+        assert mine is not None
+        await screen.press("ctrl+y")
+        await screen.sees("1 requeued")
+        acted_on = await connection.fetch("SELECT target_id FROM horsies_operator_actions")
+        assert [row["target_id"] for row in acted_on] == [mine]
+
+
+@pytest.mark.usefixtures("rows")
+async def test_after_a_verb_the_cursor_is_on_no_other_row(database: str, connection: asyncpg.Connection) -> None:
+    async with console(database, filter="status:failed") as screen:
+        await screen.sees("match")
+        await screen.press("j", "j")
+        mine = cursor(screen)
+        await screen.press("R")
+        await screen.sees("ctrl+y Requeue 1 task")
+        await screen.press("ctrl+y")
+        await screen.sees("1 requeued")
+        await until(screen.pilot, lambda: cursor(screen) != mine)
+        assert cursor(screen) is None
+        await screen.press("R")
+        await screen.sees("no task is chosen")
+    assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 1
+
+
+async def test_after_a_verb_the_desk_chooses_no_other_finding(database: str, connection: asyncpg.Connection) -> None:
+    for number in range(2):
+        await connection.execute(
+            "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, created_at, sent_at,"
+            " enqueued_at, started_at, failed_at)"
+            " VALUES ($1, $2, 'mail', 'FAILED', 'TASK_INTERRUPTED', now(), now(), now(), now(), now())",
+            f"i-{number}",
+            f"shop.task_{number}",
+        )
+    async with console(database, screen="recovery") as screen:
+        await screen.sees("shop.task_0", "shop.task_1")
+        desk = screen.app.query_one(RecoveryView)
+        mine = desk.table.cursor_id
+        await screen.press("R")
+        await screen.sees("ctrl+y Requeue 1 task")
+        await screen.press("ctrl+y")
+        await screen.sees("1 requeued")
+        await until(screen.pilot, lambda: desk.table.cursor_id != mine)
+        assert desk.table.cursor_id is None
+        await screen.press("R")
+        await screen.sees("no line is chosen")
+        await screen.press("j", "R")
+        await screen.sees("ctrl+y Requeue 1 task")
+
+
+@pytest.mark.usefixtures("rows")
+async def test_a_second_star_unmarks_nothing(database: str) -> None:
+    async with console(database, filter="status:failed") as screen:
+        await screen.sees("match")
+        await screen.press("space", "asterisk")
+        await screen.sees("chosen: all that match status:failed", "instead of the 1 marked")
+        await screen.press("asterisk")
+        await screen.sees("already chosen: all that match status:failed")
+        await screen.press("escape")
+        await screen.loses("all that match")
