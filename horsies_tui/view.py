@@ -29,6 +29,7 @@ from horsies_tui.wishes import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from textual.screen import ModalScreen
 
@@ -46,6 +47,8 @@ class Feed(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def freeze(self, on: bool) -> None: ...
 
 
 class Console(Protocol):
@@ -123,10 +126,17 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         super().__init__(id=id)
         self.feed: Feed | None = None
         self.shown = False
+        self.frozen_at: datetime | None = None
+        """Since then this view, and no other, shows nothing new; `p` ends it, leaving the view does not."""
 
     @property
     def console(self) -> Console:
         return cast("Console", self.app)
+
+    @property
+    def now(self) -> datetime:
+        """The moment that ages are counted to: it stands still while the view is frozen."""
+        return self.frozen_at or self.console.link.clock.now()
 
     # What a screen fills in.
 
@@ -174,12 +184,16 @@ class ConsoleView(Widget, Generic[SnapshotT]):
     def times_changed(self) -> None:
         """The operator switched between UTC and local time."""
 
+    def frozen_changed(self) -> None:
+        """The view was frozen, or goes on."""
+
     # What the application calls.
 
     def attach(self, link: Link) -> None:
         """Read from this link from now on."""
         if self.feed is not None:
             self.feed.stop()
+        self.frozen_at = None
         self.feed = self.create_feed(link, self.publish)
         if self.feed is not None and self.shown:
             self.feed.start()
@@ -194,6 +208,13 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.shown = False
         if self.feed is not None:
             self.feed.stop()
+
+    def freeze(self, on: bool) -> None:
+        """Let it stand as it is, or go on."""
+        self.frozen_at = self.console.link.clock.now() if on else None
+        if self.feed is not None:
+            self.feed.freeze(on)
+        self.frozen_changed()
 
     def on_unmount(self) -> None:
         self.hide()

@@ -68,7 +68,6 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
         self._slow: Timer | None = None
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -92,9 +91,6 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def draw(self, snapshot: DetailSnapshot) -> None:
         self._snapshot = snapshot
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
         if not snapshot.loading:
             self._lose_patience()
         if snapshot.detail is not None:
@@ -239,7 +235,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         """Ages grow: of what is alive, and where nobody holds the screen."""
         detail, link = self._snapshot.detail, self.console.link
         live = detail is not None and detail.row.finished_at is None
-        if self.shown and live and link.status.is_up and not link.held:
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
             self._show()
 
     def _show(self) -> None:
@@ -266,7 +262,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def _now(self, detail: TaskDetail) -> datetime:
         link = self.console.link
-        return link.clock.now() if link.status.is_up and not link.held else self._snapshot.now or detail.now
+        return self.now if link.status.is_up else self._snapshot.now or detail.now
 
     @property
     def _detail_feed(self) -> DetailFeed:

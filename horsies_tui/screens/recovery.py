@@ -82,7 +82,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
             self._summarise()
             return
         rows = rows_of(snapshot.report, self._key)
-        now = self.console.link.clock.now()
+        now = self.now
         self.table.show(rows, now=now, empty=nothing_wrong(snapshot.report))
         self.table.marks &= {row.id for row in rows}
         self._summarise()
@@ -160,13 +160,13 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     def _tick(self) -> None:
         if self.shown and self._snapshot is not None:
             if self._snapshot.report is not None:
-                self.table.tick(self.console.link.clock.now())
+                self.table.tick(self.now)
             self._summarise()
 
     def _summarise(self) -> None:
         if self._snapshot is not None:
             link = self.console.link
-            words = headline(self._snapshot, link.clock.now())
+            words = headline(self._snapshot, self.now)
             if self._snapshot.report is None and not link.status.is_up:
                 words = f"not connected to {link.status.database_label}"
             classes = ("-error",) if self._snapshot.error else ()

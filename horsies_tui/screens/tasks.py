@@ -116,11 +116,6 @@ class TasksView(TaskList):
         else:
             self._table.action_first()
 
-    def action_hold(self) -> None:
-        self._task_feed.hold(not self.console.link.held)
-        self._follow_at_top()
-        self._show_all()
-
     def action_sort(self) -> None:
         self._open_menu(sort_menu(self._need.sort, self._glyphs), lambda sort: self._ask(sort=Sort(sort)))
 

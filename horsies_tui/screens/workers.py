@@ -141,11 +141,6 @@ class WorkersView(WorkerList):
             else "only workers of the last hour"
         )
 
-    def action_hold(self) -> None:
-        self.console.link.hold(not self.console.link.held)
-        self._workers_feed.refresh()
-        self._show_all()
-
     def action_shorter(self) -> None:
         self._change_window(-1)
 

@@ -101,7 +101,6 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         self._open: frozenset[Fold] = frozenset()
         self._unfit: frozenset[str] = frozenset()
         """Verbs that this workflow is not in the state for."""
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -127,9 +126,6 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if snapshot.story is not self._snapshot.story:
             self._node_views = {} if snapshot.story is None else {node.index: node for node in snapshot.story.nodes}
         self._snapshot = snapshot
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
         unfit = unfit_verbs(() if snapshot.story is None else (snapshot.story.row.status,))
         if unfit != self._unfit:
             self._unfit = unfit
@@ -301,7 +297,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         """Ages grow: of what is alive, and where nobody holds the screen."""
         story, link = self._snapshot.story, self.console.link
         live = story is not None and story.row.completed_at is None
-        if self.shown and live and link.status.is_up and not link.held:
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
             self._show()
 
     def _lay_out(self, story: WorkflowStory) -> None:
@@ -396,8 +392,8 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
 
     def _now(self) -> datetime:
         link, story = self.console.link, self._snapshot.story
-        if (link.status.is_up and not link.held) or story is None:
-            return link.clock.now()
+        if link.status.is_up or story is None:
+            return self.now
         return self._snapshot.now or story.now
 
     @property

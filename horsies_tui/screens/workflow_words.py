@@ -80,7 +80,7 @@ def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyph
     return PickSome("States (none: any)", items, flow_states_on(current), glyphs)
 
 
-def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, held: bool, up: bool) -> Tally:
+def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:
     counts = snapshot.counts
     since = None if counts is None else counts.reached
     return Tally(
@@ -89,7 +89,7 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, held: bool, 
         filtered=bool(snapshot.filter_text),
         since="" if since is None else moment_text(since, snapshot.now or since, zone),
         words=(_searched(snapshot),) if snapshot.searched is not None else (),
-        loud="HELD" if held else "",
+        loud="FROZEN" if frozen else "",
     )
 
 

@@ -59,7 +59,6 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._snapshot = WorkflowsSnapshot()
         self._unfit: frozenset[str] = frozenset()
         """Verbs that none of the workflows they would be for is in the state for."""
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -89,9 +88,6 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
             }
         )
         self._show()
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
 
     def wish(self, verb: str) -> Wish | None:
         """Of the marked ones, else of the one under the cursor."""
@@ -155,8 +151,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     def action_filter(self) -> None:
         self._filter_bar.edit()
 
-    def action_hold(self) -> None:
-        self._workflows_feed.hold(not self.console.link.held)
+    def frozen_changed(self) -> None:
         self._show()
 
     def action_states(self) -> None:
@@ -225,12 +220,11 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
 
     def _show(self) -> None:
         snapshot, link = self._snapshot, self.console.link
-        now = link.clock.now()
-        empty = empty_flows(snapshot, USUAL_FILTER, link.status, now)
-        self._table.show(snapshot.rows, now=now, stick=True, empty=empty)
+        empty = empty_flows(snapshot, USUAL_FILTER, link.status, link.clock.now())
+        self._table.show(snapshot.rows, now=self.now, stick=True, empty=empty)
         self._offer_verbs()
         up = link.status.is_up and snapshot.error is None
-        self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), held=link.held, up=up))
+        self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), frozen=self.frozen_at is not None, up=up))
 
     def _offer_verbs(self) -> None:
         chosen = self._table.marks or {self._table.cursor_id}
@@ -245,6 +239,6 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if not self.shown:
             return
         if self.console.link.status.is_up and not self._snapshot.loading:
-            self._table.tick(self.console.link.clock.now())
+            self._table.tick(self.now)
         else:
             self._show()

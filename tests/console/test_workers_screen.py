@@ -328,12 +328,12 @@ async def test_older_ones_come_when_they_are_asked_for(database: str, connection
         await screen.sees("web-9:9", "held nothing", "older ones too")
 
 
-async def test_on_a_held_screen_nobody_ages_beyond_what_was_read(database: str, connection: asyncpg.Connection) -> None:
+async def test_on_a_frozen_screen_no_age_passes_what_was_read(database: str, connection: asyncpg.Connection) -> None:
     await tell(connection, "web-1", 1)
     async with workers(database) as screen:
         await screen.sees("♥ 1 alive")
         await screen.press("p")
-        await screen.sees("HELD")
+        await screen.sees("FROZEN")
         await grow_older(connection, 20)
         screen.app.link.clock._zero += timedelta(minutes=5)
         await screen.press("j")
