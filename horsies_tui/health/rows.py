@@ -21,16 +21,16 @@ MOST_NAMED: Final = 100
 _LATELY: Final = f"ended:<{age(LATELY)}"
 
 NUMBERS: Final = {
-    "pending": "status:pending",
-    "due": "status:pending has:due",
-    "later": "status:pending -has:due",
+    "pending": "status:pending,retry",
+    "due": "status:pending,retry has:due",
+    "later": "status:pending,retry -has:due",
     "claimed": "status:claimed",
     "running": "status:running",
     "cap": "status:running",
-    "oldest": "status:pending has:due",
+    "oldest": "status:pending,retry has:due",
     "in": f"since:{age(RATES_OVER)}",
     "out": f"status:done ended:<{age(RATES_OVER)}",
-    "drains": "status:pending has:due",
+    "drains": "status:pending,retry has:due",
 }
 """By the column of the queue table."""
 

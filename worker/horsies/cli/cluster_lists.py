@@ -118,7 +118,7 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
     memory = None if told is None or told.memory_mb is None else told.memory_mb + (told.children_memory_mb or 0.0)
     return [
         Cell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
-        worker.id,
+        worker.name,
         span(worker.silent_s),
         number(worker.running),
         number(worker.claimed),
@@ -134,7 +134,7 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
 def _worker_note(worker: WorkerRow, now: datetime) -> str:
     held = worker.running + worker.claimed
     if worker.liveness is Liveness.GONE and held:
-        return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
+        return f"holds {rows(held, 'task')}: horsies workers recover {worker.name}"
     if worker.draining_since is None:
         return ""
     why = f': "{worker.draining_reason}"' if worker.draining_reason else ""
