@@ -61,6 +61,11 @@ class Action:
         return Scope(self.id.partition(".")[0])
 
     @property
+    def verb(self) -> str:
+        """By the engine's word (`retry-now`), where it is one."""
+        return self.id.partition(".")[2].replace("_", "-")
+
+    @property
     def binding(self) -> Binding:
         return Binding(
             ",".join(self.keys),

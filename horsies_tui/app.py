@@ -18,17 +18,19 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from textual import on
+from textual import events, on
 from textual.command import CommandPalette
 
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
-from horsies_tui.actions import Scope, bindings, live_actions
+from horsies_tui.actions import Action, Scope, bindings, live_actions
+from horsies_tui.clipboard import copy
 from horsies_tui.feed import DatabaseClock
 from horsies_tui.in_turn import InTurn
 from horsies_tui.look import themes
 from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import size
 from horsies_tui.named_filters import NamedFilters
 from horsies_tui.palette import ActionCommands
 from horsies_tui.screens.detail import DetailView
@@ -206,8 +208,14 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     def why_no_writes(self) -> str | None:
         status = self.link.status
         if status.read_only:
-            return "read-only: this session changes nothing"
+            return f"read-only: {status.no_writes or 'this session changes nothing'}"
         return None if status.is_up else f"not connected: {status.words(self.link.clock.now())}"
+
+    def offers(self, action: Action) -> bool:
+        if action.writes and self.why_no_writes():
+            return False
+        view = self.stage.top
+        return view is None or len(self.screen_stack) > 1 or view.fits(action)
 
     def act(self, verb: str, view: ConsoleView[Any]) -> None:
         self._verbs.begin(verb, view)
@@ -345,6 +353,13 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         if message.name in _OF_THE_DESK:
             self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
+
+    @on(events.TextSelected)
+    def _copy_what_was_selected(self) -> None:
+        """When the mouse is released, as terminals do it themselves."""
+        text = self.screen.get_selected_text()
+        if text and not copy(self.stage, text, size(len(text.encode()))):
+            self.say_error("that is more than a terminal's clipboard takes")
 
     @on(Tabs.Chosen)
     async def _go_where_clicked(self, message: Tabs.Chosen) -> None:

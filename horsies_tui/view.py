@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from textual.screen import ModalScreen
 
     from horsies.operations.selection import Selection
+    from horsies_tui.actions import Action
     from horsies_tui.feed import DeskFeed, Link
     from horsies_tui.options import ConsoleOptions
 
@@ -93,6 +94,9 @@ class Console(Protocol):
 
     def why_no_writes(self) -> str | None:
         """Why verbs do nothing now, in words (`read-only: …`), or None."""
+
+    def offers(self, action: Action) -> bool:
+        """Whether the key of this action would do something now."""
 
     def act(self, verb: str, view: ConsoleView[object]) -> None:
         """Begin a verb on `view.selection()`: preview, sheet, outcome."""
@@ -158,6 +162,10 @@ class ConsoleView(Widget, Generic[SnapshotT]):
             self.console.say(f"{verb}: there is no task under the cursor, and none is marked")
             return None
         return Wish(verb, selection=selection)
+
+    def fits(self, action: Action) -> bool:
+        """Whether this key would do something to what is chosen now: the footer offers no other."""
+        return True
 
     def acted(self) -> None:
         """An operation that began here has ended: its marks have had their use."""

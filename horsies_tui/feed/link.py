@@ -83,6 +83,7 @@ class Link:
         self._operator: Connection | None = None
         self._listener: Listener | None = None
         self._reading, self._acting = asyncio.Lock(), asyncio.Lock()
+        self._read_only_asked = read_only or choice.read_only
         self._slow = False
         self._tried = False
         self._pause = _FIRST_PAUSE_S
@@ -105,7 +106,7 @@ class Link:
             context_name=None if context is None else context.shown_name,
             context_colour=None if context is None else context.colour,
             production=context is not None and context.production,
-            read_only=read_only or choice.read_only,
+            read_only=self._read_only_asked,
             actor=str(actor),
             server_version=None,
             lacks=(),
@@ -295,14 +296,22 @@ class Link:
 
     async def _look(self, reader: Connection) -> None:
         """What this database has, and what time it is there."""
-        asked = self.clock.monotonic()
+        began = self.clock.monotonic()
         here = await tables(reader)
-        self.clock.learn(here.now, asked, self.clock.monotonic())
+        self.clock.learn(here.now, began, self.clock.monotonic())
         try:
             missing = lacks(await inspect_schema(reader), here)
         except SchemaError as error:
             missing = (sentence(error),)
-        self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
+        asked = self._read_only_asked
+        if here.no_writes is None and not asked and self._status.read_only and self._operator is not None:
+            self._operator.terminate()  # opened read-only, when the role had no rights
+        self._change(
+            lacks=missing,
+            clock_offset_s=self.clock.offset_s,
+            read_only=asked or here.no_writes is not None,
+            no_writes=here.no_writes or "",
+        )
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
         with suppress(*TROUBLE):

@@ -71,6 +71,8 @@ class LinkStatus:
     server_version: str | None
     lacks: tuple[str, ...]
     """What this database cannot do, each a sentence; the last one names the command that adds it."""
+    no_writes: str = ""
+    """Why the database takes no writes of this role, where it does not."""
     failing: tuple[FeedFailure, ...] = ()
     """Feeds that cannot read what they are for; each tries again by itself."""
 

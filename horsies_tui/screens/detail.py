@@ -12,6 +12,7 @@ from textual.message import Message
 
 from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
+from horsies.operations.judging import TaskVerb, fits_state
 from horsies.operations.selection import Selection
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed import DetailFeed, DetailSnapshot
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from horsies.views import TaskDetail
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link
     from horsies_tui.story.tree import Path, Tree
 
@@ -91,11 +93,18 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def draw(self, snapshot: DetailSnapshot) -> None:
         self._snapshot = snapshot
+        self.refresh_bindings()
         if not snapshot.loading:
             self._lose_patience()
         if snapshot.detail is not None:
             self._take_payload(snapshot.detail)
         self._show()
+
+    def fits(self, action: Action) -> bool:
+        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+            return True
+        detail = self._snapshot.detail
+        return detail is not None and fits_state(TaskVerb(action.verb), detail.row.status, detail.row.error_code)
 
     def selection(self) -> Selection | None:
         detail = self._snapshot.detail

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from horsies.operations.findings import Finding
+    from horsies_tui.actions import Action
     from horsies_tui.feed import DeskSnapshot
 
 _TICK_S: Final = 1.0
@@ -113,6 +114,14 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         if kind == "workflow":
             return Wish(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
         return Wish(verb, kind=kind, selection=Selection.of_ids(ids))
+
+    def fits(self, action: Action) -> bool:
+        """A verb that each of the chosen findings names as a way out."""
+        if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
+            return action.scope is not Scope.TABLE or bool(self.table.rows)
+        verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
+        chosen = self._chosen()
+        return bool(chosen) and all(any(may.verb in verbs for may in finding.may) for finding in chosen)
 
     def _chosen(self) -> list[Finding]:
         """The marked ones, else the one under the cursor."""

@@ -18,7 +18,7 @@ from horsies_tui.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.screens.workflow_parts import Body, Way
-from horsies_tui.screens.workflow_words import unfit_verbs, why_no_value
+from horsies_tui.screens.workflow_words import offered, unfit_verbs, why_no_value
 from horsies_tui.story.flow import FlowTelling, flow_head
 from horsies_tui.story.flow_words import workflow_choices, workflow_missing
 from horsies_tui.story.graph import arrange
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.views import NodeView, WorkflowStory
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link, NodeTold
     from horsies_tui.story.lines import Target
     from horsies_tui.story.tree import Path
@@ -136,6 +137,10 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
             self._take_payload(snapshot.node)
         self._show()
 
+    def fits(self, action: Action) -> bool:
+        story = self._snapshot.story
+        return action.scope is not Scope.FLOWS or (story is not None and offered(action.verb, [story.row.status]))
+
     def wish(self, verb: str) -> Wish | None:
         story, index = self._snapshot.story, self._graph.cursor
         if story is None:
@@ -198,8 +203,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         story, node = self._snapshot.story, self._node_views.get(self._graph.cursor or 0)
         text = (node and node.task_id) or (story and story.row.id)
         if text:
-            copy(self.app, text)
-            self.console.say(f"copied {text}")
+            copy(self, text, text)
 
     def action_previous_row(self) -> None:
         self._step(-1, "this is the first workflow of the list")

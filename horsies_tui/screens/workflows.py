@@ -22,6 +22,7 @@ from horsies_tui.screens.workflow_words import (
     flow_states_on,
     flow_tally,
     of_flow_states,
+    offered,
     unfit_verbs,
 )
 from horsies_tui.view import ConsoleView
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.views import WorkflowRow
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link
 
 _TICK_S: Final = 0.25
@@ -88,6 +90,15 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
             }
         )
         self._show()
+
+    def fits(self, action: Action) -> bool:
+        chosen = self._table.marks or {self._table.cursor_id}
+        statuses = [row.status for row in self._table.rows if row.id in chosen]
+        if action.scope is Scope.TABLE:
+            return bool(self._table.rows)
+        return (
+            action.scope is not Scope.FLOWS or len(statuses) < len(self._table.marks) or offered(action.verb, statuses)
+        )
 
     def wish(self, verb: str) -> Wish | None:
         """Of the marked ones, else of the one under the cursor."""
@@ -163,8 +174,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
 
     def action_copy(self) -> None:
         if self._table.cursor_id is not None:
-            copy(self.app, self._table.cursor_id)
-            self.console.say(f"copied {self._table.cursor_id}")
+            copy(self, self._table.cursor_id, self._table.cursor_id)
 
     # What the widgets tell.
 

@@ -334,12 +334,11 @@ async def test_on_a_frozen_screen_no_age_passes_what_was_read(database: str, con
         await screen.sees("♥ 1 alive")
         await screen.press("p")
         await screen.sees("FROZEN")
+        stands = screen.view._now
         await grow_older(connection, 20)
         screen.app.link.clock._zero += timedelta(minutes=5)
         await screen.press("j")
-        read = screen.view._snapshot.now
-        assert read is not None
-        assert screen.view._now - read == timedelta(seconds=5)
+        assert screen.view._now == stands
         await screen.sees("♥ alive")
         await screen.press("p")
         await screen.sees("⚠ 1 late")
@@ -381,7 +380,7 @@ async def test_all_its_tasks_and_what_is_copied(database: str, connection: async
     async with workers(database) as screen:
         await screen.sees("1 worker on 1 host")
         await screen.press("y")
-        await screen.sees("copied web-1-1-0a")
+        await screen.sees("web-1-1-0a sent to the terminal")
         await screen.press("l")
         await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView))
         await screen.sees("worker:web-1-1-0a")

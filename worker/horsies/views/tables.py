@@ -21,6 +21,8 @@ class Tables:
     queue_state: bool
     worker_orders: bool
     now: datetime
+    no_writes: str | None = None
+    """Why this role, or this server, changes nothing here; None where it may."""
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:
