@@ -134,7 +134,7 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
 def _worker_note(worker: WorkerRow, now: datetime) -> str:
     held = worker.running + worker.claimed
     if worker.liveness is Liveness.GONE and held:
-        return f"holds {rows(held, 'task')}: horsies workers recover {worker.name}"
+        return f"holds {rows(held, 'task')}: horsies workers recover {worker.id}"
     if worker.draining_since is None:
         return ""
     why = f': "{worker.draining_reason}"' if worker.draining_reason else ""

@@ -47,7 +47,8 @@ def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
 
 
 def _names(row: WorkerRow) -> tuple[str, ...]:
-    return row.id, row.name
+    told = row.snapshot
+    return (row.id, row.name) if told is None else (row.id, row.name, f"{told.hostname}:{told.pid}")
 
 
 def _hosts(row: WorkerRow) -> tuple[str, ...]:
