@@ -47,8 +47,7 @@ def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
 
 
 def _names(row: WorkerRow) -> tuple[str, ...]:
-    told = row.snapshot
-    return (row.id, row.name) if told is None else (row.id, row.name, f"{told.hostname}:{told.pid}")
+    return row.id, row.name
 
 
 def _hosts(row: WorkerRow) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ class WorkerRow:
 
     @property
     def name(self) -> str:
-        """`web-1:4121`, as tasks name it too: they know its id alone, so nothing else may be in the name."""
-        return name_of(self.id)
+        """`web-1:4121`, as tasks name it too."""
+        return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
 
     @property
     def held(self) -> int:
