@@ -61,6 +61,11 @@ class Action:
         return Scope(self.id.partition(".")[0])
 
     @property
+    def verb(self) -> str:
+        """By the engine's word (`retry-now`), where it is one."""
+        return self.id.partition(".")[2].replace("_", "-")
+
+    @property
     def binding(self) -> Binding:
         return Binding(
             ",".join(self.keys),
@@ -178,7 +183,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _verb("complete", "O", "Give this node its result by hand.", scope=Scope.FLOWS),
     Action("workflows.filter", ("slash",), "filter", "Which workflows to show.", footer=True),
     Action("workflows.states", ("t",), "states", "Switch states on and off."),
-    Action("workflows.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
     Action("workflows.copy", ("y",), "copy", "Copy the row's id."),
     Action("graph.open", ("enter",), "open", "Its task; of a sub-workflow, its graph.", palette=False, footer=True),
     Action("graph.up", ("up", "k"), "up", "To the node above.", palette=False),
@@ -234,7 +238,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workers.tasks", ("l",), "all its tasks", "The task list, with all that it holds or has had."),
     Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
     Action("workers.columns", ("c",), "columns", "Choose the columns."),
-    Action("workers.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
     Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
     Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
@@ -242,7 +245,6 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("tasks.group", ("e",), "group", "Group by error code or task name, with counts.", footer=True),
     Action("tasks.states", ("t",), "states", "Switch states on and off."),
     Action("tasks.columns", ("c",), "columns", "Choose the columns."),
-    Action("tasks.hold", ("p",), "hold", "Hold the screen still, or let it go on."),
     Action("tasks.jump", ("ctrl+g",), "go to time", "Jump to a moment: 14:05, 2h ago."),
     Action("tasks.mark_matching", ("asterisk",), "all that match", "All that matches the filter, shown or not."),
     Action("tasks.copy", ("y",), "copy", "Copy the row's id."),
@@ -293,6 +295,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
+    Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),
     Action("app.contexts", ("at",), "context", "Go to another database of the config file."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
     Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),

@@ -18,17 +18,19 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from textual import on
+from textual import events, on
 from textual.command import CommandPalette
 
 from horsies.config.contexts import Context, DatabaseChoice
 from horsies.operations.actor import Actor
-from horsies_tui.actions import Scope, bindings, live_actions
+from horsies_tui.actions import Action, Scope, bindings, live_actions
+from horsies_tui.clipboard import copy
 from horsies_tui.feed import DatabaseClock
 from horsies_tui.in_turn import InTurn
 from horsies_tui.look import themes
 from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import size
 from horsies_tui.named_filters import NamedFilters
 from horsies_tui.palette import ActionCommands
 from horsies_tui.screens.detail import DetailView
@@ -40,23 +42,26 @@ from horsies_tui.screens.workers import WorkersView
 from horsies_tui.screens.workflow import WorkflowView
 from horsies_tui.screens.workflows import WorkflowsView
 from horsies_tui.verbs import Verbs
+from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.errors import ErrorLine, ErrorSheet
 from horsies_tui.widgets.exact_screen import ExactScreen
 from horsies_tui.widgets.footer import Footer
 from horsies_tui.widgets.header import Header, HeaderFacts
 from horsies_tui.widgets.help import HelpSheet, KeyList
+from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.stage import Stage
 from horsies_tui.widgets.tabs import Tab, Tabs
 from horsies_tui.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from textual.app import ComposeResult
     from textual.command import Provider
     from textual.screen import ModalScreen
 
-    from horsies_tui.feed import Clock
+    from horsies_tui.feed import Clock, LinkStatus
     from horsies_tui.options import ConsoleOptions
     from horsies_tui.view import ConsoleView
 
@@ -84,6 +89,13 @@ MOST_ERRORS: Final = 50
 _OF_THE_DESK: Final = ("recovery", "overview")
 """The views that draw the recovery report, which is read for the header in any case."""
 _SECOND: Final = 1.0
+
+
+def outage(status: LinkStatus) -> tuple[str, ...]:
+    """Why figures are old, a line for each reason."""
+    if not status.is_up:
+        return (status.detail,) if status.detail else ()
+    return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
 
 
 class ConsoleApp(InTurn, inherit_bindings=False):
@@ -117,6 +129,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._verbs = Verbs(self)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
+        self.outage = LineCell(id="outage")
         self.stage = Stage(VIEWS, self.link)
         self.footer = Footer(self._glyphs)
         for known in themes.THEMES.values():
@@ -129,7 +142,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         return ExactScreen(id="_default")
 
     def compose(self) -> ComposeResult:
-        yield from (self.header, self.tabs, self.stage, self.footer)
+        yield from (self.header, self.tabs, self.outage, self.stage, self.footer)
 
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
@@ -195,8 +208,14 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     def why_no_writes(self) -> str | None:
         status = self.link.status
         if status.read_only:
-            return "read-only: this session changes nothing"
+            return f"read-only: {status.no_writes or 'this session changes nothing'}"
         return None if status.is_up else f"not connected: {status.words(self.link.clock.now())}"
+
+    def offers(self, action: Action) -> bool:
+        if action.writes and self.why_no_writes():
+            return False
+        view = self.stage.top
+        return view is None or len(self.screen_stack) > 1 or view.fits(action)
 
     def act(self, verb: str, view: ConsoleView[Any]) -> None:
         self._verbs.begin(verb, view)
@@ -220,6 +239,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._wire = Wire(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
         self.link, self.desk = self._wire.link, self._wire.desk
         self._told: tuple[str, ...] = ()
+        self._told_outage: tuple[str, ...] = ()
         self._framed = ""
         """The view that is known to be shown. What is said before the first one is, is said of the database."""
 
@@ -247,6 +267,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             if status.lacks:
                 # What adds it stands first: the line may be cut.
                 self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
+        self._tell_outage(status)
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
             self._pick(forced=True)
         elif picker is not None and picker.forced and status.is_up:
@@ -258,12 +279,19 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         if message.wire.left:
             return
         self._draw_frame()
-        if self.stage.name_shown in _OF_THE_DESK and self.stage.top is not None and self.stage.below is None:
-            self.stage.top.publish(message.snapshot)
+        top = self.stage.top
+        on_desk = self.stage.name_shown in _OF_THE_DESK and self.stage.below is None
+        if on_desk and top is not None and top.frozen_at is None:
+            top.publish(message.snapshot)
 
-    @on(Wire.Broken)
-    def _end_with_the_link(self, message: Wire.Broken) -> None:
-        raise message.error
+    def _tell_outage(self, status: LinkStatus) -> None:
+        """Each reason once, into the list behind `!`; the line above the view says it as long as it holds."""
+        # During an attempt to connect the reason is that of the one before.
+        now = outage(status) or (() if status.is_up else self._told_outage)
+        for words in now:
+            if words not in self._told_outage:
+                self.say_error(words)
+        self._told_outage = now
 
     def _pick(self, *, forced: bool) -> None:
         picker = Picker(self.options.config, self._wire.choice, self._glyphs, forced=forced)
@@ -276,15 +304,44 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         return next((screen for screen in self.screen_stack if isinstance(screen, Picker)), None)
 
     def _draw_frame(self) -> None:
-        status, now = self.link.status, self.link.clock.now()
+        status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
         need_you = self.desk.snapshot.need_you
-        self.header.show(HeaderFacts(status, now, clock, need_you))
+        top = self.stage.top
+        zone = zone_of(utc=self.utc)
+        frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
+        self.header.show(HeaderFacts(status, now, clock, need_you, frozen))
         self.tabs.show(self.stage.name_shown, {"recovery": need_you or 0})
         self.footer.draw_again()
-        self.stage.set_class(not status.is_up and status.last_data_at is not None, "-stale")
+        old_since = self._old_since(status)
+        self.stage.set_class(old_since is not None, "-stale")
+        words = "; ".join(outage(status) or self._told_outage)
+        if old_since is not None:
+            key = key_for("app.refresh", self.screen, self._glyphs)
+            words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
+        self.outage.put(words)
+        self.outage.display = bool(words) and status.last_data_at is not None
         if self._picker is not None:
             self._picker.show(status, now)
+
+    def _old_since(self, status: LinkStatus) -> datetime | None:
+        """Of when the figures are that are shown, where they are not of now."""
+        if not status.is_up:
+            return status.last_data_at
+        return min((failure.since for failure in status.failing if failure.name in self._feeds_shown), default=None)
+
+    @property
+    def _feeds_shown(self) -> frozenset[str | None]:
+        """By the names of their views."""
+        name = self.stage.top.id if self.stage.top is not None else None
+        return frozenset({name, "recovery"} if name in _OF_THE_DESK else {name})
+
+    @property
+    def _status(self) -> LinkStatus:
+        """What fails in the view that is shown stands first."""
+        status = self.link.status
+        failing = sorted(status.failing, key=lambda failure: failure.name not in self._feeds_shown)
+        return replace(status, failing=tuple(failing))
 
     @on(Stage.Shown)
     def _frame_the_view(self, message: Stage.Shown) -> None:
@@ -296,6 +353,13 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         if message.name in _OF_THE_DESK:
             self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
+
+    @on(events.TextSelected)
+    def _copy_what_was_selected(self) -> None:
+        """When the mouse is released, as terminals do it themselves."""
+        text = self.screen.get_selected_text()
+        if text and not copy(self.stage, text, size(len(text.encode()))):
+            self.say_error("that is more than a terminal's clipboard takes")
 
     @on(Tabs.Chosen)
     async def _go_where_clicked(self, message: Tabs.Chosen) -> None:
@@ -309,8 +373,23 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     def action_refresh(self) -> None:
         self.link.retry_now()
         self.desk.refresh()
-        if self.stage.top is not None:
-            self.stage.top.refresh_now()
+        if self.stage.top is None:
+            return
+        if self.stage.top.frozen_at is not None:
+            self.say(f"this view is frozen: {key_for('app.freeze', self.screen, self._glyphs)} lets it go on")
+        self.stage.top.refresh_now()
+
+    def action_freeze(self) -> None:
+        view = self.stage.top
+        if view is None:
+            return
+        on = view.frozen_at is None
+        view.freeze(on)
+        key = key_for("app.freeze", self.screen, self._glyphs)
+        self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
+        if not on:
+            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
+        self._draw_frame()
 
     def action_contexts(self) -> None:
         self._pick(forced=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError
 from horsies.query import TaskFilter, Term
-from horsies.query.keys import EVERY_STATE, INTERRUPTED, RETRY, STATES
+from horsies.query.keys import EVERY_STATE, INTERRUPTED, SCHEDULED, STATES
 from horsies.query.sense import states
 from horsies.query.values import Choice, Glob
 from horsies.views import Sort
@@ -25,11 +25,11 @@ GROUP_KEYS: Final[Mapping[GroupBy, str]] = {
 }
 """Which key of the language a grouping narrows."""
 
-_PARTS: Final = {"PENDING": RETRY, "FAILED": INTERRUPTED}
+_PARTS: Final = {"PENDING": SCHEDULED, "FAILED": INTERRUPTED}
 _ENDED_BADLY: Final = frozenset({"FAILED", INTERRUPTED, "CANCELLED", "EXPIRED"})
 _SHORT: Final = {STATES[word]: word for word in ("live", "done")}
 _SHOWN_BY: Final = {
-    Sort.WAITING: STATES["pending"],
+    Sort.WAITING: STATES["pending"] | STATES["retry"],
     Sort.RUNNING: STATES["running"],
     Sort.FINISHED: STATES["done"],
 }
@@ -42,8 +42,13 @@ class NoSuchFilter(HorsiesError):  # noqa: N818 - it is not a mistake, only not 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
 
-def of_states(current: TaskFilter, wanted: frozenset[str]) -> TaskFilter:
-    """The filter with exactly these states; none or all of them means any."""
+def of_states(current: TaskFilter, shown: frozenset[str]) -> TaskFilter:
+    """The filter with exactly these states as rows show them; none or all of them means any."""
+    # A row that is due later is shown as pending.
+    return _of_states(current, shown | {SCHEDULED} if "PENDING" in shown else shown - {SCHEDULED})
+
+
+def _of_states(current: TaskFilter, wanted: frozenset[str]) -> TaskFilter:
     others = tuple(term for term in current.terms if term.key != "status")
     if wanted in (frozenset(), EVERY_STATE):
         return TaskFilter(others)
@@ -79,7 +84,7 @@ def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
     shown = states(current) & _SHOWN_BY.get(sort, EVERY_STATE)
     if not shown:
         raise NoSuchFilter("this order shows none of the tasks that the filter asks for; s chooses another")
-    return current if shown == states(current) else of_states(current, shown)
+    return current if shown == states(current) else _of_states(current, shown)
 
 
 def _status(*words: str, negated: bool = False) -> Term:

@@ -30,9 +30,7 @@ class Taker:
         self._glyphs = glyphs
 
     def take_text(self, text: str) -> None:
-        if copy(self._view.app, text):
-            self._view.console.say(f"copied {_size(text)}")
-        else:
+        if not copy(self._view, text, _size(text)):
             self._view.console.say_error(f"{_size(text)} is more than a terminal's clipboard takes; y offers a file")
 
     def take_task(self, detail: TaskDetail, why: Why | None) -> None:
@@ -41,8 +39,7 @@ class Taker:
     async def _copy(self, detail: TaskDetail, why: Why | None) -> None:
         # 50 ms for 200 kB, and keys must not wait.
         text = await asyncio.to_thread(story_json, detail, why, self._masks)
-        if not is_cut(detail) and copy(self._view.app, text):
-            self._view.console.say(f"copied {_size(text)} of JSON")
+        if not is_cut(detail) and copy(self._view, text, f"{_size(text)} of JSON"):
             return
 
         def chosen(path: Path | None) -> None:

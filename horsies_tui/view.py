@@ -29,10 +29,12 @@ from horsies_tui.wishes import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from textual.screen import ModalScreen
 
     from horsies.operations.selection import Selection
+    from horsies_tui.actions import Action
     from horsies_tui.feed import DeskFeed, Link
     from horsies_tui.options import ConsoleOptions
 
@@ -46,6 +48,8 @@ class Feed(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> None: ...
+
+    def freeze(self, on: bool) -> None: ...
 
 
 class Console(Protocol):
@@ -91,6 +95,9 @@ class Console(Protocol):
     def why_no_writes(self) -> str | None:
         """Why verbs do nothing now, in words (`read-only: …`), or None."""
 
+    def offers(self, action: Action) -> bool:
+        """Whether the key of this action would do something now."""
+
     def act(self, verb: str, view: ConsoleView[object]) -> None:
         """Begin a verb on `view.selection()`: preview, sheet, outcome."""
 
@@ -123,10 +130,17 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         super().__init__(id=id)
         self.feed: Feed | None = None
         self.shown = False
+        self.frozen_at: datetime | None = None
+        """Since then this view, and no other, shows nothing new; `p` ends it, leaving the view does not."""
 
     @property
     def console(self) -> Console:
         return cast("Console", self.app)
+
+    @property
+    def now(self) -> datetime:
+        """The moment that ages are counted to: it stands still while the view is frozen."""
+        return self.frozen_at or self.console.link.clock.now()
 
     # What a screen fills in.
 
@@ -148,6 +162,10 @@ class ConsoleView(Widget, Generic[SnapshotT]):
             self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
             return None
         return Wish(verb, selection=selection)
+
+    def fits(self, action: Action) -> bool:
+        """Whether this key would do something to what is chosen now: the footer offers no other."""
+        return True
 
     def acted(self) -> None:
         """An operation that began here has ended: its marks have had their use."""
@@ -174,12 +192,16 @@ class ConsoleView(Widget, Generic[SnapshotT]):
     def times_changed(self) -> None:
         """The operator switched between UTC and local time."""
 
+    def frozen_changed(self) -> None:
+        """The view was frozen, or goes on."""
+
     # What the application calls.
 
     def attach(self, link: Link) -> None:
         """Read from this link from now on."""
         if self.feed is not None:
             self.feed.stop()
+        self.frozen_at = None
         self.feed = self.create_feed(link, self.publish)
         if self.feed is not None and self.shown:
             self.feed.start()
@@ -194,6 +216,13 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.shown = False
         if self.feed is not None:
             self.feed.stop()
+
+    def freeze(self, on: bool) -> None:
+        """Let it stand as it is, or go on."""
+        self.frozen_at = self.console.link.clock.now() if on else None
+        if self.feed is not None:
+            self.feed.freeze(on)
+        self.frozen_changed()
 
     def on_unmount(self) -> None:
         self.hide()

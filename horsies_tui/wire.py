@@ -43,12 +43,6 @@ class Wire:
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, Wire.DeskRead) and message.wire is self.wire
 
-    @dataclass
-    class Broken(Message, bubble=False):
-        """The link ended by itself, which is a mistake of ours."""
-
-        error: BaseException
-
     def __init__(
         self,
         choice: DatabaseChoice,
@@ -69,7 +63,6 @@ class Wire:
     def start(self) -> None:
         self.link.on_status(self._tell_status)
         self._running = asyncio.create_task(self.link.run(), name="link")
-        self._running.add_done_callback(self._tell_end)
         self.desk.start()
 
     async def stop(self) -> None:
@@ -89,7 +82,3 @@ class Wire:
     def _tell_desk(self, snapshot: DeskSnapshot) -> None:
         if not self.left:
             self._post(self.DeskRead(self, snapshot))
-
-    def _tell_end(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._post(self.Broken(error))

@@ -9,7 +9,7 @@ from horsies_tui.feed.link import Link
 from horsies_tui.feed.overview import OverviewFeed, OverviewSnapshot
 from horsies_tui.feed.pace import Patience, Rhythm
 from horsies_tui.feed.snapshots import DeskSnapshot, DetailSnapshot, Edge, TaskNeed, TaskSnapshot
-from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
+from horsies_tui.feed.status import FeedFailure, LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
 from horsies_tui.feed.tasks import TaskFeed
 from horsies_tui.feed.workflow import NodeTold, WorkflowFeed, WorkflowSnapshot
 from horsies_tui.feed.workflows import WorkflowsFeed, WorkflowsSnapshot
@@ -22,6 +22,7 @@ __all__ = [
     "DetailFeed",
     "DetailSnapshot",
     "Edge",
+    "FeedFailure",
     "FrozenClock",
     "Link",
     "LinkDown",

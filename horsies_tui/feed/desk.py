@@ -25,6 +25,8 @@ _WATCHED_FACTOR: Final = 10.0
 class DeskFeed(Feed):
     """Started once, for the header; `watch(True)` while the desk itself is on the screen."""
 
+    NAME = "recovery"
+
     def __init__(self, link: Link, publish: Callable[[DeskSnapshot], None], *, every_s: float = HEADER_EVERY_S) -> None:
         super().__init__(link)
         self.snapshot = DeskSnapshot()
@@ -55,7 +57,7 @@ class DeskFeed(Feed):
             self._wake.set()
 
     def _due_at(self) -> float | None:
-        if self._link.held and not self.snapshot.loading:
+        if self._frozen and not self.snapshot.loading:
             return None
         return self._pace.due_at(told=self._link.listens)
 

@@ -35,6 +35,8 @@ class _Story:
 class DetailFeed(Feed):
     """Publishes a snapshot whenever something has changed. Reads nothing before it is asked for a task."""
 
+    NAME = "detail"
+
     def __init__(self, link: Link, publish: Callable[[DetailSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link)
         self.snapshot = DetailSnapshot()
@@ -66,7 +68,7 @@ class DetailFeed(Feed):
             self._wake.set()
 
     def _due_at(self) -> float | None:
-        if self._text is None or (self._link.held and not self.snapshot.loading):
+        if self._text is None or (self._frozen and not self.snapshot.loading):
             return None
         return self._pace.due_at(told=self._link.listens)
 

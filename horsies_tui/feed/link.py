@@ -21,6 +21,7 @@ from horsies.views.tables import tables
 from horsies_tui.feed.lacks import lacks
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
+    FeedFailure,
     LinkDown,
     LinkError,
     LinkState,
@@ -28,11 +29,12 @@ from horsies_tui.feed.status import (
     Refused,
     SlowRead,
     sentence,
+    sentence_with_place,
 )
 from horsies_tui.feed.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.actor import Actor
@@ -44,7 +46,12 @@ T = TypeVar("T")
 CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_worker_state", "horsies_workflow_status")
 
 _FIRST_PAUSE_S: Final = 0.25
-_LONGEST_PAUSE_S: Final = 30.0
+_LONGEST_PAUSE_S: Final = 4.0
+"""With what spreads it, five seconds: so late at most it is known that the database is back."""
+_ATTEMPT_S: Final = 5.0
+"""A server that accepts and says nothing must not hold up the next attempt. `connect_timeout` in the URL wins."""
+_YOUNG_S: Final = 1.0
+"""An attempt that began less than this ago is the attempt at once that `ctrl+r` asks for."""
 _ACT_STATEMENT_TIMEOUT_S: Final = 30.0
 _ACT_LIMIT_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 60.0
@@ -76,10 +83,13 @@ class Link:
         self._operator: Connection | None = None
         self._listener: Listener | None = None
         self._reading, self._acting = asyncio.Lock(), asyncio.Lock()
-        self._held = False
+        self._read_only_asked = read_only or choice.read_only
         self._slow = False
         self._tried = False
+        self._pause = _FIRST_PAUSE_S
         self._hurry = asyncio.Event()
+        self._failing: dict[object, FeedFailure] = {}
+        self._retry_callbacks: list[Callable[[], None]] = []
         self._status_callbacks: list[Callable[[LinkStatus], None]] = []
         self._dirty_callbacks: list[Callable[[str, str], None]] = []
         context = choice.context
@@ -96,7 +106,7 @@ class Link:
             context_name=None if context is None else context.shown_name,
             context_colour=None if context is None else context.colour,
             production=context is not None and context.production,
-            read_only=read_only or choice.read_only,
+            read_only=self._read_only_asked,
             actor=str(actor),
             server_version=None,
             lacks=(),
@@ -107,18 +117,17 @@ class Link:
         return self._status
 
     @property
-    def held(self) -> bool:
-        return self._held
-
-    @property
     def listens(self) -> bool:
         """Whether the server tells of changes."""
         return self._listener is not None and self._listener.healthy
 
-    def hold(self, on: bool) -> None:
-        """The operator holds the screen: feeds read nothing by themselves."""
-        self._held = on
-        self._change()
+    def report(self, feed: object, failure: FeedFailure | None) -> None:
+        """How a feed's last round of reads went; None: it came through, or the feed is not wanted any more."""
+        if failure is None:
+            self._failing.pop(feed, None)
+        else:
+            self._failing[feed] = failure
+        self._change(failing=tuple(self._failing.values()))
 
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
         """Call back, on the loop, when anything but the data's age changes; returns what ends that."""
@@ -130,24 +139,32 @@ class Link:
         self._dirty_callbacks.append(callback)
         return lambda: self._dirty_callbacks.remove(callback)
 
+    def on_retry(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when the operator does not want to wait; returns what ends that."""
+        self._retry_callbacks.append(callback)
+        return lambda: self._retry_callbacks.remove(callback)
+
     def retry_now(self) -> None:
-        """Do not wait for the next attempt to connect."""
+        """Do not wait for the next attempt to connect, nor for a feed's next attempt to read."""
+        self._pause = _FIRST_PAUSE_S
         self._hurry.set()
+        for callback in tuple(self._retry_callbacks):
+            callback()
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        pause = _FIRST_PAUSE_S
         while True:
             heard = self._status.last_data_at
             try:
                 # Opened anew when a connection is refused: an embedded server that has stopped is started again.
                 async with open_database(self._choice) as database:
                     await self._use(database)
-            except TROUBLE as error:
+            except Exception as error:  # noqa: BLE001 - without a link the console shows nothing ever again
                 if self._status.last_data_at != heard:
-                    pause = _FIRST_PAUSE_S
-                await self._wait(pause * random.uniform(0.75, 1.25), sentence(error))  # noqa: S311 - spreads load
-                pause = min(pause * 2, _LONGEST_PAUSE_S)
+                    self._pause = _FIRST_PAUSE_S
+                why = sentence(error) if isinstance(error, TROUBLE) else sentence_with_place(error)
+                pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE_S)
+                await self._wait(pause * random.uniform(0.75, 1.25), why)  # noqa: S311 - spreads load
 
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """`ask(connection)` on the reader's connection; a LinkError where that does not work."""
@@ -239,9 +256,8 @@ class Link:
     async def _connected(self, database: Database) -> AsyncIterator[asyncio.Event]:
         """A reader's connection; the event says that it is lost."""
         self._change(next_try_at=None)
-        reader = await database.connect(
-            "console", settings=[*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
-        )
+        settings = [*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
+        reader = await self._attempt(database, database.connect("console", settings=settings))
         lost = asyncio.Event()
         reader.add_termination_listener(lambda _connection: lost.set())
         try:
@@ -257,16 +273,49 @@ class Link:
             reader.terminate()
             self._change()
 
+    async def _attempt(self, database: Database, connect: Coroutine[Any, Any, Connection]) -> Connection:
+        """Ended by `ctrl+r` once it is no longer young, and after five seconds in any case."""
+        self._hurry.clear()
+        began = self.clock.monotonic()
+        limit_s = database.url.connect_timeout_s or _ATTEMPT_S
+        attempt = asyncio.create_task(connect)
+        try:
+            await asyncio.wait({attempt}, timeout=min(_YOUNG_S, limit_s))
+            if not attempt.done():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(limit_s - _YOUNG_S):
+                        await self._done_or_hurried(attempt)
+            if attempt.done():
+                return attempt.result()
+            raise LinkError(f"no answer from {database.label} within {self.clock.monotonic() - began:.0f} s")
+        finally:
+            attempt.cancel()
+
+    async def _done_or_hurried(self, attempt: asyncio.Task[Connection]) -> None:
+        hurried = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait({attempt, hurried}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurried.cancel()
+
     async def _look(self, reader: Connection) -> None:
         """What this database has, and what time it is there."""
-        asked = self.clock.monotonic()
+        began = self.clock.monotonic()
         here = await tables(reader)
-        self.clock.learn(here.now, asked, self.clock.monotonic())
+        self.clock.learn(here.now, began, self.clock.monotonic())
         try:
             missing = lacks(await inspect_schema(reader), here)
         except SchemaError as error:
             missing = (sentence(error),)
-        self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
+        asked = self._read_only_asked
+        if here.no_writes is None and not asked and self._status.read_only and self._operator is not None:
+            self._operator.terminate()  # opened read-only, when the role had no rights
+        self._change(
+            lacks=missing,
+            clock_offset_s=self.clock.offset_s,
+            read_only=asked or here.no_writes is not None,
+            no_writes=here.no_writes or "",
+        )
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
         with suppress(*TROUBLE):
@@ -278,7 +327,6 @@ class Link:
 
     async def _wait(self, seconds: float, detail: str) -> None:
         self._tried = True
-        self._hurry.clear()
         self._change(detail=detail, next_try_at=self.clock.now() + timedelta(seconds=seconds))
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -307,8 +355,8 @@ class Link:
             if self._status.last_data_at is not None:
                 return LinkState.STALE
             return LinkState.DOWN if self._tried else LinkState.CONNECTING
-        if self._held:
-            return LinkState.HELD
+        if self._failing:
+            return LinkState.FAILED
         if self._slow:
             return LinkState.SLOW
         return LinkState.LIVE if self.listens else LinkState.POLL

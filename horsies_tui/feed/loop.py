@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
-from horsies_tui.feed.status import LinkDown, Refused, SlowRead
+from horsies_tui.feed.status import FeedFailure, LinkDown, Refused, SlowRead, sentence_with_place
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from datetime import datetime
 
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
@@ -20,10 +21,19 @@ T = TypeVar("T")
 
 _SUPERSEDED_AFTER_S: Final = 0.25
 """To end a statement takes a connection of its own: a quick one is rather waited for."""
+_FIRST_RETRY_S: Final = 0.5
+_LONGEST_RETRY_S: Final = 5.0
 
 
 class Feed(ABC):
-    """Nothing is read before `start` and after `stop`."""
+    """Nothing is read before `start` and after `stop`.
+
+    A step that fails, by the database's refusal or by a mistake of ours, is reported to the link, whose status names
+    it, and is made again with growing pauses; `ctrl+r` makes it at once.
+    """
+
+    NAME: ClassVar[str]
+    """Of the view that it serves."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -33,15 +43,23 @@ class Feed(ABC):
         self._reading_since = 0.0
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._frozen = False
+        self._refusal: Refused | None = None
+        self._read_at: datetime | None = None
+        self._retry_at, self._retry_pause_s = 0.0, _FIRST_RETRY_S
         self._subscriptions: list[Callable[[], None]] = []
 
     def start(self) -> None:
         """A screen wants it. Again after `stop`: with what was shown before."""
         if self._task is None:
-            self._subscriptions = [self._link.on_dirty(self._on_dirty), self._link.on_status(self._on_status)]
+            link = self._link
+            self._subscriptions = [
+                link.on_dirty(self._on_dirty),
+                link.on_status(self._on_status),
+                link.on_retry(self._retry_now),
+            ]
             self._on_dirty("", "")
             self._task = asyncio.get_running_loop().create_task(self._run())
-            self._task.add_done_callback(_not_in_silence)
 
     def stop(self) -> None:
         """No screen wants it: nothing is read."""
@@ -50,6 +68,14 @@ class Feed(ABC):
                 end()
             self._task.cancel()
             self._task = None
+            self._link.report(self, None)
+
+    def freeze(self, on: bool) -> None:
+        """Read nothing but what is newly asked for; or go on, with what has changed meanwhile."""
+        self._frozen = on
+        if not on:
+            self._on_dirty("", "")
+        self._wake.set()
 
     @abstractmethod
     def _on_dirty(self, channel: str, payload: str) -> None:
@@ -78,13 +104,14 @@ class Feed(ABC):
             self._slow_s = error.waited_s
             return None
         except Refused as error:
-            self._error = error.message
+            self._error, self._refusal = error.message, error
             return None
         except LinkDown:
             return None  # the status cell says so
         finally:
             self._reading = None
         took = self._now() - self._reading_since
+        self._read_at = self._link.clock.now()
         self._error, self._slow_s = None, took if took > self._link.patience.slow_s else None
         return answer
 
@@ -98,21 +125,49 @@ class Feed(ABC):
 
     async def _run(self) -> None:
         while True:
-            due = self._due_at() if self._link.status.is_up else None
-            if due is not None and due <= self._now():
-                await self._step()
+            try:
+                due = self._next_at()
+                if due is not None and due <= self._now():
+                    self._refusal = None
+                    await self._step()
+                    if self._refusal is not None:
+                        self._failed(self._refusal)
+                    continue
+                if self._link.status.is_up and self._now() >= self._retry_at:
+                    self._came_through()
+            except Exception as error:  # noqa: BLE001 - a feed that ended here left LIVE above rows that were old
+                self._failed(error)
                 continue
             self._wake.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(due):
                     await self._wake.wait()
 
+    def _next_at(self) -> float | None:
+        if not self._link.status.is_up:
+            return None
+        return self._retry_at if self._retry_at > self._now() else self._due_at()
+
+    def _failed(self, error: Exception) -> None:
+        """Say it, and read everything again after a pause."""
+        now, lacks = self._link.clock.now(), self._link.status.lacks
+        # A database without our tables is no failure of a feed that has shown nothing yet: the view says what it lacks.
+        if self._read_at is not None or not any(lack in str(error) for lack in lacks):
+            self._link.report(self, FeedFailure(self.NAME, sentence_with_place(error), self._read_at or now))
+        self._retry_at = self._now() + self._retry_pause_s
+        self._retry_pause_s = min(2 * self._retry_pause_s, _LONGEST_RETRY_S)
+        self._on_dirty("", "")
+
+    def _came_through(self) -> None:
+        """Nothing is left to be read, and nothing of it failed."""
+        if self._retry_pause_s > _FIRST_RETRY_S:
+            self._retry_pause_s = _FIRST_RETRY_S
+            self._link.report(self, None)
+
+    def _retry_now(self) -> None:
+        self._retry_at, self._retry_pause_s = 0.0, min(self._retry_pause_s, 2 * _FIRST_RETRY_S)
+        self._wake.set()
+
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-def _not_in_silence(task: asyncio.Task[None]) -> None:
-    """A mistake of ours reaches the loop's exception handler at once, not when the task is collected."""
-    if not task.cancelled():
-        task.result()

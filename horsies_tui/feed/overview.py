@@ -49,6 +49,8 @@ class OverviewSnapshot:
 class OverviewFeed(Feed):
     """`look_at` chooses the window; what was read of the others is kept for when they are looked at again."""
 
+    NAME = "overview"
+
     def __init__(
         self,
         link: Link,
@@ -92,7 +94,7 @@ class OverviewFeed(Feed):
             self._wake.set()
 
     def _due_at(self) -> float | None:
-        if self._link.held and not self.snapshot.loading:
+        if self._frozen and not self.snapshot.loading:
             return None
         told = self._link.listens
         return min(self._now_pace.due_at(told=told), self._past_pace.due_at(told=told))

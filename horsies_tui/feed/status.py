@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
+from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
+from horsies.store.pool import TROUBLE
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,14 +23,26 @@ class LinkState(StrEnum):
     """Changes are told by the server."""
     POLL = "POLL"
     """Nothing is told, as behind some poolers: it is asked every few seconds."""
-    HELD = "HELD"
-    """The operator holds the screen."""
     SLOW = "SLOW"
     """The last answer took too long or did not come in time."""
+    FAILED = "FAILED"
+    """There is a connection, but what a screen shows could not be read from it."""
     STALE = "STALE"
     """The connection is lost; what is shown is as old as it says."""
     DOWN = "DOWN"
     """There has been no connection yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFailure:
+    """A feed whose last round of reads did not come through, though there is a connection."""
+
+    name: str
+    """Of the view that the feed serves."""
+    reason: str
+    """One line: the cause, and the place in the code where it was met."""
+    since: datetime
+    """The time of what the view still shows; where it has shown nothing yet, of the failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +71,15 @@ class LinkStatus:
     server_version: str | None
     lacks: tuple[str, ...]
     """What this database cannot do, each a sentence; the last one names the command that adds it."""
+    no_writes: str = ""
+    """Why the database takes no writes of this role, where it does not."""
+    failing: tuple[FeedFailure, ...] = ()
+    """Feeds that cannot read what they are for; each tries again by itself."""
 
     @property
     def is_up(self) -> bool:
         """Whether the database can be asked now."""
-        return self.state in (LinkState.LIVE, LinkState.POLL, LinkState.HELD, LinkState.SLOW)
+        return self.state in (LinkState.LIVE, LinkState.POLL, LinkState.SLOW, LinkState.FAILED)
 
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
@@ -87,8 +107,9 @@ class LinkStatus:
                 return f"DOWN, {self._retry_words(now)}"
             case LinkState.CONNECTING:
                 return f"CONNECTING {self.waiting_s(now):.0f}s"
-            case _:
-                return self.state.value
+            case LinkState.FAILED:
+                failure = self.failing[0]
+                return f"{failure.name} FAILED {_span(max((now - failure.since).total_seconds(), 0.0))}"
 
     def _age(self, now: datetime) -> float:
         return max((now - (self.last_data_at or self.since)).total_seconds(), 0.0)
@@ -127,6 +148,18 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, HorsiesError):
         return f"{error.message}; {error.help_text}" if error.help_text else error.message
     return (str(error) or type(error).__name__).splitlines()[0]
+
+
+def sentence_with_place(error: BaseException) -> str:
+    """The same, and the innermost line of this project that met it: what a report of the mistake needs."""
+    cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ is not None else error
+    what = sentence(error) if isinstance(error, TROUBLE) else f"{type(error).__name__}: {sentence(error)}"
+    for frame in reversed(extract_tb(cause.__traceback__)):
+        parts = Path(frame.filename).parts
+        start = max((at for at, part in enumerate(parts) if part in ("horsies", "horsies_tui")), default=None)
+        if start is not None:
+            return mask(f"{what} ({'/'.join(parts[start:])}:{frame.lineno})")
+    return mask(what)
 
 
 def _span(seconds: float) -> str:

@@ -48,6 +48,8 @@ class _Load:
 class TaskFeed(Feed):
     """Publishes a snapshot whenever something has changed. All methods return at once."""
 
+    NAME = "tasks"
+
     def __init__(self, link: Link, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link)
         self.snapshot = TaskSnapshot()
@@ -101,11 +103,6 @@ class TaskFeed(Feed):
         self._rest.busy = on
         self._wake.set()
 
-    def hold(self, on: bool) -> None:
-        """The operator holds the screen, or lets it go."""
-        self._link.hold(on)
-        self._renew()
-
     def refresh(self) -> None:
         """Read everything again at once."""
         self._renew()
@@ -158,7 +155,7 @@ class TaskFeed(Feed):
     def _due_at(self) -> float | None:
         if self._load is not None:
             return self._load_at
-        if self._link.held:
+        if self._frozen:
             return None
         return max(self._background_at, self._most_due()[0])
 

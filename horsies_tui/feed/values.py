@@ -59,7 +59,7 @@ class KnownValues:
             queues = await self._link.read(queue_rows)
             await self._add("queue", "queue_name", *(row.name for row in queues))
             workers = await self._link.read(worker_rows)
-            await self._add("worker", "worker", *(row.id for row in workers))
+            await self._add("worker", "worker", *(name for row in workers for name in (row.name, row.id)))
         except LinkError:
             self._read_at = None
 

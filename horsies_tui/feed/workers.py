@@ -71,6 +71,8 @@ class WorkersSnapshot:
 
 
 class WorkersFeed(Feed):
+    NAME = "workers"
+
     def __init__(self, link: Link, publish: Callable[[WorkersSnapshot], None], *, rhythm: Rhythm = OFTEN) -> None:
         super().__init__(link)
         self.snapshot = WorkersSnapshot()
@@ -109,7 +111,7 @@ class WorkersFeed(Feed):
             self._wake.set()
 
     def _due_at(self) -> float | None:
-        if self._link.held and not self.snapshot.loading:
+        if self._frozen and not self.snapshot.loading:
             return None
         told = self._link.listens
         due = self._all.due_at(told=told)

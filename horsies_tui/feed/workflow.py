@@ -52,6 +52,8 @@ class WorkflowSnapshot:
 class WorkflowFeed(Feed):
     """Publishes a snapshot whenever something has changed. Reads nothing before it is asked for a workflow."""
 
+    NAME = "workflow"
+
     def __init__(self, link: Link, publish: Callable[[WorkflowSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link)
         self.snapshot = WorkflowSnapshot()
@@ -107,7 +109,7 @@ class WorkflowFeed(Feed):
 
     def _due_at(self) -> float | None:
         has_all = not self.snapshot.loading and self._told == self._index
-        if self._text is None or (self._link.held and has_all):
+        if self._text is None or (self._frozen and has_all):
             return None
         told = self._link.listens
         due = self._flow.due_at(told=told)

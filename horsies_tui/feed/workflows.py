@@ -53,6 +53,8 @@ class _Found:
 class WorkflowsFeed(Feed):
     """Publishes a snapshot whenever something has changed. All methods return at once."""
 
+    NAME = "workflows"
+
     def __init__(self, link: Link, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
         super().__init__(link)
         self.snapshot = WorkflowsSnapshot()
@@ -75,11 +77,6 @@ class WorkflowsFeed(Feed):
             self._wanted = min(self._wanted + PAGE, MOST_ROWS)
             self.refresh()
 
-    def hold(self, on: bool) -> None:
-        """The operator holds the screen, or lets it go."""
-        self._link.hold(on)
-        self.refresh()
-
     def refresh(self) -> None:
         """Read everything again at once."""
         self._rows.renew()
@@ -96,7 +93,7 @@ class WorkflowsFeed(Feed):
             self._counts.mark()
 
     def _due_at(self) -> float | None:
-        if self._link.held and not self.snapshot.loading:
+        if self._frozen and not self.snapshot.loading:
             return None
         told = self._link.listens
         return min(self._rows.due_at(told=told), self._counts.due_at(told=told))

@@ -21,19 +21,19 @@ MOST_NAMED: Final = 100
 """Names of queues or workers in one filter."""
 
 NUMBERS: Final = {
-    "pending": "status:pending",
-    "due": "status:pending has:due",
-    "later": "status:pending -has:due",
+    "pending": "status:pending,retry",
+    "due": "status:pending,retry has:due",
+    "later": "status:pending,retry -has:due",
     "claimed": "status:claimed",
     "running": "status:running",
     "cap": "status:claimed,running",
-    "oldest": "status:pending has:due",
+    "oldest": "status:pending,retry has:due",
     "in": "since:{start} until:{end}",
     "out": "status:done ended:{start}..{end}",
-    "drains": "status:pending has:due",
+    "drains": "status:pending,retry has:due",
 }
 """By the column of the queue table."""
-WAITING: Final = "status:pending,claimed has:due"
+WAITING: Final = "status:pending,retry,claimed has:due"
 """What horsies.views.figures calls waiting."""
 
 

@@ -12,6 +12,7 @@ from textual.message import Message
 
 from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
+from horsies.operations.judging import TaskVerb, fits_state
 from horsies.operations.selection import Selection
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed import DetailFeed, DetailSnapshot
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from horsies.views import TaskDetail
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link
     from horsies_tui.story.tree import Path, Tree
 
@@ -68,7 +70,6 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
         self._slow: Timer | None = None
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -92,14 +93,18 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def draw(self, snapshot: DetailSnapshot) -> None:
         self._snapshot = snapshot
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
+        self.refresh_bindings()
         if not snapshot.loading:
             self._lose_patience()
         if snapshot.detail is not None:
             self._take_payload(snapshot.detail)
         self._show()
+
+    def fits(self, action: Action) -> bool:
+        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+            return True
+        detail = self._snapshot.detail
+        return detail is not None and fits_state(TaskVerb(action.verb), detail.row.status, detail.row.error_code)
 
     def selection(self) -> Selection | None:
         detail = self._snapshot.detail
@@ -239,7 +244,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         """Ages grow: of what is alive, and where nobody holds the screen."""
         detail, link = self._snapshot.detail, self.console.link
         live = detail is not None and detail.row.finished_at is None
-        if self.shown and live and link.status.is_up and not link.held:
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
             self._show()
 
     def _show(self) -> None:
@@ -266,7 +271,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def _now(self, detail: TaskDetail) -> datetime:
         link = self.console.link
-        return link.clock.now() if link.status.is_up and not link.held else self._snapshot.now or detail.now
+        return self.now if link.status.is_up else self._snapshot.now or detail.now
 
     @property
     def _detail_feed(self) -> DetailFeed:

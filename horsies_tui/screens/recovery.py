@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from horsies.operations.findings import Finding
+    from horsies_tui.actions import Action
     from horsies_tui.feed import DeskSnapshot
 
 _TICK_S: Final = 1.0
@@ -83,7 +84,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
             self._summarise()
             return
         rows = rows_of(snapshot.report, self._key)
-        now = self.console.link.clock.now()
+        now = self.now
         self.table.show(rows, now=now, empty=nothing_wrong(snapshot.report))
         self.table.marks &= {row.id for row in rows}
         self._summarise()
@@ -118,6 +119,14 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         if kind == "workflow":
             return Wish(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
         return Wish(verb, kind=kind, selection=Selection.of_ids(ids))
+
+    def fits(self, action: Action) -> bool:
+        """A verb that each of the chosen findings names as a way out."""
+        if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
+            return action.scope is not Scope.TABLE or bool(self.table.rows)
+        verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
+        chosen = self._chosen()
+        return bool(chosen) and all(any(may.verb in verbs for may in finding.may) for finding in chosen)
 
     def _chosen(self) -> list[Finding]:
         """The marked ones, else the one under the cursor."""
@@ -165,13 +174,13 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
     def _tick(self) -> None:
         if self.shown and self._snapshot is not None:
             if self._snapshot.report is not None:
-                self.table.tick(self.console.link.clock.now())
+                self.table.tick(self.now)
             self._summarise()
 
     def _summarise(self) -> None:
         if self._snapshot is not None:
             link = self.console.link
-            words = headline(self._snapshot, link.clock.now())
+            words = headline(self._snapshot, self.now)
             if self._snapshot.report is None and not link.status.is_up:
                 words = f"not connected to {link.status.database_label}"
             classes = ("-error",) if self._snapshot.error else ()

@@ -68,7 +68,6 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._status_ends: Callable[[], None] | None = None
         self._land: Edge | None = None
         """Where the cursor goes when what was asked for is there."""
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -102,9 +101,6 @@ class TaskList(ConsoleView[TaskSnapshot]):
         if self._land is not None and snapshot is self._task_feed.snapshot and not snapshot.loading:
             self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
             self._land = None
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
 
     def take_focus(self) -> None:
         if not self._filter_bar.editing:
@@ -114,6 +110,10 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._task_feed.refresh()
 
     def times_changed(self) -> None:
+        self._show_all()
+
+    def frozen_changed(self) -> None:
+        self._follow_at_top()
         self._show_all()
 
     # What is wanted.
@@ -138,7 +138,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
     def _follow_at_top(self) -> None:
         """A step away from the top and nothing moves any more; back at it, unless the screen is held, all goes on."""
         at_top = self._table.cursor_index == 0 and self._snapshot.at_start
-        follow = at_top and (self._need.follow or (self.shown and not self.console.link.held))
+        follow = at_top and (self._need.follow or (self.shown and self.frozen_at is None))
         if follow is not self._need.follow:
             self._ask(follow=follow)
 
@@ -159,22 +159,21 @@ class TaskList(ConsoleView[TaskSnapshot]):
 
     def _show_all(self) -> None:
         snapshot, link = self._snapshot, self.console.link
-        now = link.clock.now()
+        now = self.now
         stick = self._need.follow
-        empty = empty_words(snapshot, link.status, now)
+        empty = empty_words(snapshot, link.status, link.clock.now())
         self._table.show(snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty)
         if self._need.group_by is not None:
             words = no_groups_words(snapshot, self._need.group_by)
             self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)
         zone, up = zone_of(utc=self.console.utc), link.status.is_up and snapshot.error is None
-        self._counts.show(tally(snapshot, self._need, self._glyphs, zone, held=link.held, up=up))
+        self._counts.show(tally(snapshot, self._need, self._glyphs, zone, frozen=self.frozen_at is not None, up=up))
 
     def _tick(self) -> None:
         status = self.console.link.status
         if self.shown and status.is_up:
-            now = self.console.link.clock.now()
-            self._table.tick(now)
-            self._groups.tick(now)
+            self._table.tick(self.now)
+            self._groups.tick(self.now)
         elif self.shown and status.state is LinkState.CONNECTING:
             self._show_all()
 

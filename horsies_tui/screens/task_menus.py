@@ -50,7 +50,7 @@ _STATE_LETTERS: Final = {
     "COMPLETED": "d",
 }
 _STATE_HELP: Final = {
-    "PENDING": "due, or due later",
+    "PENDING": "due, or due later (status:scheduled)",
     "RETRY": "waits for its next try",
     "INTERRUPTED": "stopped at a shutdown, waits for a decision",
 }

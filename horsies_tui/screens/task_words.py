@@ -43,7 +43,7 @@ def toggled(current: TaskFilter, state: str) -> frozenset[str]:
 
 
 def tally(
-    snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, held: bool, up: bool
+    snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, frozen: bool, up: bool
 ) -> Tally:
     words = []
     if need.sort is not Sort.NEWEST:
@@ -60,7 +60,7 @@ def tally(
         since=_since(snapshot, snapshot.counts, zone),
         shown=len(snapshot.rows) - len(snapshot.struck),
         words=tuple(words),
-        loud=_loud(snapshot, need, glyphs, held=held),
+        loud=_loud(snapshot, need, glyphs, frozen=frozen),
     )
 
 
@@ -71,9 +71,9 @@ def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone
     return moment_text(counted.reached, snapshot.now or counted.reached, zone)
 
 
-def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, held: bool) -> str:
-    if held:
-        return "HELD"
+def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: bool) -> str:
+    if frozen:
+        return "FROZEN"
     if need.group_by is not None:
         return ""
     if snapshot.held:

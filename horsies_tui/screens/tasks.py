@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import on
 
+from horsies.operations.judging import TaskVerb, fits_state
 from horsies.query import FilterError, TaskFilter, parse
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.selection import Selection
     from horsies.views import GroupBy
+    from horsies_tui.actions import Action
     from horsies_tui.widgets.sheet import Sheet
     from horsies_tui.wishes import Wish
 
@@ -60,6 +62,19 @@ class TasksView(TaskList):
         except NoSuchFilter as error:
             self.console.say_error(error.message)
             return None
+
+    def fits(self, action: Action) -> bool:
+        """What is chosen by a filter or in groups may be in any state; of rows the states are known."""
+        if self._all_that_match or self._need.group_by is not None:
+            return True
+        marks = self._table.marks
+        rows = [row for row in self._table.rows if row.id in (marks or {self._table.cursor_id})]
+        if action.scope is Scope.TABLE:
+            return bool(self._table.rows)
+        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+            return True
+        unseen = len(rows) < len(marks)
+        return unseen or any(fits_state(TaskVerb(action.verb), row.status, row.error_code) for row in rows)
 
     def busy(self, busy: bool) -> None:
         self._task_feed.busy(busy or bool(self._table.marks))
@@ -117,11 +132,6 @@ class TasksView(TaskList):
         else:
             self._table.action_first()
 
-    def action_hold(self) -> None:
-        self._task_feed.hold(not self.console.link.held)
-        self._follow_at_top()
-        self._show_all()
-
     def action_sort(self) -> None:
         self._open_menu(sort_menu(self._need.sort, self._glyphs), lambda sort: self._ask(sort=Sort(sort)))
 
@@ -174,8 +184,7 @@ class TasksView(TaskList):
         group = self._groups.cursor_row
         text = self._table.cursor_id if self._need.group_by is None else group and group.key
         if text:
-            copy(self.app, text)
-            self.console.say(f"copied {text}")
+            copy(self, text, text)
 
     # What the widgets tell.
 

@@ -95,7 +95,6 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         """None: it must be put in order."""
         self._touched_at = 0.0
         self._busy = False
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -127,9 +126,6 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._snapshot = snapshot
         self._filter_bar.learn(_values(snapshot.rows))
         self._show_all()
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
 
     def take_focus(self) -> None:
         if not self._filter_bar.editing:
@@ -204,8 +200,8 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
 
     @property
     def _now(self) -> datetime:
-        """Not far ahead of what was read: a worker that is told to be alive must not look silent on a held screen."""
-        now, read = self.console.link.clock.now(), self._snapshot.now
+        """Not far ahead of what was read: a worker that is told to be alive must not look silent on a frozen screen."""
+        now, read = self.now, self._snapshot.now
         return now if read is None else min(now, read + _AHEAD)
 
     @property
@@ -230,8 +226,8 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         if self._filter.terms and self._snapshot.now is not None:
             words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
         words += [capacity(rows)] if capacity(rows) else []
-        if self.console.link.held:
-            words.insert(0, "HELD")
+        if self.frozen_at is not None:
+            words.insert(0, "FROZEN")
         if self._sort is not WorkerSort.TROUBLE:
             words.append(SORT_WORDS[self._sort])
         if self._snapshot.everyone:

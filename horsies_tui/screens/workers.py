@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual import on
 
+from horsies.operations.judging import fits_state
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 from horsies.operations.workers import WorkerVerb
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.views import WorkerRow
+    from horsies_tui.actions import Action
     from horsies_tui.widgets.sheet import Sheet
 
 ResultT = TypeVar("ResultT")
@@ -62,6 +64,14 @@ class WorkersView(WorkerList):
             self.console.say(f"{verb}: this worker holds no task")
             return None
         return Wish(verb, selection=Selection.of_ids(tasks))
+
+    def fits(self, action: Action) -> bool:
+        if action.scope is Scope.WORKERS and action.verb in list(WorkerVerb):
+            return any(map(_FOR_WHOM[action.verb], self._chosen(action.verb)))
+        if action.scope is Scope.VERBS and action.verb in list(TaskVerb):
+            row = self._held.cursor_row
+            return row is not None and fits_state(TaskVerb(action.verb), row.status, row.error_code)
+        return action.scope is not Scope.TABLE or bool(self._table.rows or self._hosts.rows)
 
     def acted(self) -> None:
         for table in (self._table, self._hosts, self._held):
@@ -141,11 +151,6 @@ class WorkersView(WorkerList):
             else "only workers of the last hour"
         )
 
-    def action_hold(self) -> None:
-        self.console.link.hold(not self.console.link.held)
-        self._workers_feed.refresh()
-        self._show_all()
-
     def action_shorter(self) -> None:
         self._change_window(-1)
 
@@ -168,8 +173,7 @@ class WorkersView(WorkerList):
     def action_copy(self) -> None:
         text = self._held.cursor_id if self._held.has_focus else self._looked_at and self._looked_at.id
         if text:
-            copy(self.app, text)
-            self.console.say(f"copied {text}")
+            copy(self, text, text)
 
     # What the widgets tell.
 

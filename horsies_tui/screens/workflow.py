@@ -18,7 +18,7 @@ from horsies_tui.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.screens.workflow_parts import Body, Way
-from horsies_tui.screens.workflow_words import unfit_verbs, why_no_value
+from horsies_tui.screens.workflow_words import offered, unfit_verbs, why_no_value
 from horsies_tui.story.flow import FlowTelling, flow_head
 from horsies_tui.story.flow_words import workflow_choices, workflow_missing
 from horsies_tui.story.graph import arrange
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.views import NodeView, WorkflowStory
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link, NodeTold
     from horsies_tui.story.lines import Target
     from horsies_tui.story.tree import Path
@@ -101,7 +102,6 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         self._open: frozenset[Fold] = frozenset()
         self._unfit: frozenset[str] = frozenset()
         """Verbs that this workflow is not in the state for."""
-        self._error: str | None = None
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -127,9 +127,6 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if snapshot.story is not self._snapshot.story:
             self._node_views = {} if snapshot.story is None else {node.index: node for node in snapshot.story.nodes}
         self._snapshot = snapshot
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
         unfit = unfit_verbs(() if snapshot.story is None else (snapshot.story.row.status,))
         if unfit != self._unfit:
             self._unfit = unfit
@@ -139,6 +136,10 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if snapshot.node is not None:
             self._take_payload(snapshot.node)
         self._show()
+
+    def fits(self, action: Action) -> bool:
+        story = self._snapshot.story
+        return action.scope is not Scope.FLOWS or (story is not None and offered(action.verb, [story.row.status]))
 
     def wish(self, verb: str) -> Wish | None:
         story, index = self._snapshot.story, self._graph.cursor
@@ -202,8 +203,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         story, node = self._snapshot.story, self._node_views.get(self._graph.cursor or 0)
         text = (node and node.task_id) or (story and story.row.id)
         if text:
-            copy(self.app, text)
-            self.console.say(f"copied {text}")
+            copy(self, text, text)
 
     def action_previous_row(self) -> None:
         self._step(-1, "this is the first workflow of the list")
@@ -301,7 +301,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         """Ages grow: of what is alive, and where nobody holds the screen."""
         story, link = self._snapshot.story, self.console.link
         live = story is not None and story.row.completed_at is None
-        if self.shown and live and link.status.is_up and not link.held:
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
             self._show()
 
     def _lay_out(self, story: WorkflowStory) -> None:
@@ -396,8 +396,8 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
 
     def _now(self) -> datetime:
         link, story = self.console.link, self._snapshot.story
-        if (link.status.is_up and not link.held) or story is None:
-            return link.clock.now()
+        if link.status.is_up or story is None:
+            return self.now
         return self._snapshot.now or story.now
 
     @property

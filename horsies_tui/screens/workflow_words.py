@@ -34,12 +34,24 @@ _TEACHES: Final = (
 
 
 _ONLY_FOR: Final = {WorkflowVerb.PAUSE: "RUNNING", WorkflowVerb.RESUME: "PAUSED"}
+_OFFERED_FOR: Final = {
+    WorkflowVerb.CANCEL: frozenset({"PENDING", "RUNNING", "PAUSED"}),
+    WorkflowVerb.RETRY_FROM_FAILED: frozenset({"RUNNING", "PAUSED", "FAILED"}),
+    WorkflowVerb.RECONCILE: frozenset({"RUNNING"}),
+    WorkflowVerb.RERUN: frozenset({"COMPLETED", "FAILED", "CANCELLED"}),
+}
 _CANNOT_GO_ON: Final = frozenset({"COMPLETED", "CANCELLED"})
 
 
 def unfit_verbs(statuses: Collection[str]) -> frozenset[str]:
     """The verbs that none of these workflows is in the state for; their keys are not offered."""
     return frozenset(str(verb) for verb, status in _ONLY_FOR.items() if statuses and status not in statuses)
+
+
+def offered(verb: str, statuses: Collection[str]) -> bool:
+    """Whether the footer names the verb for workflows in these states; its key says why not where it does not."""
+    fitting = _OFFERED_FOR.get(WorkflowVerb(verb)) if verb in list(WorkflowVerb) else None
+    return fitting is None or bool(fitting & {*statuses})
 
 
 def why_no_value(story: WorkflowStory, node: NodeView) -> str | None:
@@ -80,7 +92,7 @@ def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyph
     return PickSome("States (none: any)", items, flow_states_on(current), glyphs)
 
 
-def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, held: bool, up: bool) -> Tally:
+def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:
     counts = snapshot.counts
     since = None if counts is None else counts.reached
     return Tally(
@@ -90,7 +102,7 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, held: bool, 
         since="" if since is None else moment_text(since, snapshot.now or since, zone),
         shown=len(snapshot.rows),
         words=(_searched(snapshot),) if snapshot.searched is not None else (),
-        loud="HELD" if held else "",
+        loud="FROZEN" if frozen else "",
     )
 
 

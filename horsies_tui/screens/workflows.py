@@ -22,6 +22,7 @@ from horsies_tui.screens.workflow_words import (
     flow_states_on,
     flow_tally,
     of_flow_states,
+    offered,
     unfit_verbs,
 )
 from horsies_tui.view import ConsoleView
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
 
     from horsies.views import WorkflowRow
+    from horsies_tui.actions import Action
     from horsies_tui.feed import Link
 
 _TICK_S: Final = 0.25
@@ -59,7 +61,6 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._snapshot = WorkflowsSnapshot()
         self._unfit: frozenset[str] = frozenset()
         """Verbs that none of the workflows they would be for is in the state for."""
-        self._error: str | None = None
         self._follow = True
         """The newest stay in view, until the operator moves away from the first."""
         self._land = False
@@ -93,9 +94,15 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
             }
         )
         self._show()
-        if snapshot.error not in (None, self._error, *self.console.link.status.lacks):
-            self.console.say_error(snapshot.error or "")
-        self._error = snapshot.error
+
+    def fits(self, action: Action) -> bool:
+        chosen = self._table.marks or {self._table.cursor_id}
+        statuses = [row.status for row in self._table.rows if row.id in chosen]
+        if action.scope is Scope.TABLE:
+            return bool(self._table.rows)
+        return (
+            action.scope is not Scope.FLOWS or len(statuses) < len(self._table.marks) or offered(action.verb, statuses)
+        )
 
     def wish(self, verb: str) -> Wish | None:
         """Of the marked ones, else of the one under the cursor."""
@@ -159,8 +166,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     def action_filter(self) -> None:
         self._filter_bar.edit()
 
-    def action_hold(self) -> None:
-        self._workflows_feed.hold(not self.console.link.held)
+    def frozen_changed(self) -> None:
         self._show()
 
     def action_states(self) -> None:
@@ -172,8 +178,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
 
     def action_copy(self) -> None:
         if self._table.cursor_id is not None:
-            copy(self.app, self._table.cursor_id)
-            self.console.say(f"copied {self._table.cursor_id}")
+            copy(self, self._table.cursor_id, self._table.cursor_id)
 
     # What the widgets tell.
 
@@ -231,15 +236,14 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
 
     def _show(self) -> None:
         snapshot, link = self._snapshot, self.console.link
-        now = link.clock.now()
-        empty = empty_flows(snapshot, USUAL_FILTER, link.status, now)
-        self._table.show(snapshot.rows, now=now, stick=self._follow, empty=empty)
+        empty = empty_flows(snapshot, USUAL_FILTER, link.status, link.clock.now())
+        self._table.show(snapshot.rows, now=self.now, stick=self._follow, empty=empty)
         if self._land and not snapshot.loading and snapshot.filter_text == self._filter.text:
             self._land = False
             self._table.move_to(0)
         self._offer_verbs()
         up = link.status.is_up and snapshot.error is None
-        self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), held=link.held, up=up))
+        self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), frozen=self.frozen_at is not None, up=up))
 
     def _offer_verbs(self) -> None:
         chosen = self._table.marks or {self._table.cursor_id}
@@ -254,6 +258,6 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if not self.shown:
             return
         if self.console.link.status.is_up and not self._snapshot.loading:
-            self._table.tick(self.console.link.clock.now())
+            self._table.tick(self.now)
         else:
             self._show()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.retry import RetryRule
 from horsies.operations.why import ReasonKind
+from horsies.views.workers import place_of
 from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import ticking
@@ -22,7 +23,7 @@ from horsies_tui.story.lines import (
     words,
     wrapped,
 )
-from horsies_tui.story.timeline import actor_of, place_of
+from horsies_tui.story.timeline import actor_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,9 +153,9 @@ def _links(tell: Telling) -> Iterator[tuple[str, Spans, Target]]:
         status = f"  {node.workflow_status.lower()}, node {node.node_status.lower()}"
         yield "workflow", (*shown(name), *shown(status, None)), OpenWorkflow(node.workflow_id, node.task_index)
     if row.worker_id is not None:
-        place = place_of(row.worker_hostname, row.worker_pid, None)
-        beside = shown(f"  {place}", Tone.MUTED) if place else ()
-        yield "worker", (*shown(row.worker_id), *beside), ShowWorkers(f"id:{quoted(row.worker_id)}")
+        place = place_of(row.worker_id, row.worker_hostname, row.worker_pid)
+        named = (*shown(place), *shown(f"  {row.worker_id}", Tone.MUTED))
+        yield "worker", named, ShowWorkers(f"id:{quoted(row.worker_id)}")
     if row.rerun_of is not None:
         yield "rerun of", shown(row.rerun_of), OpenTask(row.rerun_of)
     for copy in tell.detail.reruns:

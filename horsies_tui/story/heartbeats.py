@@ -10,6 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.words import span
+from horsies.views.workers import name_of, place_of
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, ticking
 from horsies_tui.story.lines import Line, Section, Span, cut_spans, flow, words
@@ -118,7 +119,7 @@ def heartbeats(tell: Telling, width: int) -> Section | None:
     if known is None:
         return None
     newest = tell.detail.executions[-1]
-    who = newest.runner_sender if known.role == "runner" else tell.detail.row.worker_id
+    who = _sender(tell, newest.runner_sender if known.role == "runner" else None)
     sent_by = words(f"{known.role} {who}" if who else known.role, None, tell.glyphs).text
     said = list(_words(known, tell))
     room = width - sum(len(item[0].text) + 3 for item in said)
@@ -126,6 +127,14 @@ def heartbeats(tell: Telling, width: int) -> Section | None:
     rows = flow((drawn, *said), width, tell.glyphs)
     lines = tuple(Line(number, cut_spans(row, width, tell.glyphs)) for number, row in enumerate(rows))
     return Section("heartbeats", "heartbeats", lines, f"attempt {newest.attempt}, {sent_by}")
+
+
+def _sender(tell: Telling, runner: str | None) -> str:
+    """The worker, which sends the beats, and beside it the child for which a runner's beat is sent."""
+    if runner is None:
+        return name_of(tell.detail.row.worker_id or "")
+    worker_id, _, pid = runner.rpartition(":")
+    return place_of(worker_id, None, int(pid)) if name_of(worker_id) != worker_id and pid.isdecimal() else runner
 
 
 def _drawn(known: Beating, cut: bool, width: int, tell: Telling) -> Spans:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.words import span
+from horsies.views.workers import place_of
 from horsies_tui.look.clock import date_and_time, moment_text, time_of_day
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import length, ticking
@@ -132,7 +133,7 @@ def _key(lane: Lane) -> Hashable:
 def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
-    where = place_of(attempt.worker_hostname, attempt.worker_pid, attempt.worker_id)
+    where = place_of(attempt.worker_id, attempt.worker_hostname, attempt.worker_pid)
     if where:
         yield words(f" on {where}", Tone.MUTED, tell.glyphs)
     if attempt.error_code:
@@ -159,7 +160,7 @@ def _between_words(lane: Lane, tell: Telling) -> Iterator[Span]:
 
 def _present_words(lane: Lane, tell: Telling) -> Iterator[Span]:
     row = tell.detail.row
-    where = words(f" on {place_of(row.worker_hostname, row.worker_pid, row.worker_id)}", Tone.MUTED, tell.glyphs)
+    where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, tell.glyphs)
     match row.status:
         case "RUNNING":
             said = "running" if row.finalizing_at is None else "code ended, its result is being written; started"
@@ -234,11 +235,6 @@ def _axis(shown: Sequence[Lane], bar: int, width: int, tell: Telling) -> Iterato
 def _long(passed: timedelta) -> str:
     """Exact to the second: here lengths are looked into, and not compared down a column."""
     return length(passed) if passed < timedelta(minutes=1) else span(passed.total_seconds())
-
-
-def place_of(hostname: str | None, pid: int | None, worker_id: str | None) -> str:
-    """The process that ran it, or who has it."""
-    return f"{hostname}:{pid}" if hostname else worker_id or ""
 
 
 def actor_of(action: AuditRow) -> str:

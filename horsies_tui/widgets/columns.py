@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from horsies.views.workers import place_of
 from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
@@ -62,7 +63,7 @@ def _try(row: TaskRow, look: Look) -> Cell:
 
 
 def _worker(row: TaskRow, look: Look) -> Cell:
-    return Cell(f"{row.worker_hostname}:{row.worker_pid}" if row.worker_hostname else row.worker_id or "", Tone.MUTED)
+    return Cell(place_of(row.worker_id, row.worker_hostname, None if row.worker_id else row.worker_pid), Tone.MUTED)
 
 
 def _beat(row: TaskRow, look: Look) -> Cell:

@@ -42,11 +42,11 @@ _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.LEASE_RAN_OUT: "status:claimed",
     FindingKind.WORKER_GONE: "status:claimed,running",
     FindingKind.RULE_NOT_APPLIED: "status:claimed,running",
-    FindingKind.PAST_DEADLINE: "status:pending has:deadline",
-    FindingKind.RETRY_OVERDUE: "status:pending tries:>1",
-    FindingKind.UNKNOWN_NAME: "status:pending",
-    FindingKind.QUEUE_WITHOUT_WORKER: "status:pending",
-    FindingKind.PAUSED_QUEUE: "status:pending",
+    FindingKind.PAST_DEADLINE: "status:pending,retry has:deadline",
+    FindingKind.RETRY_OVERDUE: "status:pending,retry tries:>1",
+    FindingKind.UNKNOWN_NAME: "status:pending,retry",
+    FindingKind.QUEUE_WITHOUT_WORKER: "status:pending,retry",
+    FindingKind.PAUSED_QUEUE: "status:pending,retry",
 }
 
 _KNOWN_BY_ID: Final = frozenset({FindingKind.CRASHED, FindingKind.WORKER_DIED})

@@ -126,7 +126,7 @@ class Footer(Widget):
         return Text.assemble((key_label(key, ascii_only=self._glyphs.ascii), style), " ", action.label)
 
     def _usable(self, action: Action) -> bool:
-        return not (action.writes and cast("Console", self.app).why_no_writes())
+        return cast("Console", self.app).offers(action)
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)

@@ -28,6 +28,8 @@ class HeaderFacts:
     clock: str
     need_you: int | None
     """None where it has not been counted yet."""
+    frozen: str = ""
+    """The time at which the view that is shown was frozen."""
 
 
 class Header(Horizontal):
@@ -92,7 +94,7 @@ class Header(Horizontal):
         self._facts = facts
         status = facts.status
         self._show_place(status)
-        self._status_cell.show(status, facts.now)
+        self._status_cell.show(status, facts.now, facts.frozen)
         self._need_cell.put(self._need_words(facts))
         self._actor_cell.put(status.actor)
         self._clock_cell.put(facts.clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.cache import LRUCache
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from rich.style import Style
+    from textual.selection import Selection
 
 _STRIPS_KEPT: Final = 512
 
@@ -24,13 +26,12 @@ _STRIPS_KEPT: Final = 512
 class LineView(Widget):
     """Textual sends all of what a widget calls dirty, changed or not: so here exact places are named."""
 
-    ALLOW_SELECT = False
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._lines: list[Line] = []
         self._styles_of: dict[tuple[str, ...], Style] = {}
         self._strips: LRUCache[Line, Strip] = LRUCache(_STRIPS_KEPT)
+        self._painting = False
 
     def draw_lines(self, lines: list[Line]) -> None:
         """What is to be seen from now on, from the top; each line as wide as the widget."""
@@ -51,7 +52,36 @@ class LineView(Widget):
         width = self.size.width
         strip = self._strip(self._lines[y] if y < len(self._lines) else blank_line(width))
         # Textual may paint in a new size before it tells the widget.
-        return strip.adjust_cell_length(width, self._style(()))
+        strip = strip.adjust_cell_length(width, self._style(()))
+        if (selection := self.text_selection) is not None:
+            strip = self._selected(strip, selection, y)
+        # Where a press of the mouse begins a selection, textual asks for this one line, and reads places from its
+        # styles. In what is painted each place would make a style of its own.
+        return strip if self._painting else strip.apply_offsets(0, y)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._painting = True
+        try:
+            return super().render_lines(crop)
+        finally:
+            self._painting = False
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text between two places; blanks at the ends of lines are padding."""
+        text = "\n".join("".join(piece.text for piece in line) or " " for line in self._lines)
+        return "\n".join(line.rstrip() for line in selection.extract(text).splitlines()), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self.refresh()
+
+    def _selected(self, strip: Strip, selection: Selection, y: int) -> Strip:
+        if (span := selection.get_span(y)) is None:
+            return strip
+        first, last = span
+        begin = cell_len(strip.text[:first])
+        end = strip.cell_length if last == -1 else cell_len(strip.text[:last])
+        style = self.screen.get_component_rich_style("screen--selection")
+        return Strip.join([strip.crop(0, begin), strip.crop(begin, end).apply_style(style), strip.crop(end)])
 
     # Textual refreshes all of a widget that gets or loses the focus: 17 kB for each `/` and `esc`, and nothing
     # looks different. These three do the same without that.

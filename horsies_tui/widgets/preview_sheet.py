@@ -188,9 +188,9 @@ class PreviewSheet(Sheet[Done]):
     def action_copy(self) -> None:
         """The line that does the same from a shell. While a reason is typed, `y` is a letter of it."""
         if self._preview is not None:
-            copied = copy(self.app, self._preview.command)
-            kept = size(len(self._preview.command.encode()))
-            self._ask(f"copied {kept}" if copied else f"{kept} is more than a terminal's clipboard takes")
+            what = size(len(self._preview.command.encode()))
+            if not copy(self, self._preview.command, what, self._ask):
+                self._ask(f"{what} is more than a terminal's clipboard takes")
 
     def action_close(self) -> None:
         if self._phase is Phase.DOING:

@@ -141,6 +141,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
             self._marks = marks
             self._redraw()
             self.post_message(self.MarksChanged(self, marks))
+            self.refresh_bindings()
 
     @property
     def columns(self) -> ColumnSet[RowT]:
@@ -271,6 +272,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def _tell_cursor(self, *, by_hand: bool) -> None:
         index = self._view.cursor
         self.post_message(self.CursorMoved(self, self._view.cursor_id, index, index == 0, by_hand))
+        self.refresh_bindings()  # which keys fit is another question for each row
 
     def _tell_edges(self, *, by_hand: bool) -> None:
         """Once for each edge that new rows bring; at every move of the operator, for the last read may have failed."""

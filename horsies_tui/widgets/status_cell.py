@@ -13,21 +13,25 @@ if TYPE_CHECKING:
 
 
 class StatusCell(LineCell):
-    """`LIVE 0.4s`, `POLL 2s`, `HELD`, `STALE 38s, retry in 4s`, with READ-ONLY behind it."""
+    """`LIVE 0.4s`, `POLL 2s`, `FROZEN 14:05:12Z`, `STALE 38s, retry in 4s`, with READ-ONLY behind it."""
 
     DEFAULT_CSS = """
     StatusCell {
         color: $text-muted;
         &.-live { color: $text-success; }
-        &.-held { color: $text-accent; text-style: bold; }
+        &.-frozen { color: $text-accent; text-style: bold; }
         &.-slow { color: $text-warning; }
-        &.-stale, &.-down { color: $text-error; text-style: bold; }
+        &.-stale, &.-down, &.-failed { color: $text-error; text-style: bold; }
     }
     """
 
-    def show(self, status: LinkStatus, now: datetime) -> None:
+    def show(self, status: LinkStatus, now: datetime, frozen: str = "") -> None:
+        """`frozen`: since when the view below stands still; that the data are old for another reason is said first."""
+        state = status.state.value.lower()
         words = status.words(now)
+        if frozen and status.is_up and not status.failing:
+            state, words = "frozen", f"FROZEN {frozen}{' READ-ONLY' if status.read_only else ''}"
         if len(words) > self.content_size.width:
             words = words.replace("READ-ONLY", "RO")
-        self.put(words, f"-{status.state.value.lower()}")
-        self.tooltip = status.detail or None
+        self.put(words, f"-{state}")
+        self.tooltip = status.detail or "\n".join(failure.reason for failure in status.failing) or None

@@ -39,7 +39,7 @@ async def test_the_whole_story_is_there_at_every_size(
                 break
         told = "\n".join(seen)
         for words in (
-            "ran 3m20s  on web-3:88",
+            "ran 3m20s  on web-3 child 88",
             "WORKER_CRASHED",
             "retry after",
             "attempt 2, runner web-1:4120",
@@ -189,7 +189,7 @@ async def test_it_is_live_while_it_is_open(database: str, connection: asyncpg.Co
     await failed(connection, status="'RUNNING'", failed_at="NULL", error_code="NULL", result="NULL", started_at="now()")
     await connection.execute("DELETE FROM horsies_task_attempts WHERE attempt = 2")
     async with opened(database, ONE) as detail:
-        await detail.sees("▶ RUNNING 0s", "running 0s on web-1:4120")
+        await detail.sees("▶ RUNNING 0s", "running 0s on web-1 child 4120")
         await detail.sees("▶ RUNNING 1s")
         await detail.go_to("path")
         await connection.execute(
@@ -248,7 +248,7 @@ async def test_y_copies_the_task_as_json_and_capital_y_the_value(
         assert through_tmux(plain) in written
         await detail.go_to("path")
         await detail.press("Y")
-        await detail.sees("copied 15 B")
+        await detail.sees("15 B sent to the terminal (OSC 52)")
         assert detail.app.clipboard == "s3://shop/a.csv"
         await detail.go_to("kwargs")
         await detail.press("Y")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import asyncpg
+from database_server import url_with
 from frame_steps import console, frame, lines, live, options, until
 
 from horsies.store.embedded import EmbeddedServer
@@ -108,3 +109,27 @@ async def test_an_embedded_database_has_a_short_name(embedded_server: EmbeddedSe
     async with console(options(f"embedded://{embedded_server.place.root}"), (140, 24)) as pilot:
         await live(pilot)
         assert f"▸ embedded {embedded_server.place.root} " in lines(pilot)[0]
+
+
+async def test_a_role_that_may_only_read_is_shown_read_only_and_offered_no_writes(
+    database: str, connection: asyncpg.Connection, role: str
+) -> None:
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    async with console(options(url_with(database, role=role)), (140, 30)) as pilot:
+        await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
+        await pilot.press("C")
+        await until(pilot, lambda: f"read-only: role {role} may not change horsies_tasks" in lines(pilot)[-1])
+
+
+async def test_a_role_whose_transactions_are_read_only_is_shown_so_whatever_it_may(
+    database: str, connection: asyncpg.Connection, role: str
+) -> None:
+    await connection.execute(
+        f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role};ALTER ROLE {role} SET default_transaction_read_only = on"
+    )
+    async with console(options(url_with(database, role=role)), (140, 30)) as pilot:
+        await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
+        assert pilot.app.why_no_writes() == f"read-only: transactions of role {role} are read-only by default"
+        await connection.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
+        await pilot.app.link.read(pilot.app.link._look)
+        await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])

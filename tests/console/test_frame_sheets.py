@@ -15,12 +15,12 @@ from horsies_tui.widgets.header import HeaderFacts
 async def test_the_footer_has_the_keys_of_the_sheet_while_one_is_open(database: str, key: str) -> None:
     async with console(options(database)) as pilot:
         await live(pilot)
-        assert "R requeue" in lines(pilot)[-1]
+        assert "f follow" in lines(pilot)[-1]
         await pilot.press(key)
         await until(pilot, lambda: "esc close" in lines(pilot)[-1])
-        assert "R requeue" not in lines(pilot)[-1]
+        assert "f follow" not in lines(pilot)[-1]
         await pilot.press("escape")
-        await until(pilot, lambda: "R requeue" in lines(pilot)[-1])
+        await until(pilot, lambda: "f follow" in lines(pilot)[-1])
 
 
 async def test_what_was_said_gives_way_to_the_keys_of_a_sheet(database: str) -> None:

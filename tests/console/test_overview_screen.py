@@ -90,7 +90,7 @@ async def test_a_number_of_a_queue_opens_exactly_its_tasks(database: str, connec
         await until(screen.pilot, lambda: shown_ids(screen) == {"due-1", "due-2"})
         await screen.press("1", "l", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == {"later-1"})
-        await screen.sees("status:pending -has:due queue:mail")
+        await screen.sees("status:pending,retry -has:due queue:mail")
 
 
 async def test_all_queues_together_stand_first_and_open_all(database: str, connection: asyncpg.Connection) -> None:

@@ -117,7 +117,7 @@ async def test_the_command_is_copied_whole() -> None:
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: "ctrl+y Requeue" in shown(app.screen))
         await pilot.press("tab", "y")
-        await until(pilot, lambda: "copied" in shown(app.screen))
+        await until(pilot, lambda: "sent to the terminal (OSC 52)" in shown(app.screen))
         assert app.clipboard == f"horsies tasks requeue {ids}"
         await pilot.press("end")
         await until(pilot, lambda: "0299-7000" in shown(app.screen).replace("\n", " "))

@@ -139,17 +139,17 @@ async def test_following_lets_the_newest_in_and_a_step_away_holds_them(
         await screen.loses("newer ↑")
 
 
-async def test_a_held_screen_shows_nothing_new_until_it_is_let_go(
+async def test_a_frozen_screen_shows_nothing_new_until_it_goes_on(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await fill(connection, 300)
     async with console(database) as screen:
         await screen.sees("FOLLOW")
         await screen.press("p")
-        await screen.sees("· HELD")
+        await screen.sees("· FROZEN")
         await send(connection, "n-000001")
         await screen.press("j", "k")
-        await screen.sees("· HELD")
+        await screen.sees("· FROZEN")
         assert "n-000001" not in screen.text
         await screen.press("p")
         await screen.sees("n-000001")

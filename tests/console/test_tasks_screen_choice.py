@@ -112,7 +112,7 @@ async def test_a_star_among_groups_marks_them_all_and_y_takes_a_name(database: s
         await screen.press("e", "e")
         await screen.sees("SHARE", "RATE_LIMITED")
         await screen.press("asterisk", "y")
-        await screen.sees("copied RATE_LIMITED")
+        await screen.sees("RATE_LIMITED sent to the terminal")
         assert screen.app.clipboard == "RATE_LIMITED"
         assert chosen(screen) == "status:failed -error:TIMEOUT error:RATE_LIMITED,TASK_INTERRUPTED"
 

@@ -100,17 +100,17 @@ def test_a_key_is_shown_as_people_write_it_and_in_ascii_where_asked() -> None:
 
 
 def test_a_user_may_write_keys_as_he_reads_them() -> None:
-    user = {"tasks.follow": "F5", "tasks.hold": "Ctrl+b, -", "tasks.filter": "é", "app.help": "del"}
+    user = {"tasks.follow": "F5", "app.freeze": "Ctrl+b, #", "tasks.filter": "é", "app.help": "del"}
     assert keymap(user, FILE) == {
         "tasks.follow": "f5",
-        "tasks.hold": "ctrl+b,minus",
+        "app.freeze": "ctrl+b,number_sign",
         "tasks.filter": "é",
         "app.help": "delete",
     }
 
 
 def test_two_actions_may_change_places() -> None:
-    assert keymap({"tasks.follow": "p", "tasks.hold": "f"}, FILE) == {"tasks.follow": "p", "tasks.hold": "f"}
+    assert keymap({"tasks.follow": "p", "app.freeze": "f"}, FILE) == {"tasks.follow": "p", "app.freeze": "f"}
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_two_actions_may_change_places() -> None:
         ({"tasks.folow": "f"}, "keys.tasks.folow is no action; did you mean 'tasks.follow'?"),
         ({"tasks.follow": "ctrl-f"}, "keys.tasks.follow names no key with 'ctrl-f'"),
         ({"tasks.follow": "meta?+f"}, "keys.tasks.follow names no key"),
-        ({"tasks.follow": "p"}, "keys.tasks.follow takes 'p', which is tasks.hold already"),
-        ({"tasks.follow": "x", "tasks.hold": "x"}, "takes 'x', which is tasks."),
+        ({"tasks.follow": "p"}, "keys.tasks.follow takes 'p', which is app.freeze already"),
+        ({"tasks.follow": "x", "app.freeze": "x"}, "takes 'x', which is tasks."),
         ({"verbs.requeue": "q"}, "keys.verbs.requeue takes 'q', which is app.leave already"),
         ({"app.quit_now": "x"}, "keys.app.quit_now cannot be moved"),
         ({"tasks.follow": "ctrl+c"}, "which is app.quit_now already"),

@@ -14,7 +14,7 @@ from story_scene import story
 from horsies.cli.payload import Masks
 from horsies.domain.errors import HorsiesError
 from horsies.views import Stored
-from horsies_tui.clipboard import MOST_BYTES, fits, sequence, through_tmux
+from horsies_tui.clipboard import MOST_BYTES, fits, given_to_a_program, sequence, through_tmux
 from horsies_tui.export import is_cut, new_file, story_json, write_new
 
 
@@ -58,3 +58,24 @@ def test_a_file_is_new_and_for_its_owner_only(tmp_path: Path) -> None:
         write_new(path, "")
     with pytest.raises(HorsiesError, match="there is no directory"):
         new_file(f"{tmp_path}/none/task.json")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> dict[str, str]:
+    """A machine with a screen of its own, whose `xclip` writes what it takes into a file."""
+    program = tmp_path / "xclip"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = '-selection clipboard' ] && exec /bin/cat > {tmp_path}/taken\n")
+    program.chmod(0o755)
+    return {"PATH": str(tmp_path), "DISPLAY": ":0"}
+
+
+def test_a_program_that_took_it_is_believed(desk: dict[str, str], tmp_path: Path) -> None:
+    assert given_to_a_program("zażółć", desk)
+    assert (tmp_path / "taken").read_text("utf-8") == "zażółć"
+
+
+def test_a_program_that_fails_or_has_no_screen_is_not(desk: dict[str, str], tmp_path: Path) -> None:
+    assert not given_to_a_program("a", {"PATH": desk["PATH"]})
+    assert not given_to_a_program("a", {**desk, "SSH_CONNECTION": "10.0.0.1 22 10.0.0.2 22"})
+    (tmp_path / "xclip").write_text("#!/bin/sh\nexit 1\n")
+    assert not given_to_a_program("a", desk)

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from horsies.domain.errors import HorsiesError
 from horsies.store.schema.state import SchemaKind, SchemaState
 from horsies.views.tables import Tables
-from horsies_tui.feed import DatabaseClock, FrozenClock, LinkState, LinkStatus
+from horsies_tui.feed import DatabaseClock, FeedFailure, FrozenClock, LinkState, LinkStatus
 from horsies_tui.feed.lacks import lacks
 from horsies_tui.feed.status import sentence
 
@@ -49,7 +49,7 @@ def at(seconds: float) -> datetime:
         (replace(STATUS, read_only=True), "LIVE 0.4s READ-ONLY"),
         (replace(STATUS, state=LinkState.POLL), "POLL 2s"),
         (replace(STATUS, state=LinkState.POLL, poll_s=0.5), "POLL 0.5s"),
-        (replace(STATUS, state=LinkState.HELD), "HELD"),
+        (replace(STATUS, state=LinkState.FAILED, failing=(FeedFailure("tasks", "why", at(-38)),)), "tasks FAILED 38s"),
         (replace(STATUS, state=LinkState.SLOW, latency_s=2.03), "SLOW 2s"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-38), next_try_at=at(4.2)), "STALE 38s, retry in 4s"),
         (replace(STATUS, state=LinkState.STALE, last_data_at=at(-125)), "STALE 2m05s, connecting"),
@@ -64,7 +64,7 @@ def test_the_words_say_no_more_than_is_known(status: LinkStatus, words: str) -> 
 
 def test_a_database_can_be_asked_in_these_states_alone() -> None:
     up = {state for state in LinkState if replace(STATUS, state=state).is_up}
-    assert up == {LinkState.LIVE, LinkState.POLL, LinkState.HELD, LinkState.SLOW}
+    assert up == {LinkState.LIVE, LinkState.POLL, LinkState.SLOW, LinkState.FAILED}
 
 
 @given(ahead_s=st.floats(-1e6, 1e6), trips=st.lists(st.tuples(st.floats(0, 3), st.floats(0, 1)), min_size=1))

@@ -100,7 +100,11 @@ def test_without_any_worker_all_queues_are_one_alert(many: int) -> None:
 
 def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> None:
     alert = only(a_glance(queues=(a_queue(due=7),), workers=()))
-    assert (alert.level, alert.what, alert.rows) == (Level.HURT, "no worker is alive, 7 due", "status:pending has:due")
+    assert (alert.level, alert.what, alert.rows) == (
+        Level.HURT,
+        "no worker is alive, 7 due",
+        "status:pending,retry has:due",
+    )
     assert alerts(a_glance(workers=())) == ()
 
 

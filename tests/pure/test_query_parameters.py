@@ -33,8 +33,8 @@ def is_shown(given: TaskParameters, status: str, *, special: bool) -> bool:
     """What the statements do with the three parameters; `special` is waiting for a retry, or interrupted."""
     if given.statuses is not None and status not in given.statuses:
         return False
-    if status == "PENDING" and given.retry is not None:
-        return given.retry is special
+    if status == "PENDING" and given.waiting is not None:
+        return ("RETRY" if special else "PENDING") in given.waiting
     if status == "FAILED" and given.interrupted is not None:
         return given.interrupted is special
     return True
@@ -68,25 +68,27 @@ def test_states_are_those_asked_for_less_those_excluded(wanted: list[str], exclu
 
 
 @pytest.mark.parametrize(
-    ("text", "statuses", "retry", "interrupted"),
+    ("text", "statuses", "waiting", "interrupted"),
     [
         ("status:failed,running", ("RUNNING", "FAILED"), None, None),
-        ("status:retry", ("PENDING",), True, None),
-        ("status:pending", ("PENDING",), None, None),
-        ("status:pending -status:retry", ("PENDING",), False, None),
+        ("status:retry", ("PENDING",), ("RETRY",), None),
+        ("status:pending", ("PENDING",), ("PENDING", "SCHEDULED"), None),
+        ("status:pending,retry", ("PENDING",), None, None),
+        ("status:scheduled", ("PENDING",), ("SCHEDULED",), None),
+        ("status:pending -status:scheduled", ("PENDING",), ("PENDING",), None),
         ("status:interrupted", ("FAILED",), None, True),
         ("status:failed -status:interrupted", ("FAILED",), None, False),
         ("status:live", ("PENDING", "CLAIMED", "RUNNING"), None, None),
         ("-status:live", ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED"), None, None),
-        ("-status:retry", None, False, None),
+        ("-status:retry", None, ("PENDING", "SCHEDULED"), None),
         ("status:live,done", None, None, None),
     ],
 )
 def test_statuses_stay_exact_so_that_partial_indexes_serve_them(
-    text: str, statuses: tuple[str, ...] | None, retry: bool | None, interrupted: bool | None
+    text: str, statuses: tuple[str, ...] | None, waiting: tuple[str, ...] | None, interrupted: bool | None
 ) -> None:
     found = asked(text)
-    assert (found.statuses, found.retry, found.interrupted) == (statuses, retry, interrupted)
+    assert (found.statuses, found.waiting, found.interrupted) == (statuses, waiting, interrupted)
 
 
 @pytest.mark.parametrize(

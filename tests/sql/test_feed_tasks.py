@@ -271,10 +271,9 @@ async def test_groups_come_when_they_are_asked_for(database: str, connection: as
         assert published.last.groups is None
 
 
-async def test_a_held_screen_reads_nothing_until_it_is_let_go(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_frozen_feed_reads_nothing_until_it_goes_on(database: str, connection: asyncpg.Connection) -> None:
     async with watching(database) as (feed, published, link):
-        feed.hold(True)
-        assert link.status.words(link.clock.now()) == "HELD"
+        feed.freeze(True)
         await send(connection, "a")
         heard = asyncio.Event()
         link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
@@ -282,7 +281,7 @@ async def test_a_held_screen_reads_nothing_until_it_is_let_go(database: str, con
         async with asyncio.timeout(10):
             await heard.wait()
         assert ids(published.last) == []
-        feed.hold(False)
+        feed.freeze(False)
         assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["b", "a"]
 
 

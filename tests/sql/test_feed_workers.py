@@ -144,17 +144,17 @@ async def test_a_cursor_that_runs_reads_only_where_it_stops(database: str, conne
         assert not {"b", "c"} & {snapshot.one.id for snapshot in published.all if snapshot.one is not None}
 
 
-async def test_a_held_screen_reads_nothing_by_itself(database: str, connection: asyncpg.Connection) -> None:
+async def test_a_frozen_feed_reads_nothing_by_itself(database: str, connection: asyncpg.Connection) -> None:
     await tell(connection, "a")
     async with reading(database) as (feed, published, link):
-        link.hold(True)
+        feed.freeze(True)
         heard = asyncio.Event()
         link.on_dirty(lambda _channel, payload: heard.set() if payload == "b" else None)
         await tell(connection, "b")
         async with asyncio.timeout(10):
             await heard.wait()
         assert feed._due_at() is None
-        link.hold(False)
+        feed.freeze(False)
         await published.until(lambda snapshot: len(snapshot.rows) == 2)
 
 

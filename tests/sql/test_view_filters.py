@@ -50,9 +50,10 @@ EVERYTHING = set(ROWS)
 
 FOUND: dict[str, set[str]] = {
     "": EVERYTHING,
-    "status:pending": {LONG, "retry"},
+    "status:pending": {LONG},
     "status:retry": {"retry"},
-    "status:pending -status:retry": {LONG},
+    "status:pending,retry": {LONG, "retry"},
+    "status:scheduled": set(),
     "status:live": {LONG, "retry", "claimed", "running"},
     "status:done": {"completed", "timeout", "stopped", "cancelled", "expired"},
     "status:interrupted": {"stopped"},
@@ -162,6 +163,25 @@ async def test_no_text_of_a_filter_is_ever_part_of_a_statement(conn: asyncpg.Con
     for text in ('name:"\'; DROP TABLE horsies_tasks; --"', 'args:"$1"', "queue:%", r"name:\*"):
         assert await every_id(conn, text) == [], text
     assert len(await every_id(conn)) == len(ROWS)
+
+
+async def test_what_waits_for_its_time_or_for_its_next_try_is_not_meant_by_another_word(
+    conn: asyncpg.Connection,
+) -> None:
+    await insert(conn, "scheduled", task_name="'send_mail'", enqueued_at="now() + interval '1 h'")
+    for text, expected in {
+        "status:pending": {LONG, "scheduled"},
+        "status:scheduled": {"scheduled"},
+        "status:pending -status:scheduled": {LONG},
+        "status:scheduled,retry": {"scheduled", "retry"},
+        "status:retry": {"retry"},
+        "status:pending,retry": {LONG, "scheduled", "retry"},
+        "status:scheduled,failed": {"scheduled", "timeout", "stopped"},
+        "-status:scheduled,done": {LONG, "retry", "claimed", "running"},
+    }.items():
+        assert set(await every_id(conn, text)) == expected, text
+        assert {seen.task_id for seen in await matching(conn, wanted(text), 100)} == expected, text
+        assert (await task_counts(conn, wanted(text))).total == Count(len(expected)), text
 
 
 async def test_counts_tell_retry_and_interrupted_from_pending_and_failed(conn: asyncpg.Connection) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
     Asked,
@@ -59,7 +59,7 @@ def ls(
     if len(given) > 1:
         raise typer.BadParameter("give one of --task, --worker, --queue, --workflow and --node")
     target = given[0] if given else None
-    list_audit(choose(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
+    list_audit(choose_existing(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
 
 
 @app.command("undo")
@@ -80,6 +80,6 @@ def undo(
     """
     from horsies.cli.cluster_verbs import take_back
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "audit undo", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     take_back(asked, operation)

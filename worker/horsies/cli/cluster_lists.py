@@ -18,6 +18,7 @@ from horsies.operations.words import span
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.tables import tables
 from horsies.views.worker_filter import matching
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -121,7 +122,7 @@ def _worker(worker: WorkerRow, now: datetime, screen: Screen) -> list[Cell | str
     memory = None if told is None or told.memory_mb is None else told.memory_mb + (told.children_memory_mb or 0.0)
     return [
         Cell(f"{screen.glyph(unicode, ascii_only)} {worker.liveness}", style),
-        worker.id,
+        name_of(worker.id),
         span(worker.silent_s),
         number(worker.running),
         number(worker.claimed),

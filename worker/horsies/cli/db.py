@@ -10,7 +10,7 @@ import typer
 
 from horsies.cli import prune
 from horsies.cli.confirm import YesOption, confirm_write
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose, choose_existing
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -39,7 +39,7 @@ def init(
     choice = choose(database_url, context)
     if not dry_run:
         confirm_write(choice, "init", yes=yes)
-    asyncio.run(_migrate(choice, "init", dry_run=dry_run))
+    asyncio.run(migrate(choice, "init", dry_run=dry_run))
 
 
 @app.command()
@@ -58,7 +58,7 @@ def upgrade(
     choice = choose(database_url, context)
     if not dry_run:
         confirm_write(choice, "upgrade", yes=yes)
-    asyncio.run(_migrate(choice, "upgrade", dry_run=dry_run))
+    asyncio.run(migrate(choice, "upgrade", dry_run=dry_run))
 
 
 @app.command()
@@ -72,7 +72,7 @@ def status(
 
     Exits with 0 when workers can start on it, with 1 otherwise.
     """
-    report = asyncio.run(_status(choose(database_url, context)))
+    report = asyncio.run(_status(choose_existing(database_url, context)))
     if as_json:
         typer.echo(json.dumps(report, indent=2))
     else:
@@ -123,7 +123,7 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-async def _migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
+async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
     from horsies.store.connect import open_database
     from horsies.store.schema import creatable, create, script, upgradable, upgrade
 

@@ -85,6 +85,16 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
     return choose_database(database_url, context, os.environ)
 
 
+def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
+    """The same, for a command that is about what a database holds: where none is configured, none is made unasked."""
+    from horsies.cli.unconfigured import make_if_wished
+
+    choice = choose(database_url, context)
+    if choice.url is None:
+        make_if_wished(choice)
+    return choice
+
+
 def only_module(argument: str | None, option: str | None) -> str:
     """The one module that was named, as an argument or as an option."""
     named = {name for name in (argument, option) if name is not None}

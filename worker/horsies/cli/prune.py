@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from horsies.cli.confirm import YesOption, confirm_write
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -48,7 +48,7 @@ def prune(
     of unfinished workflows stay; an operation whose actions were deleted cannot be undone any more. At most 5 000 rows
     go in one transaction: it may run beside everything else, and be interrupted.
     """
-    choice = choose(database_url, context)
+    choice = choose_existing(database_url, context)
     ages = dict(_age(text) for text in older_than or ())
     if not dry_run:
         confirm_write(choice, "prune", yes=yes)

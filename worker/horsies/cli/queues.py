@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import Asked, DryRunOption, QueuesArgument, ReadOnlyOption, ReasonOption
 
 app = typer.Typer(name="queues", help="Look at queues, pause them and let them go on.", no_args_is_help=True)
@@ -24,7 +24,7 @@ def ls(
     """
     from horsies.cli.cluster_lists import list_queues
 
-    list_queues(choose(database_url, context), as_json=as_json)
+    list_queues(choose_existing(database_url, context), as_json=as_json)
 
 
 @app.command("pause")
@@ -42,7 +42,7 @@ def pause(
     """Let nobody claim from queues until they are resumed; what runs goes on."""
     from horsies.cli.cluster_verbs import act_on_queues
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "queues pause", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_queues(asked, "pause", queues)
 
@@ -62,6 +62,6 @@ def resume(
     """Let paused queues go on; their workers are woken."""
     from horsies.cli.cluster_verbs import act_on_queues
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "queues resume", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_queues(asked, "resume", queues)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
 
 app = typer.Typer(name="recovery", help="See what is stuck and what becomes of it; sweep now.", no_args_is_help=True)
@@ -31,7 +31,7 @@ def ls(
     """
     from horsies.cli.recovery_report import list_findings
 
-    list_findings(choose(database_url, context), why=why, as_json=as_json)
+    list_findings(choose_existing(database_url, context), why=why, as_json=as_json)
 
 
 @app.command("run")
@@ -54,5 +54,5 @@ def run(
     """
     from horsies.cli.sweep_now import sweep
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     sweep(Asked(database, "recovery run", None, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json))

@@ -17,6 +17,7 @@ from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.words import span
 from horsies.operations.workflow_judging import WorkflowVerb
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,7 +110,8 @@ def _next_sweep(report: Report) -> str:
         return "no sweep has been recorded"
     if report.sweep.next_in_s == 0:
         since = span((report.now - report.sweep.ran_at).total_seconds())
-        return f"the next sweep is due, the last was {since} ago by {report.sweep.worker_id or 'somebody'}"
+        worker = name_of(report.sweep.worker_id) if report.sweep.worker_id else "a worker without a name"
+        return f"the next sweep is due, the last was {since} ago by {worker}"
     return f"next sweep in {span(report.sweep.next_in_s)}"
 
 
@@ -135,7 +137,7 @@ def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]
     when = _when(finding.in_seconds)
     return [
         Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind}", style),
-        finding.name,
+        name_of(finding.name) if finding.target_kind == "worker" else finding.name,
         f"{number(finding.count)}{'+' if finding.at_least else ''}",
         _id(finding, screen),
         ago(finding.since, report.now),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 
 
 def status(
@@ -18,4 +18,4 @@ def status(
     """
     from horsies.cli.cluster_lists import tell_status
 
-    tell_status(choose(database_url, context), as_json=as_json)
+    tell_status(choose_existing(database_url, context), as_json=as_json)

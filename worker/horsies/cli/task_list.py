@@ -16,6 +16,7 @@ from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.cli.words import ago, lasting, short, state
 from horsies.query import parameters
 from horsies.views import Cursor, Sort, task_page
+from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
     from horsies.cli.reading import Connection, Session
@@ -100,19 +101,10 @@ def _cells(row: TaskRow, now: datetime, screen: Screen) -> list[Cell | str]:
         lasting(row.wait(now)),
         lasting(row.run(now)),
         f"{row.attempt}/{row.attempts_allowed}",
-        place_of(row),
+        place_of(row.worker_id, row.worker_hostname, None if row.worker_id else row.worker_pid),
         ago(row.beat_at, now),
         Cell(row.error_code or "", "red" if row.status == "FAILED" else ""),
     ]
-
-
-def place_of(row: TaskRow) -> str:
-    """The process that ran it, or who has claimed it."""
-    return process(row.worker_hostname, row.worker_pid) or row.worker_id or ""
-
-
-def process(hostname: str | None, pid: int | None) -> str:
-    return f"{hostname}:{pid}" if hostname and pid is not None else hostname or ""
 
 
 def _footer(rows: list[TaskRow], text: str, sort: Sort, next_cursor: str | None, *, first: bool) -> list[str]:

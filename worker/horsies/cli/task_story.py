@@ -12,12 +12,13 @@ from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
-from horsies.cli.task_list import place_of, process, task_report
+from horsies.cli.task_list import task_report
 from horsies.cli.task_verbs import ambiguous
 from horsies.cli.telling import NOTHING_MATCHED
 from horsies.cli.words import ago, at, lasting, state
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, task_detail
+from horsies.views.workers import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +117,8 @@ def _head(detail: TaskDetail, screen: Screen) -> Iterator[str]:
     painted = screen.paint(f"{shown.text}{error}", shown.style)
     yield f"{painted}  {screen.paint(clean(row.name), 'bold')}  {clean(row.id)}"
     tries = f"try {row.attempt} of {row.attempts_allowed}"
-    where = f"   on {clean(place_of(row))}" if place_of(row) else ""
+    place = place_of(row.worker_id, row.worker_hostname, row.worker_pid)
+    where = f"   on {clean(place)}" if place else ""
     yield f"queue {clean(row.queue)}   priority {row.priority}   {tries}{where}"
 
 
@@ -145,7 +147,17 @@ def _attempts(detail: TaskDetail, screen: Screen) -> list[str]:
         before = attempt.finished_at
     if row.status in ("CLAIMED", "RUNNING"):
         waited, ran = lasting((row.started_at or now) - before), lasting(row.run(now))
-        cells.append([str(row.attempt), waited, ran, state(row.state, screen), "", place_of(row), ""])
+        cells.append(
+            [
+                str(row.attempt),
+                waited,
+                ran,
+                state(row.state, screen),
+                "",
+                place_of(row.worker_id, row.worker_hostname, row.worker_pid),
+                "",
+            ]
+        )
     left_out = [f"{detail.earlier_attempts} earlier ones are left out"] if detail.earlier_attempts else []
     reasons = [
         f"{attempt.attempt}: {clean(attempt.error_message)}" for attempt in detail.attempts if attempt.error_message
@@ -157,7 +169,7 @@ def _attempt(attempt: Attempt, before: datetime, now: datetime, screen: Screen) 
     good = attempt.outcome == "COMPLETED"
     mark = screen.glyph("✓", "+") if good else screen.glyph("✗", "x")
     again = ", tried again" if attempt.will_retry else ""
-    where = process(attempt.worker_hostname, attempt.worker_pid) or attempt.worker_id or ""
+    where = place_of(attempt.worker_id, attempt.worker_hostname, attempt.worker_pid)
     return [
         str(attempt.attempt),
         lasting(attempt.started_at - before),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
     Asked,
@@ -78,7 +78,7 @@ def ls(
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
     order = None if sort is None else sort.value
-    list_tasks(choose(database_url, context), text, order, limit=limit, after=after, as_json=as_json)
+    list_tasks(choose_existing(database_url, context), text, order, limit=limit, after=after, as_json=as_json)
 
 
 @app.command("show")
@@ -100,7 +100,7 @@ def show(
     """
     from horsies.cli.task_story import tell_story
 
-    tell_story(choose(database_url, context), task_id, mask or [], as_json=as_json)
+    tell_story(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
 
 
 @app.command("requeue")
@@ -127,7 +127,7 @@ def requeue(
     """
     from horsies.cli.task_verbs import act_on_tasks
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "tasks requeue", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_tasks(asked, "requeue", ids, filter_text, fresh_budget=fresh_budget)
 
@@ -161,7 +161,7 @@ def rerun(
     """
     from horsies.cli.task_verbs import act_on_tasks
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "tasks rerun", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_tasks(asked, "rerun", ids, filter_text, args=args, kwargs=kwargs)
 
@@ -184,7 +184,7 @@ def _plain(verb: str) -> Callable[..., None]:
     ) -> None:
         from horsies.cli.task_verbs import act_on_tasks
 
-        database = choose(database_url, context)
+        database = choose_existing(database_url, context)
         asked = Asked(database, f"tasks {verb}", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
         act_on_tasks(asked, verb, ids, filter_text)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose_existing, debugging
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
 
@@ -97,7 +97,7 @@ def tui(
         raise typer.Exit(1)
     # By name, because the engine must work, and be checked, without the console.
     options = import_module("horsies_tui.options").ConsoleOptions(
-        choice=choose(database_url, context),
+        choice=choose_existing(database_url, context),
         config=read_config_file(config_path(os.environ)),
         read_only=read_only,
         screen=screen,

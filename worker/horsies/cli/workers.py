@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     Asked,
     DryRunOption,
@@ -48,7 +48,7 @@ def ls(
     from horsies.cli.cluster_lists import list_workers
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workers(choose(database_url, context), text, everyone=everyone, as_json=as_json)
+    list_workers(choose_existing(database_url, context), text, everyone=everyone, as_json=as_json)
 
 
 @app.command("recover")
@@ -70,7 +70,7 @@ def recover(
     """
     from horsies.cli.cluster_verbs import act_on_workers
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "workers recover", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_workers(asked, "recover", workers)
 
@@ -93,7 +93,7 @@ def acknowledge(
     """
     from horsies.cli.cluster_verbs import act_on_workers
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     verb = "workers acknowledge"
     asked = Asked(database, verb, reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_workers(asked, "acknowledge", workers)
@@ -114,7 +114,7 @@ def drain(
     """Let workers claim nothing more and end what they run, for example before a deploy."""
     from horsies.cli.cluster_verbs import act_on_workers
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "workers drain", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_workers(asked, "drain", workers)
 
@@ -134,6 +134,6 @@ def resume(
     """Let workers that drain claim again."""
     from horsies.cli.cluster_verbs import act_on_workers
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "workers resume", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_workers(asked, "resume", workers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from horsies.cli.confirm import YesOption
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, ModuleOption, choose
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, ModuleOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
     Asked,
@@ -61,7 +61,7 @@ def ls(
     from horsies.cli.workflow_list import list_workflows
 
     text = " ".join([*([filter_text] if filter_text else []), *(words or ())])
-    list_workflows(choose(database_url, context), text, limit=limit, after=after, as_json=as_json)
+    list_workflows(choose_existing(database_url, context), text, limit=limit, after=after, as_json=as_json)
 
 
 @app.command("show")
@@ -91,7 +91,7 @@ def show(
     """
     from horsies.cli.workflow_story import tell_node, tell_workflow
 
-    choice = choose(database_url, context)
+    choice = choose_existing(database_url, context)
     if node is None:
         tell_workflow(choice, workflow_id, mask or [], as_json=as_json)
     else:
@@ -117,7 +117,7 @@ def graph(
 
     if mermaid and as_json:
         raise typer.BadParameter("--mermaid and --json are two formats; give one of them")
-    draw_workflow(choose(database_url, context), workflow_id, mermaid=mermaid, as_json=as_json)
+    draw_workflow(choose_existing(database_url, context), workflow_id, mermaid=mermaid, as_json=as_json)
 
 
 def _on_workflows(verb: str) -> Callable[..., None]:
@@ -138,7 +138,7 @@ def _on_workflows(verb: str) -> Callable[..., None]:
     ) -> None:
         from horsies.cli.workflow_verbs import act_on_workflows
 
-        database, name = choose(database_url, context), f"workflows {verb}"
+        database, name = choose_existing(database_url, context), f"workflows {verb}"
         asked = Asked(database, name, reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
         act_on_workflows(asked, verb, ids, filter_text)
 
@@ -174,7 +174,7 @@ def skip(
     """Skip a node; what waits for it follows as its joins say."""
     from horsies.cli.workflow_verbs import act_on_node
 
-    database = choose(database_url, context)
+    database = choose_existing(database_url, context)
     asked = Asked(database, "workflows skip", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_node(asked, "skip", workflow_id, node)
 
@@ -204,6 +204,6 @@ def complete(
     """
     from horsies.cli.workflow_verbs import act_on_node
 
-    database, name = choose(database_url, context), "workflows complete"
+    database, name = choose_existing(database_url, context), "workflows complete"
     asked = Asked(database, name, reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
     act_on_node(asked, "complete", workflow_id, node, value=value, module=module)

@@ -12,6 +12,7 @@ from horsies.operations.findings import Finding, FindingKind, Remedy
 from horsies.operations.judging import TaskVerb
 from horsies.operations.words import clock, span
 from horsies.store.statements import statement
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -120,7 +121,8 @@ def _began(row: Trouble) -> bool:
 def _why(row: Trouble, fate: Fate, holder: Holder | None) -> Iterable[str]:
     what = "started" if _began(row) else "claimed"
     beat = f"beat last at {clock(row.last_beat)}" if row.last_beat else "has never beaten since"
-    yield f"It was {what} at {clock(row.began_at)} by {row.worker_id or 'a worker without a name'} and {beat}."
+    worker = name_of(row.worker_id) if row.worker_id else "a worker without a name"
+    yield f"It was {what} at {clock(row.began_at)} by {worker} and {beat}."
     if holder is not None:
         yield _held_by(holder)
     if fate.reason:
@@ -130,7 +132,7 @@ def _why(row: Trouble, fate: Fate, holder: Holder | None) -> Iterable[str]:
 
 def _held_by(holder: Holder) -> str:
     told = f"wrote its last snapshot at {clock(holder.snapshot_at)}" if holder.snapshot_at else "has no snapshot"
-    return f"{holder.worker_id} {told}. It holds {_holdings(holder)}."
+    return f"{name_of(holder.worker_id)} {told}. It holds {_holdings(holder)}."
 
 
 def _holdings(holder: Holder) -> str:

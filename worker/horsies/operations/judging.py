@@ -60,6 +60,15 @@ def is_terminal(seen: Seen) -> bool:
     return seen.status in _TERMINAL
 
 
+def fits_state(verb: TaskVerb, status: str, error_code: str | None) -> bool:
+    """Whether the verb may change a task in this state, as far as that says; a preview looks at the rest."""
+    if verb is TaskVerb.RERUN:
+        return status in _TERMINAL
+    if status not in _STATUSES or TaskStatus(status) not in _SOURCES[verb]:
+        return False
+    return not (verb is TaskVerb.FAIL and status in _TERMINAL and not _is_interrupted(status, error_code))
+
+
 def why_not(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
     """None for a row that the verb may change."""
     if seen.status not in _STATUSES:
@@ -68,10 +77,7 @@ def why_not(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
 
 
 def _wrong_state(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
-    status = TaskStatus(seen.status)
-    if verb is TaskVerb.RERUN:
-        return None if status.is_terminal else f"it is {seen.status}: only what has ended is run again as a new task"
-    if status not in _SOURCES[verb] or (verb is TaskVerb.FAIL and status.is_terminal and not _is_interrupted(seen)):
+    if not fits_state(verb, seen.status, seen.error_code):
         return _WRONG_STATE[verb](seen)
     if verb is TaskVerb.RETRY_NOW and seen.due <= facts.now:
         return "it is due already and waits for a worker"
@@ -80,9 +86,9 @@ def _wrong_state(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
     return None
 
 
-def _is_interrupted(seen: Seen) -> bool:
+def _is_interrupted(status: str, error_code: str | None) -> bool:
     """Stopped at a shutdown: it waits for a person to say whether it runs again or has failed for good."""
-    return seen.status == "FAILED" and seen.error_code == _INTERRUPTED
+    return status == "FAILED" and error_code == _INTERRUPTED
 
 
 def _not_releasable(seen: Seen) -> str:
@@ -97,6 +103,7 @@ _WRONG_STATE: Mapping[TaskVerb, Callable[[Seen], str]] = {
     TaskVerb.CANCEL: lambda seen: f"it is {seen.status} already",
     TaskVerb.RETRY_NOW: lambda seen: f"it is {seen.status}, not waiting to be due",
     TaskVerb.RELEASE: _not_releasable,
+    TaskVerb.RERUN: lambda seen: f"it is {seen.status}: only what has ended is run again as a new task",
     TaskVerb.EXPIRE: lambda seen: f"it is {seen.status}; only what is PENDING can expire",
 }
 
@@ -134,7 +141,7 @@ def _about_states(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Ite
         yield f"{finalizing} of them ended and wait for the outcome to be stored, which will be thrown away"
     if claimed:
         yield f"{claimed} CLAIMED: taken back from the worker before user code began"
-    if verb is TaskVerb.FAIL and (accepted := sum(map(_is_interrupted, eligible))):
+    if verb is TaskVerb.FAIL and (accepted := sum(_is_interrupted(seen.status, seen.error_code) for seen in eligible)):
         yield f"{accepted} interrupted: accepted as failed, nothing of them runs again"
     if verb is TaskVerb.REQUEUE:
         yield from _about_requeues(eligible, states, facts)

@@ -18,6 +18,7 @@ from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Ta
 from horsies.operations.words import clock, counted, span
 from horsies.store.statements import statement
 from horsies.views.tables import tables
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -220,7 +221,7 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
     ids: dict[str, None] = {}
     refused = []
     for text in given:
-        fitting = [text] if text in known else [one for one in known if one.startswith(text) or one.endswith(text)]
+        fitting = [text] if text in known else [one for one in known if _names(one, text)]
         if len(fitting) == 1:
             ids[fitting[0]] = None
         else:
@@ -230,8 +231,13 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
     return list(ids), refused
 
 
+def _names(worker_id: str, text: str) -> bool:
+    """By `host:pid`, as lists name it, or by how its id begins or ends."""
+    return name_of(worker_id) == text or worker_id.startswith(text) or worker_id.endswith(text)
+
+
 def _target(standing: Standing) -> Target:
-    return Target("worker", standing.worker_id, standing.worker_id, standing.words, standing)
+    return Target("worker", standing.worker_id, name_of(standing.worker_id), standing.words, standing)
 
 
 async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Sequence[Standing]) -> list[str]:

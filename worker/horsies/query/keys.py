@@ -8,31 +8,37 @@ from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
 from horsies.query.language import Key, Kind, Language, keyed
 
 RETRY: Final = "RETRY"
+SCHEDULED: Final = "SCHEDULED"
 INTERRUPTED: Final = "INTERRUPTED"
 
 _EXACT: Final = {status.value.lower(): frozenset({status.value}) for status in TaskStatus}
 _DONE: Final = frozenset({*(status.value for status in TASK_TERMINAL_STATES), INTERRUPTED})
-_LIVE: Final = frozenset({*(status.value for status in TaskStatus if not status.is_terminal), RETRY})
+_LIVE: Final = frozenset({*(status.value for status in TaskStatus if not status.is_terminal), SCHEDULED, RETRY})
 
 EVERY_STATE: Final = _LIVE | _DONE
 
 STATES: Final = _EXACT | {
-    "pending": frozenset({"PENDING", RETRY}),
+    "pending": frozenset({"PENDING", SCHEDULED}),
     "failed": frozenset({"FAILED", INTERRUPTED}),
     "retry": frozenset({RETRY}),
+    "scheduled": frozenset({SCHEDULED}),
     "interrupted": frozenset({INTERRUPTED}),
     "live": _LIVE,
     "done": _DONE,
 }
-"""What each word after `status:` covers: PENDING and FAILED are each split in two, the other states are whole."""
+"""What each word after `status:` covers: PENDING is split in three, FAILED in two, the other states are whole.
+
+A cancel of `status:pending` once took four tasks that waited for a retry: what has run already is a state of its own.
+"""
 
 
 KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "its state; retry waits for its next try, interrupted was stopped at a shutdown and waits for a decision,"
-        " live is pending, claimed or running, done is any other",
+        "its state; pending has not run in this round, scheduled is pending and due later, retry waits for its next"
+        " try, interrupted was stopped at a shutdown and waits for a decision, live is pending, retry, claimed or"
+        " running, done is any other",
         "status:failed,running",
         tuple(STATES),
         ("state", "is", "st"),
@@ -134,7 +140,8 @@ _GRAMMAR: Final = (
 _STATES_ELSEWHERE: Final = {
     **dict.fromkeys(("success", "succeeded", "successful", "ok", "finished"), "completed"),
     **dict.fromkeys(("error", "errored", "failure", "crashed", "dead"), "failed"),
-    **dict.fromkeys(("queued", "waiting", "scheduled", "enqueued", "ready"), "pending"),
+    **dict.fromkeys(("queued", "waiting", "enqueued", "ready"), "pending"),
+    **dict.fromkeys(("later", "delayed", "deferred", "future"), "scheduled"),
     **dict.fromkeys(("active", "started", "busy", "executing"), "running"),
     **dict.fromkeys(("retrying", "backoff"), "retry"),
     **dict.fromkeys(("terminal", "ended", "over"), "done"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies.domain.states import TaskStatus
-from horsies.query.keys import INTERRUPTED, RETRY
+from horsies.query.keys import INTERRUPTED, RETRY, SCHEDULED
 from horsies.query.patterns import (
     Texts,
     Words,
@@ -28,18 +28,22 @@ if TYPE_CHECKING:
     from horsies.query.tree import TaskFilter
 
 
+WAITING: Final = ("PENDING", SCHEDULED, RETRY)
+"""The parts of PENDING, by what a task waits for: a worker, its time, its next try."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskParameters:
     """What all hold at once.
 
-    `statuses` are the exact ones to look at. `retry` narrows PENDING rows alone: True to those that wait for a
-    next_retry_at that is yet to come, False to the others. `interrupted` narrows FAILED rows alone, by error_code =
-    TASK_INTERRUPTED. `since` and `until` bound the time of sending, both included: so long before the database's
-    now, or at a moment. Ranges include both ends.
+    `statuses` are the exact ones to look at. `waiting` narrows PENDING rows alone, to those that wait for a
+    next_retry_at that is yet to come (RETRY), for an enqueued_at that is (SCHEDULED), or for neither (PENDING).
+    `interrupted` narrows FAILED rows alone, by error_code = TASK_INTERRUPTED. `since` and `until` bound the time of
+    sending, both included: so long before the database's now, or at a moment. Ranges include both ends.
     """
 
     statuses: tuple[str, ...] | None = None
-    retry: bool | None = None
+    waiting: tuple[str, ...] | None = None
     interrupted: bool | None = None
     id: Texts = field(default_factory=Texts)
     queue: Texts = field(default_factory=Texts)
@@ -82,8 +86,8 @@ def parameters(understood: TaskFilter) -> TaskParameters:
     left = states(understood)
     return TaskParameters(
         statuses=_statuses(left),
-        retry=_split(left, "PENDING", RETRY),
-        interrupted=_split(left, "FAILED", INTERRUPTED),
+        waiting=_waiting(left),
+        interrupted=_interrupted(left),
         id=texts(understood, "id", id_patterns),
         queue=texts(understood, "queue"),
         name=texts(understood, "name"),
@@ -119,14 +123,20 @@ def parameters(understood: TaskFilter) -> TaskParameters:
 
 def _statuses(left: frozenset[str]) -> tuple[str, ...] | None:
     """The statuses of which at least a part is left, in the order of a task's life."""
-    parts = {"PENDING": RETRY, "FAILED": INTERRUPTED}
-    found = tuple(name for name in (status.value for status in TaskStatus) if {name, parts.get(name)} & left)
+    parts = {"PENDING": set(WAITING), "FAILED": {"FAILED", INTERRUPTED}}
+    found = tuple(name for name in (status.value for status in TaskStatus) if parts.get(name, {name}) & left)
     return None if len(found) == len(TaskStatus) else found
 
 
-def _split(left: frozenset[str], whole: str, part: str) -> bool | None:
-    """Whether only `part` of the rows with that status is left, or only the others; None for all and for none."""
-    return None if (part in left) is (whole in left) else part in left
+def _waiting(left: frozenset[str]) -> tuple[str, ...] | None:
+    """The parts of PENDING that are left; None for all and for none."""
+    found = tuple(part for part in WAITING if part in left)
+    return None if len(found) in (0, len(WAITING)) else found
+
+
+def _interrupted(left: frozenset[str]) -> bool | None:
+    """Whether only that part of the failed ones is left, or only the others; None for all and for none."""
+    return None if (INTERRUPTED in left) is ("FAILED" in left) else INTERRUPTED in left
 
 
 def _has(understood: TaskFilter, what: str) -> bool | None:

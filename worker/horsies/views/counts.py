@@ -113,8 +113,9 @@ async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest
     left: Rest | None = None
     parts = count_parts(parameters)
     for part in parts:
-        if part == TaskParameters(statuses=_WAITING):
-            states |= await _waiting(conn)
+        if replace(part, waiting=None) == TaskParameters(statuses=_WAITING) and part.waiting in _COUNTED_AS:
+            shown = _COUNTED_AS[part.waiting]
+            states |= {state: count for state, count in (await _waiting(conn)).items() if state in shown}
             continue
         stretch = await _stretch(conn, part, rest)
         states |= await _by_state(conn, part, stretch)
@@ -152,6 +153,12 @@ async def task_groups(
 
 _WAITING: Final = ("PENDING",)
 _COMPLETED: Final = ("COMPLETED",)
+_COUNTED_AS: Final[Mapping[tuple[str, ...] | None, tuple[str, ...]]] = {
+    None: ("PENDING", "RETRY"),
+    ("PENDING", "SCHEDULED"): ("PENDING",),
+    ("RETRY",): ("RETRY",),
+}
+"""The parts of PENDING that an index alone counts, as the states that are shown."""
 
 
 def _apart(parameters: TaskParameters) -> list[tuple[str, ...]]:

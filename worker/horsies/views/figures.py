@@ -1,8 +1,8 @@
 """What each figure means, in the console and in the CLI.
 
 waiting   due and not begun: PENDING with enqueued_at passed, or CLAIMED; paused queues included (`waiting`)
-due       PENDING with enqueued_at passed (`QueueRow.due`, the filter `status:pending has:due`)
-later     PENDING with enqueued_at to come: a delay, a backoff (`QueueRow.later`, `status:pending -has:due`)
+due       PENDING with enqueued_at passed (`QueueRow.due`, the filter `status:pending,retry has:due`)
+later     PENDING with enqueued_at to come: a delay, a backoff (`QueueRow.later`, `status:pending,retry -has:due`)
 claimed   CLAIMED: a worker has it and has not begun (`QueueRow.claimed`)
 running   RUNNING (`QueueRow.running`)
 cap       claimed and running together, of so many that the queue allows (`QueueRow.used`, `QueueRow.cap`)

@@ -22,6 +22,8 @@ class Tables:
     worker_orders: bool
     worker_losses: bool
     now: datetime
+    no_writes: str | None = None
+    """Why this role, or this server, changes nothing here; None where it may."""
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:

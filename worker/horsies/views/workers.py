@@ -92,6 +92,13 @@ def name_of(worker_id: str) -> str:
     return worker_id if made is None else f"{made[1]}:{made[2]}"
 
 
+def place_of(worker_id: str | None, hostname: str | None, child_pid: int | None) -> str:
+    """`web-1:4121 child 4133`: the worker, and beside it the child process that ran the code; empty for neither."""
+    if worker_id is None:
+        return f"{hostname}:{child_pid}" if hostname and child_pid is not None else hostname or ""
+    return name_of(worker_id) if child_pid is None else f"{name_of(worker_id)} child {child_pid}"
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker. `running` and `claimed` count the rows that it owns, whatever it says itself."""

@@ -6,7 +6,7 @@ SELECT row.*
   FROM (VALUES (
         $1::text, $2::boolean, $3::bigint, $4::text,
         $5::timestamptz, $6::text, $7::integer, $8::timestamptz, $9::text, $10::integer,
-        $11::text[], $12::boolean, $13::boolean,
+        $11::text[], $12::text[], $13::boolean,
         $14::text[], $15::text[], $16::text[], $17::text[],
         $18::text[], $19::text[], $20::text[], $21::text[],
         $22::text[], $23::text[], $24::text[], $25::text[],
@@ -25,7 +25,7 @@ SELECT row.*
         source, ascending, most, not_id,
         low_time, low_id, low_priority, high_time, high_id, high_priority,
         -- from here on horsies.query.TaskParameters, in its order
-        statuses, retry, interrupted,
+        statuses, waiting, interrupted,
         ids, ids_like, not_ids, not_ids_like,
         queues, queues_like, not_queues, not_queues_like,
         names, names_like, not_names, not_names_like,
@@ -159,8 +159,10 @@ SELECT row.*
        AND (wanted.high_time IS NULL OR wanted.source = 'waiting'
             OR (at, task.id) <= (wanted.high_time, wanted.high_id))
        AND (wanted.statuses IS NULL OR status = ANY (wanted.statuses))
-       AND (wanted.retry IS NULL OR status <> 'PENDING'
-            OR COALESCE(next_retry_at > statement_timestamp(), false) = wanted.retry)
+       AND (wanted.waiting IS NULL OR status <> 'PENDING'
+            OR CASE WHEN next_retry_at > statement_timestamp() THEN 'RETRY'
+                    WHEN enqueued_at > statement_timestamp() THEN 'SCHEDULED' ELSE 'PENDING' END
+               = ANY (wanted.waiting))
        AND (wanted.interrupted IS NULL OR status <> 'FAILED'
             OR COALESCE(error_code = 'TASK_INTERRUPTED', false) = wanted.interrupted)
        AND (wanted.since_ago IS NULL OR created_at >= statement_timestamp() - wanted.since_ago)

@@ -1,0 +1,69 @@
+"""The footer names the keys that would do something to what is chosen now, and no other."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from feed_steps import send
+from task_steps import console
+from worker_steps import hold, tell
+
+SHOWN = {
+    "pending": ("PENDING", None, {"C cancel", "F fail"}, {"R requeue"}),
+    "running": ("RUNNING", None, {"R requeue", "F fail", "C cancel"}, set()),
+    "completed": ("COMPLETED", None, {"R requeue"}, {"F fail", "C cancel"}),
+    "failed": ("FAILED", "RATE_LIMITED", {"R requeue"}, {"F fail", "C cancel"}),
+    "interrupted": ("FAILED", "TASK_INTERRUPTED", {"R requeue", "F fail"}, {"C cancel"}),
+}
+
+
+@pytest.mark.parametrize("state", SHOWN)
+async def test_a_row_is_offered_what_its_state_allows(
+    database: str, connection: asyncpg.Connection, state: str
+) -> None:
+    status, code, offered, hidden = SHOWN[state]
+    await send(connection, "019a0001")
+    await connection.execute("UPDATE horsies_tasks SET status = $1, error_code = $2", status, code)
+    async with console(database) as screen:
+        await screen.sees("019a0001", *offered)
+        footer = screen.text.splitlines()[-1]
+        assert {words for words in hidden if words in footer} == set()
+
+
+async def test_another_row_is_another_footer_and_no_row_none(database: str, connection: asyncpg.Connection) -> None:
+    await send(connection, "019a0001", "019a0002")
+    await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED' WHERE id = '019a0001'")
+    async with console(database) as screen:
+        await screen.sees("▌  · pending     019a0002", "C cancel")
+        await screen.press("j")
+        await screen.sees("▌  ✓ completed   019a0001", "R requeue")
+        await screen.loses("C cancel")
+        await screen.press("space", "k", "space")
+        await screen.sees("2 marked", "C cancel", "R requeue")
+        await screen.press("escape")
+        await screen.filter("name:nothing")
+        await screen.sees("No task matches", "/ filter")
+        for words in ("↵ open", "space mark", "R requeue", "C cancel"):
+            assert words not in screen.text.splitlines()[-1]
+
+
+async def test_only_a_living_worker_is_offered_a_drain_and_only_a_dead_one_a_recovery(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await tell(connection, "web-1", 1)
+    await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", ago_s=600)
+    async with console(database, screen="workers") as screen:
+        await screen.sees("web-1:1", "web-2:2", "W recover")
+        await screen.loses("D drain")
+        await screen.press("j")
+        await screen.sees("D drain")
+        await screen.loses("W recover")
+
+
+async def test_the_desk_offers_what_the_finding_names(database: str, connection: asyncpg.Connection) -> None:
+    await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", status="CLAIMED", ago_s=600)
+    async with console(database, screen="recovery") as screen:
+        await screen.sees("worker gone", "W recover worker")
+        footer = screen.text.splitlines()[-1]
+        assert "X reconcile" not in footer
+        assert "R requeue" not in footer

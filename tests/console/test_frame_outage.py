@@ -1,0 +1,161 @@
+"""What the frame says while figures are old: a feed that cannot read, a mistake in one, a server that is away."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+from blackhole_proxy import BlackholeProxy
+from database_server import url_with
+from frame_steps import console, frame, lines, live, options, until
+from textual.pilot import Pilot
+
+from horsies.store.embedded import Place, acquire
+from horsies.store.embedded.locks import FileLock
+from horsies.store.schema import create
+from horsies_tui.feed import LinkStatus
+from horsies_tui.screens.picker import Picker
+from horsies_tui.widgets.errors import ErrorSheet
+
+SENT = "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, 'shop.send', 'default')"
+
+
+async def told(pilot: Pilot[int], *words: str) -> None:
+    """`!` lists it."""
+    await pilot.press("exclamation_mark")
+    await until(pilot, lambda: isinstance(pilot.app.screen, ErrorSheet))
+    await until(pilot, lambda: all(word in " ".join("\n".join(lines(pilot)).split()) for word in words))
+    await pilot.press("escape")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, ErrorSheet))
+
+
+def is_old(pilot: Pilot[int]) -> bool:
+    return pilot.app.stage.has_class("-stale")
+
+
+async def test_a_column_that_is_dropped_under_a_list_takes_live_away_until_it_is_back(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(SENT, "first")
+    async with console(options(database), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: any("first" in line for line in frame(pilot)))
+        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
+        await connection.execute(SENT, "second")
+        await until(pilot, lambda: "FAILED" in frame(pilot)[0])
+        assert "LIVE" not in frame(pilot)[0]
+        await until(pilot, lambda: is_old(pilot) and "does not exist" in frame(pilot)[2])
+        assert "figures of " in frame(pilot)[2]
+        assert any("first" in line for line in frame(pilot))
+        await told(pilot, "tasks: column", "does not exist", "(horsies/views/")
+        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN importance TO priority")
+        await live(pilot)
+        await until(pilot, lambda: any("second" in line for line in frame(pilot)))
+        assert not is_old(pilot)
+        assert "figures of" not in frame(pilot)[2]
+
+
+async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(options(database, screen="workers"), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: any("No worker was here" in line for line in frame(pilot)))
+        # As another version, or a person, may write it: what reads the row meets a type that it does not expect.
+        await connection.execute("ALTER TABLE horsies_worker_states ALTER COLUMN queues DROP NOT NULL")
+        await connection.execute(WORKER, None)
+        await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
+        await until(pilot, lambda: "TypeError" in frame(pilot)[2] and is_old(pilot))
+        await told(pilot, "workers: TypeError", "(horsies/views/workers.py:")
+        # Another view reads other rows, and says nothing of this one.
+        await pilot.press("2")
+        await until(pilot, lambda: "recovery FAILED" in frame(pilot)[0] and not is_old(pilot))
+        await pilot.press("3")
+        await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
+        await connection.execute("UPDATE horsies_worker_states SET queues = '{mail}'")
+        await pilot.press("ctrl+r")
+        await live(pilot)
+        await until(pilot, lambda: any("web-1:7" in line for line in frame(pilot)))
+
+
+WORKER = """
+INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
+    max_claim_per_worker, queues, recovery_config, tasks_running, tasks_claimed, worker_started_at)
+VALUES ('web-1-7-0a', now(), 'web-1', 7, 8, 8, 8, $1::text[], '{}', 0, 0, now())
+"""
+
+
+async def test_a_right_that_is_taken_away_under_the_overview_is_named(
+    database: str, connection: asyncpg.Connection, role: str
+) -> None:
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    async with console(options(url_with(database, role=role), screen="overview"), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: pilot.app.stage.top._snapshot.glance is not None)
+        await connection.execute(f"REVOKE SELECT ON horsies_worker_states FROM {role}")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "FAILED" in frame(pilot)[0])
+        await until(pilot, lambda: "permission denied for table horsies_worker_states" in frame(pilot)[2])
+        assert is_old(pilot)
+
+
+async def test_an_outage_names_its_reason_and_its_figures_look_old(short_directory: Path) -> None:
+    place = Place(short_directory)
+    held = acquire(place)
+    prepared = await asyncpg.connect(held.url)
+    await create(prepared)
+    await prepared.execute(SENT, "first")
+    await prepared.close()
+    async with console(options(held.url), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: any("first" in line for line in frame(pilot)))
+        held.release()
+        await stopped(place)
+        await until(pilot, lambda: "STALE" in frame(pilot)[0] and "nothing answers at" in frame(pilot)[2])
+        assert "figures of " in frame(pilot)[2]
+        assert is_old(pilot)
+        assert not isinstance(pilot.app.screen, Picker)
+        await told(pilot, "nothing answers at")
+        again = await asyncio.to_thread(acquire, place)
+        await pilot.press("ctrl+r")
+        await live(pilot)
+        assert not is_old(pilot)
+        again.release()
+
+
+async def stopped(place: Place) -> None:
+    def wait() -> None:
+        with FileLock(place.keeper_lock) as keeper:
+            assert keeper.exclusive_within(30)
+
+    await asyncio.to_thread(wait)
+
+
+@pytest.mark.alone
+async def test_the_database_is_found_again_within_five_seconds_and_at_once_by_ctrl_r(database: str) -> None:
+    loop = asyncio.get_running_loop()
+    async with BlackholeProxy(database) as proxy, console(options(proxy.url), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
+        proxy.refuse(10_000)
+        proxy.cut()
+        await until(pilot, lambda: "STALE" in frame(pilot)[0])
+        pauses: list[float] = []
+        grown = asyncio.Event()
+
+        def measure(status: LinkStatus) -> None:
+            pauses.append(status.next_try_in_s(pilot.app.link.clock.now()) or 0.0)
+            if sum(pause > 2.5 for pause in pauses) == 2:
+                grown.set()
+
+        pilot.app.link.on_status(measure)
+        async with asyncio.timeout(30):
+            await grown.wait()
+        assert max(pauses) <= 5.0
+        proxy.refuse(0)
+        began = loop.time()
+        await pilot.press("ctrl+r")
+        await live(pilot)
+        assert loop.time() - began < 1.0

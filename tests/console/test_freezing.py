@@ -1,0 +1,73 @@
+"""`p` freezes the view that is shown, says so there, and ends it there; no other view stands still."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from feed_steps import send
+from task_steps import console
+
+NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery"}
+
+
+def header(screen: object) -> str:
+    return str(screen.text).splitlines()[0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("key", NAMES)
+async def test_each_screen_freezes_and_goes_on_by_the_same_key(database: str, key: str) -> None:
+    async with console(database) as screen:
+        await screen.sees("LIVE")
+        await screen.press(key, "p")
+        await screen.sees("FROZEN ")
+        assert "LIVE" not in header(screen)
+        await screen.press("p")
+        await screen.sees("LIVE")
+        assert "FROZEN" not in header(screen)
+
+
+async def test_a_frozen_view_is_found_frozen_again_and_no_other_one_is(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await send(connection, "019a0001")
+    async with console(database) as screen:
+        await screen.sees("019a0001", "FOLLOW")
+        await screen.press("p")
+        await screen.sees("FROZEN")
+        since = header(screen)[header(screen).index("FROZEN") :][:16]
+        await send(connection, "019a0002")
+        for key in "1345":
+            await screen.press(key)
+            await screen.sees("LIVE")
+            assert "FROZEN" not in screen.text
+        await screen.press("2")
+        await screen.sees(since)
+        assert "019a0002" not in screen.text
+        await screen.press("ctrl+r")
+        await screen.sees("this view is frozen: p lets it go on")
+        assert "019a0002" not in screen.text
+        await screen.press("enter")
+        await screen.sees("timeline", "LIVE")
+        await screen.press("p")
+        await screen.sees("FROZEN")
+        await screen.press("escape")
+        await screen.sees(since)
+        await screen.press("p")
+        await screen.sees("019a0002", "LIVE")
+
+
+async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_frozen(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(database, screen="recovery") as screen:
+        await screen.sees("Everything is where it should be")
+        await screen.press("p")
+        await screen.sees("FROZEN")
+        await send(connection, "019a0001")
+        await connection.execute(
+            "UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()"
+        )
+        await screen.sees("▲ 1 need you")
+        assert "Everything is where it should be" in screen.text
+        await screen.press("p")
+        await screen.sees("interrupted")

@@ -1,0 +1,194 @@
+"""docs/runbook.md played on the console: its keys, pressed as they are written there, repair the incident."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from feed_steps import send
+from flow_steps import MONTH_END, month_end, node, workflow
+from task_steps import Screen, console
+from verb_steps import until
+from worker_steps import hold, tell
+
+from horsies_tui.actions import ACTIONS, action_of
+from horsies_tui.keys import key_name
+from horsies_tui.widgets.preview_sheet import PreviewSheet
+
+RUNBOOK = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
+CONFIRM = "ctrl+y"
+
+Scene = Callable[[asyncpg.Connection], Awaitable[None]]
+
+
+async def killed(conn: asyncpg.Connection) -> None:
+    web = await tell(conn, "web-3", 88, ago_s=600)
+    await hold(conn, web, "ran", ago_s=600)
+    await hold(conn, web, "claimed", status="CLAIMED", ago_s=600)
+
+
+async def stopped(conn: asyncpg.Connection) -> None:
+    await send(conn, "stopped")
+    await conn.execute("UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()")
+
+
+async def hangs(conn: asyncpg.Connection) -> None:
+    await hold(conn, await tell(conn, "web-1", 1), "hung", ago_s=900)
+
+
+async def burst(conn: asyncpg.Connection) -> None:
+    await send(conn, "f-1", "f-2", "f-3", "other")
+    await conn.execute(
+        "UPDATE horsies_tasks SET status = 'FAILED', failed_at = now(),"
+        " error_code = CASE WHEN id = 'other' THEN 'BROKE' ELSE 'RATE_LIMITED' END"
+    )
+
+
+async def paused_flow(conn: asyncpg.Connection) -> None:
+    await month_end(conn)
+    await conn.execute("UPDATE horsies_workflows SET status = 'PAUSED', error = '{}' WHERE id = $1", MONTH_END)
+
+
+async def out_of_step(conn: asyncpg.Connection) -> None:
+    await send(conn, "pay")
+    await conn.execute(
+        "UPDATE horsies_tasks SET status = 'FAILED', is_workflow_task = true, error_code = 'BROKE',"
+        " failed_at = now() - interval '5 min', started_at = now() - interval '6 min'"
+    )
+    await workflow(conn, MONTH_END, "order")
+    await node(conn, MONTH_END, 0, "pay", "RUNNING", task_id="'pay'")
+
+
+async def paused_queue(conn: asyncpg.Connection) -> None:
+    await tell(conn, "web-1", 1, queues="'{default}'")
+    await send(conn, "waits")
+    await conn.execute(
+        "INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by) VALUES ('default', now(), 'ops@bastion')"
+    )
+
+
+async def overdue(conn: asyncpg.Connection) -> None:
+    await tell(conn, "web-1", 1, queues="'{default}'")
+    await send(conn, "late", age_s=600)
+    await conn.execute("UPDATE horsies_tasks SET good_until = now() - interval '5 min'")
+
+
+async def backoff(conn: asyncpg.Connection) -> None:
+    await send(conn, "waits")
+    await conn.execute(
+        "UPDATE horsies_tasks SET retry_count = 1, max_retries = 3, next_retry_at = now() + interval '1 h',"
+        " enqueued_at = now() + interval '1 h'"
+    )
+
+
+async def mistake(conn: asyncpg.Connection) -> None:
+    await send(conn, "n-1", "n-2", "retried", task_name="'nightly_report'")
+    await conn.execute(
+        "UPDATE horsies_tasks SET retry_count = 1, next_retry_at = now() + interval '1 h' WHERE id = 'retried'"
+    )
+
+
+async def restart(conn: asyncpg.Connection) -> None:
+    await tell(conn, "web-1", 1)
+
+
+TASKS = "SELECT jsonb_object_agg(id, status) FROM horsies_tasks"
+PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
+    # heading: the scene, words on the screen before the first verb, a question, its answer, keys at most
+    "a worker was killed (kill -9, out of memory, a lost host)": (
+        killed, "web-3:88", TASKS, '{"ran": "FAILED", "claimed": "PENDING"}', 3,
+    ),
+    "a deploy stopped tasks in the middle": (stopped, "interrupted", TASKS, '{"stopped": "PENDING"}', 3),
+    "a task hangs": (hangs, "hung", TASKS, '{"hung": "FAILED"}', 2),
+    "a burst of failures with one cause, which is mended now": (
+        burst, "f-1", TASKS, '{"f-1": "PENDING", "f-2": "PENDING", "f-3": "PENDING", "other": "FAILED"}', 3,
+    ),
+    "a workflow is paused by a node that failed": (
+        paused_flow, "month_end", "SELECT status FROM horsies_workflows WHERE depth = 0", "RUNNING", 4,
+    ),
+    "a workflow is out of step with its tasks": (
+        out_of_step, "order", "SELECT status FROM horsies_workflows", "FAILED", 3,
+    ),
+    "a queue is paused, and its tasks wait": (
+        paused_queue, "paused queue", "SELECT count(*)::text FROM horsies_queue_state WHERE paused_at IS NOT NULL",
+        "0", 3,
+    ),
+    "tasks wait whose good_until has passed": (overdue, "late", TASKS, '{"late": "EXPIRED"}', 3),
+    "a retry waits for an hour, and the cause is gone": (
+        backoff, "waits", "SELECT (enqueued_at <= now())::text FROM horsies_tasks", "true", 2,
+    ),
+    "something was sent by mistake and has not begun": (
+        mistake, "n-1", TASKS, '{"n-1": "CANCELLED", "n-2": "CANCELLED", "retried": "PENDING"}', 3,
+    ),
+    "a host is to be restarted": (
+        restart, "web-1:1", "SELECT string_agg(worker_id, ' ') FROM horsies_worker_orders", "web-1-1-0a", 2,
+    ),
+}  # fmt: skip
+
+
+def keys_of(section: str) -> list[str]:
+    found = re.search(r"^Keys: `(.+)`$", section, re.MULTILINE)
+    return found[1].split() if found else []
+
+
+def options_of(section: str) -> dict[str, Any]:
+    """Of the command that opens the console."""
+    found = re.search(r"^Start: `horsies tui (.+)`$", section, re.MULTILINE)
+    words = shlex.split(found[1]) if found else []
+    given = dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
+    return {"screen": "tasks" if "filter" in given else "overview", **given}
+
+
+@pytest.mark.parametrize("heading", PLAYED)
+async def test_the_keys_of_the_runbook_repair_it(database: str, connection: asyncpg.Connection, heading: str) -> None:
+    scene, seen, question, answer, most = PLAYED[heading]
+    keys = keys_of(SECTIONS[heading])
+    assert 0 < len(keys) <= most
+    await scene(connection)
+    async with console(database, (160, 45), **options_of(SECTIONS[heading])) as screen:
+        await screen.sees("LIVE")
+        await press(screen, keys, seen)
+        wanted = await connection.fetchval("SELECT $1::jsonb::text", answer) if answer.startswith("{") else answer
+        await repaired(screen, connection, question, wanted)
+
+
+async def press(screen: Screen, keys: list[str], seen: str) -> None:
+    """As an operator does: the next key once the screen is there."""
+    confirm = action_of("preview.confirm")
+    assert confirm is not None
+    for key in keys:
+        if key.isupper():
+            await screen.sees(seen)
+        if key == CONFIRM:
+            await until(screen.pilot, lambda: asks(screen), "a sheet asks")
+            await screen.press(*confirm.keys)
+        else:
+            await screen.press(key_name(key))
+
+
+def asks(screen: Screen) -> bool:
+    sheet = screen.app.screen
+    return isinstance(sheet, PreviewSheet) and sheet._preview is not None
+
+
+async def repaired(screen: Screen, conn: asyncpg.Connection, question: str, wanted: str) -> None:
+    """The outcome is on the screen before it is asked of the database."""
+    await until(screen.pilot, lambda: not asks(screen), "the sheet has done it")
+    async with asyncio.timeout(10):
+        while (found := str(await conn.fetchval(question))) != wanted:
+            await screen.pilot.pause()
+    assert found == wanted
+
+
+def test_every_key_that_the_runbook_names_is_a_key() -> None:
+    known = {key for action in ACTIONS for key in action.keys} | {CONFIRM}
+    named = {key for section in SECTIONS.values() for key in keys_of(section)}
+    assert {key for key in named if key_name(key) not in known} == set()
+    assert set(PLAYED) <= set(SECTIONS)

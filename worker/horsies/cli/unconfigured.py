@@ -1,0 +1,58 @@
+"""No database is configured: which places were looked at, the ways out, and on a terminal the offer to make one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import typer
+
+from horsies.domain.errors import ConfigurationError, ErrorCode
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.store.embedded import Place
+
+
+def make_if_wished(choice: DatabaseChoice) -> None:
+    """Return once the embedded server of the default place exists: made earlier, or now that the caller said yes.
+
+    A list that made a server on the way answered "no task" to the operator whose URL was not set in that shell.
+    """
+    from horsies.store.embedded import default_place
+
+    place = default_place()
+    if os.path.isdir(place.data):  # noqa: PTH112 - Path.is_dir raises where a directory above may not be entered
+        return
+    error = _nothing_configured(place)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(f"{error.message}\n{error.notes[0]}", err=True)
+    if not typer.confirm(f"Make an embedded PostgreSQL in {place.root}, for development?", default=False, err=True):
+        raise error
+    from horsies.cli.db import migrate
+
+    asyncio.run(migrate(choice, "init", dry_run=False))
+
+
+def _nothing_configured(place: Place) -> ConfigurationError:
+    from horsies.config.contexts import config_path
+
+    file = config_path(os.environ)
+    looked_at = [
+        "--database-url",
+        "--context",
+        "HORSIES_DATABASE_URL",
+        "DATABASE_URL",
+        *([f"default_context in {file}"] if file is not None else []),
+        f"an embedded PostgreSQL in {place.root}",
+    ]
+    return ConfigurationError(
+        "no database is configured",
+        code=ErrorCode.CLI_INVALID_ARGS,
+        notes=(f"looked for: {', '.join(looked_at)}",),
+        help_text="name one: --database-url postgresql://user@host/database, or HORSIES_DATABASE_URL;\n"
+        "or `horsies db init` makes the embedded one, and `horsies demo` one with traffic to look at",
+    )
