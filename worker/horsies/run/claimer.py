@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from horsies.config.queues import QueueMode
 from horsies.lifecycle.claiming import (
     LARGEST_CLAIM,
     Wish,
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.app import Horsies
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.finishing import Outcome
     from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
     from horsies.run.held import Holdings
     from horsies.run.outage import Outage
+    from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
     from horsies.store.lane import Lane
 
@@ -66,6 +69,27 @@ class ClaimRules:
     max_claimed: int
     sync_names: list[str]
     async_names: list[str]
+    """The registered names: others stay in the table for a worker that knows them."""
+
+    @classmethod
+    def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
+        config = app.config
+        queues: dict[str, int | None] = {"default": None}
+        if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
+            ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
+            queues = {queue.name: queue.max_concurrency for queue in ordered}
+        return cls(
+            worker_id=identity.worker_id,
+            hostname=identity.hostname,
+            queues=queues,
+            cluster_cap=config.cluster_wide_cap,
+            hard=config.prefetch_buffer == 0,
+            lease_ms=config.effective_claim_lease_ms,
+            max_batch=settings.max_claim_batch,
+            max_claimed=settings.max_claim_per_worker,
+            sync_names=[name for name, task in app.tasks.items() if not task.is_async],
+            async_names=[name for name, task in app.tasks.items() if task.is_async],
+        )
 
     @property
     def capped(self) -> bool:

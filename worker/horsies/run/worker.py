@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from horsies.config.contexts import DatabaseChoice
-from horsies.config.queues import QueueMode
 from horsies.config.url import mask
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
@@ -136,7 +135,7 @@ class Worker:
                 await self._resources.aclose()
 
     def _wire(self) -> None:
-        self.claim_rules = self._rules()
+        self.claim_rules = ClaimRules.of(self.app, self.settings, self.identity)
         lanes = {role: self._lane(role) for role in _LANES}
         self._wire_path(lanes)
         self._wire_upkeep(lanes["beat"], lanes["upkeep"])
@@ -243,31 +242,6 @@ class Worker:
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
         return lane
-
-    def _rules(self) -> ClaimRules:
-        config = self.app.config
-        queues: dict[str, int | None] = {"default": None}
-        if config.queue_mode is QueueMode.CUSTOM and config.custom_queues:
-            ordered = sorted(config.custom_queues, key=lambda queue: queue.priority)
-            queues = {queue.name: queue.max_concurrency for queue in ordered}
-        sync_names, async_names = self._names()
-        return ClaimRules(
-            worker_id=self.identity.worker_id,
-            hostname=self.identity.hostname,
-            queues=queues,
-            cluster_cap=config.cluster_wide_cap,
-            hard=config.prefetch_buffer == 0,
-            lease_ms=config.effective_claim_lease_ms,
-            max_batch=self.settings.max_claim_batch,
-            max_claimed=self.settings.max_claim_per_worker,
-            sync_names=sync_names,
-            async_names=async_names,
-        )
-
-    def _names(self) -> tuple[list[str], list[str]]:
-        """The registered names, of sync and of async tasks: others stay in the table for a worker that knows them."""
-        sync = [name for name, task in self.app.tasks.items() if not task.is_async]
-        return sync, [name for name, task in self.app.tasks.items() if task.is_async]
 
     async def _wait_for_database(self) -> Database:
         """The database, however long that takes; its settings say how patient to be."""
