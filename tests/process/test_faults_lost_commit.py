@@ -24,7 +24,7 @@ SELECT bool_or(pg_terminate_backend(pid, 5000) AND application_name = 'horsies w
 """
 
 
-# What a standby knows that lacks the finish, or also the start; and the end of the sessions to the old primary.
+# What a standby knows that lacks the finish, or also the start; then the sessions to the old primary end.
 BEHIND = """
 SET session_replication_role = replica;
 DELETE FROM horsies_task_attempts;
@@ -32,8 +32,10 @@ UPDATE horsies_tasks SET status = '{status}', completed_at = NULL, failed_at = N
        claimed = '{status}' = 'CLAIMED',
        claim_expires_at = CASE '{status}' WHEN 'CLAIMED' THEN now() + interval '1 min' END;
 SET session_replication_role = origin;
+"""
+CUT = """
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
- WHERE application_name LIKE 'horsies worker%' AND datname = current_database();
+ WHERE application_name LIKE 'horsies worker%' AND datname = current_database()
 """
 
 
@@ -46,6 +48,7 @@ async def test_what_had_ended_is_stored_again_after_a_failover_that_lost_it(scen
     before = {label: await scene.table.row(scene.ids[label]) for label in "ab"}
     history = {label: await scene.history(label) for label in "ab"}
     await scene.connection.execute(BEHIND.format(status=status))
+    await scene.connection.execute(CUT)  # afterwards, for the worker is back at once and looks
     await scene.until(ENDED)
     told = [await asyncio.to_thread(worker.wait_for, "the database has lost the commit of an outcome") for _ in "ab"]
     assert {one["id"] for one in told} == set(scene.ids.values())

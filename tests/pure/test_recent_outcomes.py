@@ -50,3 +50,10 @@ def test_of_what_is_forgotten_it_is_known_until_when() -> None:
     assert recent.has_run(token(10))
     assert recent.has_run(token(9))  # a claim as old as that may have run
     assert not recent.has_run(token(15))
+
+
+def test_what_it_holds_is_bounded_however_many_end() -> None:
+    recent = RecentOutcomes(most=50)
+    for number in range(1_000):
+        recent.add(ended(number))
+    assert (len(recent._ran), len(recent._outcomes), recent._chars) == (50, 50, 100)
