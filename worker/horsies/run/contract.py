@@ -45,7 +45,7 @@ class LeaseTerms:
         """
         gap_ms = max(self.threshold_ms - 2 * self.beat_ms, self.threshold_ms / 4)
         left_ms = self.threshold_ms - gap_ms - 1.25 * min(self.beat_ms, self.stop_ms / 3)
-        return moment + int(min(left_ms, 1.25 * self.beat_ms) - self.kill_ms) * 1_000_000
+        return moment + int((min(left_ms, 1.25 * self.beat_ms) - self.kill_ms) * 1_000_000)
 
     @property
     def late_ns(self) -> int:
