@@ -84,3 +84,21 @@ async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_databas
         audit = await cluster.audit("the server refuses for 15 s", crashes=0)
         assert audit.violations == []
         assert audit.runs == len(labels)
+
+
+@pytest.mark.parametrize("lock", ["horsies_heartbeats IN SHARE MODE", "horsies_tasks IN ACCESS EXCLUSIVE MODE"])
+async def test_runs_outlive_a_lock_that_keeps_every_worker_from_beating(
+    database: str, tmp_path: Path, lock: str
+) -> None:
+    async with scene(database, tmp_path) as cluster:
+        await cluster.worker("--processes", "2")
+        labels = await cluster.send("wait", 20, 25.0)
+        await cluster.begun(labels)
+        await asyncio.sleep(3)
+        async with cluster.connection.transaction():
+            await cluster.connection.execute(f"LOCK TABLE {lock}")
+            await asyncio.sleep(15)
+        await cluster.settled(60)
+        audit = await cluster.audit(f"LOCK TABLE {lock}", crashes=0)
+        assert audit.violations == []
+        assert audit.runs == len(labels)

@@ -114,7 +114,7 @@ async def test_a_run_whose_worker_is_frozen_ends_before_another_worker_begins_it
     assert [scene.overlap_ms(task) for task in tasks] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("task", ["thread", "shield"])
+@pytest.mark.parametrize("task", ["thread", pytest.param("shield", marks=pytest.mark.chaos)])
 async def test_what_a_cancelled_task_leaves_behind_ends_with_its_process(scene: Scene, task: str) -> None:
     frozen = await scene.worker("--processes", "1")
     await scene.send(task)
@@ -185,6 +185,7 @@ async def test_code_that_holds_the_gil_longer_than_the_threshold_is_left_alone(s
     assert worker.children() == children
 
 
+@pytest.mark.chaos
 async def test_a_worker_cut_off_from_its_database_runs_nothing_that_another_runs(scene: Scene, database: str) -> None:
     tasks = "sleep", "wait", "hold_the_gil"
     async with BlackholeProxy(database) as proxy:

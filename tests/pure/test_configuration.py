@@ -19,6 +19,7 @@ from horsies.domain.errors import (
     HorsiesError,
     MultipleValidationErrors,
 )
+from horsies.run.contract import LeaseTerms
 
 BROKER = PostgresConfig(database_url="postgresql+psycopg://u:hunter2@db/app")
 
@@ -307,3 +308,17 @@ def test_a_run_without_heartbeats_ends_before_it_counts_as_dead(
 ) -> None:
     config = RecoveryConfig(running_stale_threshold_ms=threshold_ms, runner_heartbeat_interval_ms=1_000)
     assert (config.run_stopped_after_ms, config.run_killed_after_ms) == (stopped_ms, killed_ms)
+
+
+@pytest.mark.parametrize(
+    ("threshold_ms", "beat_ms"), [(2_000, 1_000), (3_000, 1_000), (6_000, 2_000), (30_000, 10_000), (300_000, 30_000)]
+)
+def test_a_run_that_is_spared_ends_before_a_sweep_may_count_it_as_stale(threshold_ms: int, beat_ms: int) -> None:
+    """In the worst case: it beat an interval and a quarter before a gap that is just too short to be one."""
+    terms = LeaseTerms.of(RecoveryConfig(running_stale_threshold_ms=threshold_ms, runner_heartbeat_interval_ms=beat_ms))
+    interval_ms = min(beat_ms, terms.stop_ms / 3)
+    longest_harmless_gap_ms = max(threshold_ms - 2 * beat_ms, threshold_ms / 4)
+    moment = int((1.25 * interval_ms + longest_harmless_gap_ms) * 1_000_000)
+    killed_at_ms = terms.spared_from(moment) / 1_000_000 + terms.kill_ms
+    assert killed_at_ms <= threshold_ms
+    assert terms.spared_from(moment) / 1_000_000 + terms.stop_ms > moment / 1_000_000 + 500

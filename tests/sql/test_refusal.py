@@ -19,6 +19,8 @@ async def test_a_server_on_this_machine_is_known_and_one_behind_a_proxy_is_not(e
     connection = await asyncpg.connect(embedded_database)
     assert await is_on_this_machine(connection, url)
     assert not await is_on_this_machine(connection, replace(url, hosts=("db01:5432", "db02:5432")))
+    pooler = url.secret_text.replace("port=", "port=1")
+    assert not await is_on_this_machine(connection, replace(url, secret_text=pooler))
     await connection.close()
     async with BlackholeProxy(embedded_database) as proxy:
         connection = await asyncpg.connect(proxy.url)

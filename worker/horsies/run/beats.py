@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.run.contract import LeaseTerms
@@ -18,8 +20,6 @@ from horsies.store.refusal import is_on_this_machine, is_refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import asyncpg
-
     from horsies.config.app import AppConfig
     from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from horsies.run.settings import Identity
     from horsies.store.lane import Lane
 
+_NONE_CAN_BEAT = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
+"""What a heartbeat fails with for any worker: it waits for no row, but for the tables of tasks and of heartbeats."""
+_LOCK_WAIT_NS = 400_000_000  # a little less than the lock_timeout of this lane: the table is still locked then
 _LONGEST_STEP_S = 20.0
 _SHORTEST_STEP_S = 2.0
 
@@ -85,8 +88,7 @@ class Beats:
             await self._step()
         except DatabaseUnavailable as error:
             if self._refusal_is_proof and is_refusal(error):
-                for held in self._alive():
-                    held.confirm(self._terms.after_refusal(tried_at))
+                self._spare(tried_at)
             raise
 
     async def _step(self) -> None:
@@ -122,7 +124,13 @@ class Beats:
         alive = self._alive()
         tokens = [(held.task.token, child.pid) for held, child in alive.items()] + self._not_stored()
         sent_at = clock()
-        stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
+        try:
+            stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
+        except _NONE_CAN_BEAT as error:
+            if len(self.lane.url.hosts) < 2:
+                waited = isinstance(error, asyncpg.LockNotAvailableError)
+                self._spare(sent_at + (_LOCK_WAIT_NS if waited else 0))
+            raise
         for held in alive:
             if held.stage is not Stage.RUNNING or self._holdings.get(held.task.token) is not held:
                 continue
@@ -130,6 +138,11 @@ class Beats:
                 self._on_lost(held)
             else:
                 held.confirm(sent_at)
+
+    def _spare(self, moment: int) -> None:
+        """No worker could beat then: the pulse of the database (migration 009) stops, and sweeps spare what runs."""
+        for held in self._alive():
+            held.confirm(self._terms.spared_from(moment))
 
     def _alive(self) -> dict[Held, Child]:
         """What runs, and where; not in a child that is stopped, whatever stopped it."""

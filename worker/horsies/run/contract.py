@@ -36,14 +36,16 @@ class LeaseTerms:
             recovery.runner_heartbeat_interval_ms,
         )
 
-    def after_refusal(self, refused_at: int) -> int:
-        """From when the lease counts of a run that was alive while its server, on this machine, refused connections.
+    def spared_from(self, moment: int) -> int:
+        """From when the lease counts of a run that was alive at a moment when no worker could beat.
 
-        No sweep ran then, and none counts this run as stale in the next three quarters of a heartbeat interval: after
-        a long gap sweeps spare what was silent meanwhile (horsies_spare_period), and a gap that is too short for that
-        (horsies_harmless_gap) leaves as much of the threshold.
+        No sweep counts it as stale before this lease ends: after a long gap sweeps spare what was silent meanwhile
+        (horsies_spare_period), and a gap that is too short for that (horsies_harmless_gap) leaves so much of the
+        threshold, less an interval and a quarter in which this worker had not beaten before the gap.
         """
-        return refused_at + (self.beat_ms * 3 // 4 - self.kill_ms) * 1_000_000
+        gap_ms = max(self.threshold_ms - 2 * self.beat_ms, self.threshold_ms / 4)
+        left_ms = self.threshold_ms - gap_ms - 1.25 * min(self.beat_ms, self.stop_ms / 3)
+        return moment + int((min(left_ms, 1.25 * self.beat_ms) - self.kill_ms) * 1_000_000)
 
     @property
     def late_ns(self) -> int:

@@ -33,7 +33,6 @@ class Guard:
 
     def __init__(self, terms: LeaseTerms, on_end: Callable[[Guard, int], None]) -> None:
         self.ended = False
-        self.terms = terms
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()

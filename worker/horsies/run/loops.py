@@ -186,7 +186,8 @@ class Supervisor:
                 if is_blocked(error):
                     self.outage.noticed()
                     self._note_blocked(loop.name, error)
-                    await self._pause(_BLOCKED_S)
+                    # Each heartbeat that fails so lets this worker's runs go on for a moment longer.
+                    await self._pause(LEAST_PAUSE_S if loop.name == BEATS else _BLOCKED_S)
                     continue
                 if is_transient(error):
                     loop.lane.discard()

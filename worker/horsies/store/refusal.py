@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
 
 import asyncpg
 
@@ -27,8 +27,9 @@ async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -
     if len(url.hosts) != 1:
         return False
     (host,) = url.hosts
-    if by_socket:
-        return (Path(host) / f".s.PGSQL.{port}").exists()
+    if by_socket:  # a pooler may have its socket in the same directory
+        asked = dict(parse_qsl(urlsplit(url.secret_text).query)).get("port", "5432")
+        return host.startswith("/") and asked == str(port)
     return bool(by_loopback) and host.rpartition(":")[2] == str(port)
 
 
