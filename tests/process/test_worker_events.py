@@ -235,7 +235,7 @@ async def test_an_outcome_whose_reply_was_lost_is_finished_and_not_a_lost_claim(
 SLOW_START = """
 CREATE FUNCTION hold() RETURNS trigger AS $$
     BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NEW; END
-$$ LANGUAGE plpgsql;
+$$ LANGUAGE plpgsql SET lock_timeout = 0;
 CREATE TRIGGER hold BEFORE UPDATE ON horsies_tasks FOR EACH ROW
     WHEN (NEW.status = 'RUNNING' AND OLD.status <> 'RUNNING') EXECUTE FUNCTION hold();
 SELECT pg_advisory_lock(7);

@@ -24,7 +24,7 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import claim_capped, release
+from horsies.lifecycle.claiming import claim_capped, release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
 from horsies.store.statements import statement
@@ -204,15 +204,17 @@ async def test_what_is_not_due_is_left(connection: asyncpg.Connection, columns: 
     assert await capped(connection, [("default", 5)], cluster=5) == []
 
 
-async def test_an_expired_claim_frees_its_place_and_is_claimed_again_in_its_turn(
+async def test_an_expired_claim_frees_its_place_and_is_claimed_again_when_a_place_is_left(
     connection: asyncpg.Connection,
 ) -> None:
     await enqueue(connection, "a", "b", "c")
     (old,) = await capped(connection, [("default", 2)], worker="dead", budget=1, lease_ms=0)
-    (new,) = await capped(connection, [("default", 2)], budget=1)
-    assert (new.token.task_id, new.token.worker_id) == ("a", ME)
-    assert names(await capped(connection, [("default", 2)])) == ["b"]
+    assert names(await capped(connection, [("default", 2)], budget=1)) == ["b"]
+    assert names(await capped(connection, [("default", 2)])) == ["c"]
+    assert await release_expired(connection, ["default"]) == 1
     assert await capped(connection, [("default", 2)]) == []
+    (new,) = await capped(connection, [("default", 3)])
+    assert (new.token.task_id, new.token.worker_id) == ("a", ME)
     assert new.token.claimed_at > old.token.claimed_at
     assert (await start_tokens(connection, [old.token], "dead")).stale == {old.token}
     assert (await start_tokens(connection, [new.token])).started == {new.token}
@@ -349,25 +351,3 @@ def test_the_start_under_caps_says_what_the_start_says() -> None:
     )
     plain = plain.removesuffix(" RETURNING token.number")
     assert f"started AS ( {plain} AND task.id IN (SELECT id FROM fitting) RETURNING token.number )" in capped_start
-
-
-@pytest.mark.parametrize(
-    ("queue", "cluster"), [(("default", 1), None), (("default", None), 1)], ids=["queue", "cluster"]
-)
-async def test_a_start_that_waits_for_its_row_past_its_lease_keeps_its_place(
-    database: str, connection: asyncpg.Connection, queue: tuple[str, int | None], cluster: int | None
-) -> None:
-    """A lock alone changes nothing in the row, so the start goes on after it and judges the lease no more."""
-    await enqueue(connection, "a", "b")
-    (first,) = await capped(connection, [queue], cluster=cluster, lease_ms=300)
-    stranger, worker = await asyncpg.connect(database), await asyncpg.connect(database, server_settings=LANE)
-    async with stranger.transaction():
-        await stranger.execute("SELECT FROM horsies_tasks WHERE id = 'a' FOR UPDATE")
-        waiting = await waits_for_a_lock(connection, worker, start_tokens(worker, [first.token]))
-        assert not waiting.done()
-        await connection.execute("SELECT pg_sleep_until(claim_expires_at) FROM horsies_tasks WHERE id = 'a'")
-        assert await capped(connection, [queue], worker="w-2", cluster=cluster) == []
-    assert (await waiting).started == {first.token}
-    assert await statuses(connection) == {"a": "RUNNING", "b": "PENDING"}
-    await stranger.close()
-    await worker.close()

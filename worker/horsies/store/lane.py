@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -77,17 +77,12 @@ class Lane:
         async with self._turns:
             yield await self.ready()
 
-    @asynccontextmanager
-    async def briefly(self) -> AsyncIterator[None]:
+    def briefly(self) -> AbstractAsyncContextManager[None]:
         """A block whose statement waits for no lock for long; LockNotAvailableError when it does.
 
         A pooler takes no settings for a session: there the statement is cancelled after a while, whatever it does.
         """
-        try:
-            async with asyncio.timeout(_BRIEFLY_BEHIND_POOLER_S if self._behind_pooler else None):
-                yield
-        except TimeoutError as error:
-            raise asyncpg.LockNotAvailableError("cancelled: it may have waited for a lock") from error
+        return _cancelled_soon() if self._behind_pooler else nullcontext()
 
     def discard(self) -> None:
         """Give this connection up: after a timeout its socket may be dead without anybody having said so."""
@@ -109,6 +104,15 @@ class Lane:
             statement_cache_size=_CACHED_STATEMENTS,
             durable=self._durable,
         )
+
+
+@asynccontextmanager
+async def _cancelled_soon() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_BRIEFLY_BEHIND_POOLER_S):
+            yield
+    except TimeoutError as error:
+        raise asyncpg.LockNotAvailableError("cancelled: it may have waited for a lock") from error
 
 
 async def is_behind_pooler(database: Database) -> bool:

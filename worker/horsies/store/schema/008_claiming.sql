@@ -348,28 +348,11 @@ BEGIN
     END LOOP;
     moment := clock_timestamp();
 
-    -- A claim whose lease has run out holds no place: it goes back to the queue before the places are counted. One in a locked row
-    -- counts: a start that waits for the row has found the lease good before it waited, and would be one more than the cap.
-    IF hard AND EXISTS (SELECT FROM horsies_tasks
-                         WHERE status = 'CLAIMED' AND claim_expires_at < moment
-                           AND (cluster_cap IS NOT NULL OR queue_name = ANY (busy))) THEN
-        WITH released AS (
-            UPDATE horsies_tasks
-               SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL,
-                   claim_expires_at = NULL, updated_at = moment
-             WHERE id = ANY (ARRAY(SELECT id FROM horsies_tasks
-                                    WHERE status = 'CLAIMED' AND claim_expires_at < moment
-                                      AND (cluster_cap IS NOT NULL OR queue_name = ANY (busy))
-                                    LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED))
-            RETURNING queue_name
-        )
-        SELECT count(pg_notify('task_queue_' || name, 'capacity:released')) INTO taken
-          FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue;
-    END IF;
-
     IF cluster_cap IS NOT NULL THEN
         cluster_room := cluster_cap - (
-            SELECT count(*) FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING') AND (hard OR status = 'RUNNING'));
+            SELECT count(*) FROM horsies_tasks
+             WHERE status IN ('CLAIMED', 'RUNNING')
+               AND (status = 'RUNNING' OR hard AND (claim_expires_at IS NULL OR claim_expires_at >= moment)));
         room := LEAST(room, cluster_room);
     END IF;
 
@@ -382,7 +365,8 @@ BEGIN
         IF queue.cap IS NOT NULL THEN
             queue_room := queue.cap - (
                 SELECT count(*) FROM horsies_tasks
-                 WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING') AND (hard OR status = 'RUNNING'));
+                 WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
+                   AND (status = 'RUNNING' OR hard AND (claim_expires_at IS NULL OR claim_expires_at >= moment)));
         END IF;
         IF queue_room IS NULL OR queue_room > 0 THEN
             chosen := (SELECT ids FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room), NULL));

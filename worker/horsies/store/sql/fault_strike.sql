@@ -1,6 +1,6 @@
 -- testing/faults.py, in a schema of the fault's own; the trigger's arguments:
 -- sequence that counts, first and last number that is struck, action, the two keys of the lock, SQLSTATE
--- Who is held here stands still whatever its session's lock_timeout is.
+-- A block is a statement that stands still, not one that gives up when the lock timeout of its session is over.
 CREATE FUNCTION strike() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$
 DECLARE
     -- A sequence, because it keeps its count when the transaction is lost.
