@@ -213,6 +213,7 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
         "UPDATE horsies_tasks SET started_at = started_at - interval '1 min'",
         "UPDATE horsies_heartbeats SET sent_at = sent_at - interval '1 min'",
         "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min'",
+        "UPDATE horsies_pulse SET gaps = '{}'",  # nor is it known that none could beat a minute ago
     ):
         await table.connection.execute(statement)
     outcome = await order(operator, WorkerVerb.RECOVER, worker_id)

@@ -97,8 +97,8 @@ async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
             await answer.wait()
             self.stored.set()
 
-    supervisor.outage.watch(lambda _moment: False, noticed.set, lambda: None)
     loop, beats = Hanging(failures=0), Store(failures=0)
+    supervisor.outage.watch(lambda _moment: not loop.stored.is_set(), noticed.set, lambda: None)
     beats.name, beats.interval_s = BEATS, 0.01
     supervisor.start([loop, beats])  # type: ignore[list-item]
     async with asyncio.timeout(5):

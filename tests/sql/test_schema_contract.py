@@ -207,6 +207,8 @@ CONTRACT = {
         beaten_at | timestamp with time zone | ! |
         gaps      | tstzmultirange           | ! | '{}'::tstzmultirange
         asked_at  | timestamp with time zone |   |
+        least_gap | interval                 |   |
+        least_at  | timestamp with time zone |   |
     """,
     "horsies_worker_losses": """
         id        | bigint                   | ! |

@@ -10,6 +10,10 @@ CREATE TABLE IF NOT EXISTS horsies_pulse (
     gaps      tstzmultirange NOT NULL DEFAULT '{}',
     -- When a command that sweeps found that no worker pulses: from then on a living one has the spare period to do so.
     asked_at  timestamptz,
+    -- The shortest gap that matters to one of the workers, which wrote last at `least_at`: another one, to which only longer ones
+    -- matter, may be the first to pulse after it.
+    least_gap interval,
+    least_at  timestamptz,
     CONSTRAINT ck_horsies_pulse_only_row CHECK (only_row)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
@@ -27,20 +31,22 @@ $$ LANGUAGE sql IMMUTABLE;
 -- Whether this call wrote the row. It inserts heartbeats and takes them back, 9 kB of them: a full disk or a server that only
 -- reads stops the pulse as it stops the beats, and so does a lock on that table or on the tasks, by which beats are guarded.
 -- `lives`: a worker calls, not a command that soon ends.
-CREATE OR REPLACE FUNCTION horsies_pulse(every_ms double precision, least_gap interval, lives boolean)
+CREATE OR REPLACE FUNCTION horsies_pulse(every_ms double precision, own_gap interval, lives boolean)
     RETURNS boolean AS $$
 DECLARE
-    last   horsies_pulse%ROWTYPE;
-    moment timestamptz := statement_timestamp();
+    last    horsies_pulse%ROWTYPE;
+    moment  timestamptz := statement_timestamp();
+    matters interval := own_gap;
 BEGIN
     IF EXISTS (SELECT FROM horsies_pulse
                 WHERE beaten_at <= moment AND (beaten_at > moment - every_ms * interval '1 ms'
-                                               OR NOT lives AND beaten_at > moment - least_gap)) THEN
+                                               OR NOT lives AND beaten_at > moment - matters)) THEN
         RETURN false;
     END IF;
     SELECT * INTO last FROM horsies_pulse FOR NO KEY UPDATE SKIP LOCKED;
-    -- Another one writes it at this moment, or no worker has ever pulsed here.
-    IF NOT FOUND AND (NOT lives OR EXISTS (SELECT FROM horsies_pulse)) THEN
+    -- Another one writes it at this moment, or has done so, or no worker has ever pulsed here.
+    IF NOT FOUND AND (NOT lives OR EXISTS (SELECT FROM horsies_pulse))
+       OR last.beaten_at > moment - every_ms * interval '1 ms' AND last.beaten_at <= clock_timestamp() THEN
         RETURN false;
     END IF;
     LOCK TABLE horsies_tasks IN ROW EXCLUSIVE MODE;
@@ -53,13 +59,17 @@ BEGIN
     END;
     moment := clock_timestamp(); -- not from before it waited for a lock
     IF last.beaten_at IS NULL THEN
-        INSERT INTO horsies_pulse (beaten_at, gaps)
-        VALUES (moment, tstzmultirange(tstzrange(moment - interval '3 h', moment)))
+        INSERT INTO horsies_pulse (beaten_at, gaps, least_gap, least_at)
+        VALUES (moment, tstzmultirange(tstzrange(moment - interval '3 h', moment)), matters, moment)
             ON CONFLICT (only_row) DO NOTHING;
     ELSIF lives THEN
+        IF last.least_gap < matters AND last.least_at > last.beaten_at - interval '10 min' THEN
+            matters := last.least_gap;
+        END IF;
         UPDATE horsies_pulse
-           SET beaten_at = moment, asked_at = NULL,
-               gaps = CASE WHEN moment - last.beaten_at <= least_gap THEN gaps ELSE (
+           SET beaten_at = moment, asked_at = NULL, least_gap = matters,
+               least_at = CASE WHEN own_gap > matters THEN last.least_at ELSE moment END,
+               gaps = CASE WHEN moment - last.beaten_at <= matters THEN gaps ELSE (
                           -- No threshold is longer than two hours.
                           SELECT range_agg(gap) FROM (
                               SELECT gap FROM unnest(gaps + tstzmultirange(tstzrange(last.beaten_at, moment))) AS gap

@@ -141,7 +141,9 @@ TABLES: dict[str, Table] = {
     "horsies_sweep_state": Table(
         6, _names("sweep ran_at worker_id interval_ms report"), needs=("SELECT", "INSERT", "UPDATE")
     ),
-    "horsies_pulse": Table(9, _names("only_row beaten_at gaps asked_at"), needs=("SELECT", "INSERT", "UPDATE")),
+    "horsies_pulse": Table(
+        9, _names("only_row beaten_at gaps asked_at least_gap least_at"), needs=("SELECT", "INSERT", "UPDATE")
+    ),
     "horsies_worker_losses": Table(
         9, _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
