@@ -92,6 +92,10 @@ class Beats:
             raise
 
     async def _step(self) -> None:
+        connection = await self.lane.ready()
+        if connection is not self._known:  # now, not at the first heartbeat: the server may go away before that
+            self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
+            self._known = connection
         now = time.monotonic()
         asked = self._asked
         # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
@@ -118,9 +122,6 @@ class Beats:
 
     async def _beat(self) -> None:
         connection = await self.lane.ready()
-        if connection is not self._known:
-            self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
-            self._known = connection
         alive = self._alive()
         tokens = [(held.task.token, child.pid) for held, child in alive.items()] + self._not_stored()
         sent_at = clock()
