@@ -80,7 +80,7 @@ async def test_a_killed_worker_is_late_then_gone_and_one_key_puts_right_what_it_
         await screen.sees("Recover 1 worker", "2 claimed tasks: back in the queue", "1 running task", "ctrl+y")
         assert [status for status, _, _ in await statuses(connection)] == ["CLAIMED", "RUNNING"]
         await screen.press("ctrl+y")
-        await screen.sees("1 recovered", "1 failed, 2 returned; acknowledged")
+        await screen.sees("1 recovered", "returned; acknowledged by ops@bastion")
         assert await statuses(connection) == [("FAILED", "WORKER_CRASHED", 1), ("PENDING", None, 2)]
         assert ("recover", "worker", "applied", "ops@bastion", 1) in await trail(connection)
         assert ("recover", "task", "applied", "ops@bastion", 3) in await trail(connection)
