@@ -133,7 +133,9 @@ def _key(lane: Lane) -> Hashable:
 def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
-    where = place_of(attempt.worker_id, attempt.worker_hostname, attempt.worker_pid)
+    # Without the child: on 80 columns it pushes the error code out of the line.
+    child = None if attempt.worker_id else attempt.worker_pid
+    where = place_of(attempt.worker_id, attempt.worker_hostname, child)
     if where:
         yield words(f" on {where}", Tone.MUTED, tell.glyphs)
     if attempt.error_code:

@@ -39,7 +39,7 @@ async def test_the_whole_story_is_there_at_every_size(
                 break
         told = "\n".join(seen)
         for words in (
-            "ran 3m20s  on web-3 child 88",
+            "ran 3m20s  on web-3",
             "WORKER_CRASHED",
             "retry after",
             "attempt 2, runner web-1:4120",

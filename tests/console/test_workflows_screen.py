@@ -150,7 +150,7 @@ async def test_a_graph_opens_on_what_failed_with_the_story_of_its_task(
     await month_end(connection)
     async with flows(database) as screen:
         await opened(screen)
-        text = await screen.sees("import_us  ✗ failed", "timeline", "ran 3m20s  on web-3 child 88", "the bank says no")
+        text = await screen.sees("import_us  ✗ failed", "timeline", "ran 3m20s  on web-3", "the bank says no")
         assert "CARD_DECLINED after 2 tries" in text
         assert "hunter2" not in text
 
