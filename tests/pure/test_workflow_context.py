@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from task_apps import make_app
 
 from horsies import (
     NodeKey,
+    RecoveryConfig,
     SubWorkflowSummary,
     TaskError,
     TaskResult,
@@ -22,7 +24,10 @@ from horsies import (
 from horsies.domain.codec import dump_task_result, dump_value, load_summary
 from horsies.domain.codes import ContractCode
 from horsies.domain.injection import Meta, NodeRef, SourceResult, node_kwargs
+from horsies.run.child_leases import ChildLeases
+from horsies.run.contract import LeaseTerms
 from horsies.run.execute import Run, execute
+from horsies.run.guard import SLOT_BYTES, LeaseTable, clock
 
 ONE = dump_task_result(TaskResult(ok=1))
 SUMMARY = SubWorkflowSummary(WorkflowStatus.COMPLETED, Parcel(1.5, None), 2, 2, 0, 0)
@@ -70,7 +75,13 @@ def kwargs_of_a_node() -> str:
 
 def run(fn: Any, kwargs: str) -> Any:
     task = make_app().task("sum", fn)
-    ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs), Run(1))
+    with tempfile.TemporaryFile() as memory:
+        memory.truncate(SLOT_BYTES)
+        table = LeaseTable(memory.fileno())
+        table.assign(0, 1, clock())
+        leases = ChildLeases(table, LeaseTerms.of(RecoveryConfig()), lambda *_: None, lambda: False)
+        ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs, 0), Run(1, 0, leases))
+        table.close()
     tree = json.loads(text)
     return tree["ok"] if ok else tree["err"]
 
