@@ -209,60 +209,20 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
     ) -> Curve:
         return Curve(name, values, tone, _said(values, write, dash) if now is None else now)
 
+    def rate(name: str, values: tuple[float | None, ...], tone: Tone, rows: str) -> Chart:
+        return Chart(name, (curve("", values, tone, per_second),), per_second, window.name, rows=rows, newest=newest)
+
+    def times(name: str, p95: tuple[float | None, ...], p50: tuple[float | None, ...]) -> Chart:
+        curves = curve("p95", p95, Tone.WARNING, _seconds), curve("p50", p50, Tone.RUNNING, _seconds)
+        return Chart(name, curves, _seconds, window.name, round_up=round_up_time, rows=ended, newest=newest)
+
+    waiting = curve("", series.waiting, Tone.CLAIMED, _whole, waits)
+    share = curve("", series.busy, Tone.RUNNING, _percent, busy)
     return (
-        Chart(
-            f"{about}finished/s",
-            (curve("", series.ended, Tone.GOOD, per_second),),
-            per_second,
-            window.name,
-            rows=ended,
-            newest=newest,
-        ),
-        Chart(
-            f"{about}failed/s",
-            (curve("", series.failed, Tone.BAD, per_second),),
-            per_second,
-            window.name,
-            rows=rows_that_failed(series.buckets.first, series.buckets.end),
-            newest=newest,
-        ),
-        Chart(
-            "waiting",
-            (curve("", series.waiting, Tone.CLAIMED, _whole, waits),),
-            _whole,
-            window.name,
-            rows=WAITING,
-        ),
-        Chart(
-            "wait",
-            (
-                curve("p95", series.wait_p95, Tone.WARNING, _seconds),
-                curve("p50", series.wait_p50, Tone.RUNNING, _seconds),
-            ),
-            _seconds,
-            window.name,
-            round_up=round_up_time,
-            rows=ended,
-            newest=newest,
-        ),
-        Chart(
-            "run",
-            (
-                curve("p95", series.run_p95, Tone.WARNING, _seconds),
-                curve("p50", series.run_p50, Tone.RUNNING, _seconds),
-            ),
-            _seconds,
-            window.name,
-            round_up=round_up_time,
-            rows=ended,
-            newest=newest,
-        ),
-        Chart(
-            "busy",
-            (curve("", series.busy, Tone.RUNNING, _percent, busy),),
-            _percent,
-            window.name,
-            top=1.0,
-            rows=NUMBERS["running"],
-        ),
+        rate(f"{about}finished/s", series.ended, Tone.GOOD, ended),
+        rate(f"{about}failed/s", series.failed, Tone.BAD, rows_that_failed(series.buckets.first, series.buckets.end)),
+        Chart("waiting", (waiting,), _whole, window.name, rows=WAITING),
+        times("wait", series.wait_p95, series.wait_p50),
+        times("run", series.run_p95, series.run_p50),
+        Chart("busy", (share,), _percent, window.name, top=1.0, rows=NUMBERS["running"]),
     )

@@ -15,6 +15,7 @@ from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOpt
 
 if TYPE_CHECKING:
     from horsies.cli.status_line import StatusLine
+    from horsies.run.settings import WorkerSettings
     from horsies.run.worker import Worker
 
 
@@ -81,17 +82,10 @@ def worker(
     started and lets running tasks end; a second one stops them at once. Exits with 0 after a clean stop, and with 1
     where outcomes of tasks could not be stored: the log names these tasks.
     """
-    from horsies.cli.status_line import StatusLine
-    from horsies.locate import locate_app
-    from horsies.run.events import Events, configure_logging
     from horsies.run.settings import WorkerSettings
-    from horsies.run.worker import Worker
 
-    locator = only_module(module, module_option)
-    line = StatusLine(sys.stderr)
-    configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
     settings = WorkerSettings(
-        locator=locator,
+        locator=only_module(module, module_option),
         processes=processes,
         async_concurrency=async_concurrency,
         max_claim_batch=max_claim_batch,
@@ -100,13 +94,25 @@ def worker(
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
     )
-    setproctitle(f"horsies: worker {locator}")
-    app = locate_app(locator)
+    if _lost_outcomes(settings, loglevel, log_format):
+        raise typer.Exit(1)
+
+
+def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: LogFormat) -> list[str]:
+    """Work until told to stop; the ids of tasks whose outcomes could not be stored."""
+    from horsies.cli.status_line import StatusLine
+    from horsies.locate import locate_app
+    from horsies.run.events import Events, configure_logging
+    from horsies.run.worker import Worker
+
+    line = StatusLine(sys.stderr)
+    configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
+    setproctitle(f"horsies: worker {settings.locator}")
+    app = locate_app(settings.locator)
     app.import_task_modules()
     running = Worker(app, settings, Events())
     asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
-    if running.lost:
-        raise typer.Exit(1)
+    return running.lost
 
 
 async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
