@@ -176,7 +176,8 @@ async def test_a_long_explanation_is_shown_whole() -> None:
         app = await begin(pilot, "", "status:nowhere")
         shown = " ".join(app.line(y).strip() for y in range(1, 5))
         assert (
-            "it is one of pending, claimed, running, completed, failed, cancelled, expired, retry, interrupted" in shown
+            "it is one of pending, claimed, running, completed, failed, cancelled, expired, retry, scheduled, interrupted,"
+            " live, done" in shown
         )
 
 

@@ -83,7 +83,7 @@ async def test_a_star_chooses_all_that_match_as_the_order_shows_it(database: str
         assert chosen(screen) == "queue:mail"
         await screen.press("s", "w")
         await screen.sees("next to be claimed")
-        assert chosen(screen) == "status:pending queue:mail"
+        assert chosen(screen) == "status:pending,retry queue:mail"
         await screen.press("escape")
         assert chosen(screen) != "queue:mail"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -127,7 +128,7 @@ async def test_long_work_shows_a_bar_and_stops_between_batches_with_a_true_accou
     code, terminal = await asyncio.to_thread(interrupted)
     assert code == 130, terminal.text
     summary = next(line for line in terminal.lines if "not attempted" in line)
-    cancelled, left = (int(part.strip().split(" c")[0].split(" n")[0].replace(" ", "")) for part in summary.split(","))
+    cancelled, left = (int(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", summary))
     assert cancelled + left == MANY
     assert 0 < cancelled < MANY
     in_table = await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'CANCELLED'")
