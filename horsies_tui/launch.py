@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from horsies_tui.options import ConsoleOptions
 
 
-def run(options: ConsoleOptions) -> int:
-    """The console until it is left; the exit code. ConfigurationError for keys or a theme that do not exist."""
+def has_terminal() -> bool:
+    """Whether a console can be drawn here; where not, why and what to do instead has been said."""
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if reason := why_unfit(os.environ, is_terminal=terminal):
         print(f"{reason}\n = help: `horsies tasks ls` prints the same rows, also as JSON", file=sys.stderr)
-        return 1
+    return reason is None
+
+
+def run(options: ConsoleOptions) -> int:
+    """The console until it is left; the exit code. ConfigurationError for keys or a theme that do not exist."""
     theme = options.theme or fitting_theme(os.environ, options.config.theme)
     if (error := unknown_theme(theme)) is not None:
         raise error if options.theme else error.with_note(f"it comes from {options.config.path}")

@@ -95,17 +95,17 @@ async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
 
 
 async def test_the_rows_are_named_and_the_command_is_whole() -> None:
-    ids = [f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(2000)]
+    ids = [f"019a7c2e-{number:04}-7000-8000-000000000000" for number in range(2100)]
     rows = tuple(Target("task", task_id, "charge_card", "FAILED TIMEOUT", queue="pay") for task_id in ids)
     seen = replace(a_preview(0), eligible=rows, command=" ".join(["horsies tasks requeue", *ids]))
     app = an_app(PlannedOperation(seen))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "ctrl+y Requeue 2,000 tasks" in shown(app.screen))
+        await until(pilot, lambda: "ctrl+y Requeue 2,100 tasks" in shown(app.screen))
         text = shown(app.screen)
         for task_id in ids[:5]:
             line = next(line for line in text.splitlines() if task_id in line)
             assert re.search("charge_card .*queue pay .*FAILED TIMEOUT", line)
-        assert "and 1,995 more" in text
+        assert "and 2,095 more" in text
         assert text.count("charge_card") == 5
         await pilot.press("tab", "tab", "y")
         await until(pilot, lambda: "more than a terminal's clipboard takes" in shown(app.screen))

@@ -87,9 +87,13 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
 
 def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
     """The same, for a command that is about what a database holds: where none is configured, none is made unasked."""
+    return existing(choose(database_url, context))
+
+
+def existing(choice: DatabaseChoice) -> DatabaseChoice:
+    """Once there is a database behind this choice."""
     from horsies.cli.unconfigured import make_if_wished
 
-    choice = choose(database_url, context)
     if choice.url is None:
         make_if_wished(choice)
     return choice

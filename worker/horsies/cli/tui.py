@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose_existing, debugging
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, choose, debugging, existing
 
 _SCREENS = ("overview", "tasks", "workers", "workflows", "recovery")
 
@@ -95,9 +95,14 @@ def tui(
     if find_spec("horsies_tui") is None:
         typer.echo("the console is not part of this installation: pip install horsies-console", err=True)
         raise typer.Exit(1)
+    choice = choose(database_url, context)
     # By name, because the engine must work, and be checked, without the console.
+    launch = import_module("horsies_tui.launch")
+    # Before a database is asked for: the question would wait for an answer on a terminal that is of no use.
+    if not launch.has_terminal():
+        raise typer.Exit(1)
     options = import_module("horsies_tui.options").ConsoleOptions(
-        choice=choose_existing(database_url, context),
+        choice=existing(choice),
         config=read_config_file(config_path(os.environ)),
         read_only=read_only,
         screen=screen,
@@ -110,7 +115,7 @@ def tui(
         fps=fps,
         debug=debugging.on,
     )
-    raise typer.Exit(import_module("horsies_tui.launch").run(options))
+    raise typer.Exit(launch.run(options))
 
 
 def _task_id(words: list[str]) -> str | None:
