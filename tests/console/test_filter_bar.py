@@ -175,10 +175,8 @@ async def test_a_long_explanation_is_shown_whole() -> None:
     async with LineApp().run_test(size=(60, 12)) as pilot:
         app = await begin(pilot, "", "status:nowhere")
         shown = " ".join(app.line(y).strip() for y in range(1, 5))
-        assert (
-            "it is one of pending, claimed, running, completed, failed, cancelled, expired, retry, scheduled, interrupted,"
-            " live, done" in shown
-        )
+        states = "pending, claimed, running, completed, failed, cancelled, expired, retry, scheduled, interrupted"
+        assert f"it is one of {states}, live, done" in shown
 
 
 async def test_up_brings_back_the_filters_of_before() -> None:

@@ -100,7 +100,7 @@ async def hold(conn: asyncpg.Connection, worker_id: str, *ids: str, status: str 
 
 
 async def grow_older(conn: asyncpg.Connection, seconds: float) -> None:
-    """All that workers have told lies further back."""
+    """All that workers have told lies further back, the pulse and its gaps, too."""
     for table, columns in {
         "horsies_worker_states": ("snapshot_at",),
         "horsies_heartbeats": ("sent_at",),
@@ -108,3 +108,9 @@ async def grow_older(conn: asyncpg.Connection, seconds: float) -> None:
     }.items():
         moved = ", ".join(f"{column} = {column} - $1 * interval '1 s'" for column in columns)
         await conn.execute(f"UPDATE {table} SET {moved}", seconds)
+    await conn.execute(
+        "UPDATE horsies_pulse SET beaten_at = beaten_at - past, least_at = least_at - past, gaps = COALESCE("
+        " (SELECT range_agg(tstzrange(lower(gap) - past, upper(gap) - past)) FROM unnest(gaps) AS gap), '{}')"
+        " FROM (SELECT $1 * interval '1 s' AS past) moved",
+        seconds,
+    )

@@ -115,7 +115,7 @@ async def test_a_database_that_freezes_is_told_and_keys_go_on(
             console.type("\x12")
             await asyncio.to_thread(console.until, "SLOW")
             assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
-            # The line that tells the age of the figures moves the table down by one, in a frame after that of the header.
+            # The line that tells the age of the figures moves the table down by one, a frame later than the header.
             await asyncio.to_thread(console.until, "STALE", "figures of")
             await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 7, "the cursor moved with its row")
             assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
