@@ -1,4 +1,4 @@
-"""The database goes away and comes back: nobody who lives is counted as dead, and nobody who is dead is forgotten."""
+"""The database goes away and comes back: no living worker is counted as dead, and no dead one is forgotten."""
 
 from __future__ import annotations
 
