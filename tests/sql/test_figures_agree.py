@@ -30,6 +30,7 @@ from horsies.views import (
     task_series,
     worker_rows,
 )  # fmt: skip
+from horsies.views.workers import name_of
 from horsies_tui.feed.pace import USUAL as RHYTHM
 from horsies_tui.feed.snapshots import DeskSnapshot
 from horsies_tui.feed.tally import Tally
@@ -352,7 +353,8 @@ def the_cli_says_what_the_screens_say(seen: Read) -> None:
         line.split()[2]: line.split() for line in _worker_lines(seen.glance.workers, seen.glance.now, screen)[1:]
     }
     for row in seen.glance.workers:
-        assert (workers[row.id][1], workers[row.id][4:6]) == (row.liveness, [str(row.running), str(row.claimed)])
+        told = workers[name_of(row.id)]
+        assert (told[1], told[4:6]) == (row.liveness, [str(row.running), str(row.claimed)])
     status = " ".join(_status_lines("db", seen.status, seen.report, screen))
     ended = {word: int(number.replace(",", "").replace(" ", "")) for number, word in re.findall(
         r"([\d,]+) (completed|failed|cancelled)", status)}  # fmt: skip

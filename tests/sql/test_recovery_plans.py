@@ -46,6 +46,8 @@ SELECT id || '-' || n, id, n, 'x', 'COMPLETED', id || n FROM horsies_workflows, 
 INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)
 SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text, 'applied'
   FROM generate_series(1, 50000) n;
+INSERT INTO horsies_worker_losses (worker_id, taken_at)
+SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 50000) n;
 """
 
 
@@ -91,9 +93,14 @@ STATEMENTS = {
         "31536000.0, now() - interval '9 years', 0, 5000",
         {"ix_horsies_operator_actions_latest"},
     ),
+    "old_worker_losses": (
+        "31536000.0, now() - interval '9 years', 0, 5000",
+        {"ix_horsies_worker_losses_latest"},
+    ),
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),
     "prune_worker_states": (NUMBERS, {"horsies_worker_states_pkey"}),
     "prune_operator_actions": (NUMBERS, {"horsies_operator_actions_pkey"}),
+    "prune_worker_losses": (NUMBERS, {"horsies_worker_losses_pkey"}),
     "prune_tasks": (f"86400.0, {IDS}", {"horsies_tasks_pkey", *NODES}),
     "prune_lock": (IDS, {"horsies_workflows_pkey"}),
     "prune_workflows": (
@@ -146,23 +153,25 @@ SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname <> 'horsies_
 """
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(
-    full_database: str, mode: str
-) -> None:
+@pytest.fixture(params=MODES)
+async def sweeper(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
+    yield connection
+    await connection.close()
+
+
+async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(sweeper: asyncpg.Connection) -> None:
     """400 in flight, a beat of each, and one page of the 200 000 heartbeats: the oldest ones."""
-    connection = await asyncpg.connect(full_database, server_settings=MODES[mode])
     ages = ages_of(RecoveryConfig())
-    await connection.execute("SELECT pg_stat_force_next_flush()")
-    before = await connection.fetchrow(READ)
-    assert await recover(connection, RecoveryConfig()) == Recovered()
-    assert set((await prune(connection, ages)).rows.values()) == {0}
-    assert set((await prunable(connection, ages)).values()) == {0}
-    await connection.execute("SELECT pg_stat_force_next_flush()")
-    after = await connection.fetchrow(READ)
+    await sweeper.execute("SELECT pg_stat_force_next_flush()")
+    before = await sweeper.fetchrow(READ)
+    assert await recover(sweeper, RecoveryConfig()) == Recovered()
+    assert set((await prune(sweeper, ages)).rows.values()) == {0}
+    assert set((await prunable(sweeper, ages)).values()) == {0}
+    await sweeper.execute("SELECT pg_stat_force_next_flush()")
+    after = await sweeper.fetchrow(READ)
     assert after[0] == before[0]
     assert after[1] - before[1] < 2 * 5_000 + 5 * 400
-    await connection.close()
 
 
 STALE = """

@@ -180,7 +180,7 @@ async def test_a_workflow_whose_root_was_deleted_is_not_taken_for_locked(connect
 
 async def test_every_session_of_a_worker_has_its_limits(database: str) -> None:
     wanted = {"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "5s"}
-    for role, lock_timeout in (("worker advance", "300ms"), ("worker recovery", "1s"), ("worker finish", "0")):
+    for role, lock_timeout in (("worker advance", "300ms"), ("worker recovery", "1s"), ("worker finish", "500ms")):
         async with lane_to(database, role) as lane:
             connection = await lane.ready()
             assert await connection.fetchval("SHOW lock_timeout") == lock_timeout
