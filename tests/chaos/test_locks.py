@@ -134,7 +134,10 @@ async def test_a_locked_table_makes_outcomes_late_and_nothing_else(
         await are(cluster, labels + more, "COMPLETED", 10)
         await cluster.settled(10)
         began = told(cluster, worker, "cannot write")
-        assert len(began) == (table in WRITTEN and mode in STOPS_WRITES)
+        if table in WRITTEN and mode in STOPS_WRITES:
+            assert len(began) == 1
+        else:  # a sweep reads which thresholds the other workers have told
+            assert {record["loop"] for record in began} <= {"recovery"}
         await until(lambda: len(told(cluster, worker, "writes again")) == len(began))
         audit = await cluster.audit(f"{mode} lock on {table}")
         assert audit.violations == []
