@@ -19,6 +19,7 @@ from until import until
 from horsies.operations import tasks
 from horsies.operations.selection import Selection
 from horsies.store.embedded import EmbeddedServer
+from horsies.views.tables import tables
 from horsies_tui.feed import (
     DatabaseClock,
     Link,
@@ -179,22 +180,47 @@ async def test_a_connection_that_a_firewall_forgot_is_replaced(database: str, co
         assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["a"]
 
 
-@pytest.fixture
-async def watcher(database: str, connection: asyncpg.Connection, role: str) -> str:
-    """The URL of one who may read and not be notified: as behind a pooler, which takes LISTEN and never delivers."""
+@pytest.mark.parametrize(("rights", "words"), [("SELECT, UPDATE", "POLL 2s"), ("SELECT", "POLL 2s READ-ONLY")])
+async def test_where_it_cannot_listen_it_polls(
+    database: str, connection: asyncpg.Connection, role: str, rights: str, words: str
+) -> None:
+    """A role that is not notified, as behind a pooler, which takes LISTEN and never delivers."""
     await connection.execute(
-        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}; REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
+        f"GRANT {rights} ON ALL TABLES IN SCHEMA public TO {role}; REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
     )
-    return url_with(database, role=role)
-
-
-async def test_where_it_cannot_listen_it_polls(watcher: str, connection: asyncpg.Connection) -> None:
-    async with linked(watcher) as (link, statuses), fed(link) as published:
+    async with linked(url_with(database, role=role)) as (link, statuses), fed(link) as published:
         await published.until(lambda snapshot: not snapshot.loading)
-        assert link.status.words(link.clock.now()) == "POLL 2s"
+        assert link.status.words(link.clock.now()) == words
         await send(connection, "a")
         assert ids(await published.until(lambda snapshot: snapshot.rows)) == ["a"]
         assert not any(is_live(status) for status in statuses.all)
+
+
+@pytest.mark.parametrize(("of_database", "of_role", "here", "lacks"), [
+    ("on", None, None, True), ("on", "off", None, False), ("off", "true", None, True), ("on", "on", "off", False),
+])  # fmt: skip
+async def test_a_role_is_read_only_by_the_closest_of_its_settings(
+    database: str,
+    connection: asyncpg.Connection,
+    role: str,
+    of_database: str,
+    of_role: str | None,
+    here: str | None,
+    lacks: bool,
+) -> None:
+    name = await connection.fetchval("SELECT quote_ident(current_database())")
+    await connection.execute(f"GRANT UPDATE ON horsies_tasks TO {role}")
+    for place, value in (
+        (f"DATABASE {name}", of_database), (f"ROLE {role}", of_role), (f"ROLE {role} IN DATABASE {name}", here),
+    ):  # fmt: skip
+        if value is not None:
+            await connection.execute(f"ALTER {place} SET default_transaction_read_only = {value}")
+    seen = await asyncpg.connect(url_with(database, role=role))
+    try:
+        assert await seen.fetchval("SHOW default_transaction_read_only") == ("on" if lacks else "off")
+        assert ((await tables(seen)).no_writes is not None) is lacks
+    finally:
+        await seen.close()
 
 
 async def test_a_read_only_link_cannot_write_even_when_it_acts(database: str, connection: asyncpg.Connection) -> None:

@@ -6,14 +6,16 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
        statement_timestamp() AS now,
        -- The console's own sessions are read-only: what a session has says nothing of the role.
        CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'
-            WHEN EXISTS (SELECT FROM pg_db_role_setting setting
-                           LEFT JOIN pg_database here ON here.datname = current_database()
-                           LEFT JOIN pg_roles me ON me.rolname = current_user
-                          WHERE setting.setdatabase IN (0, here.oid) AND setting.setrole IN (0, me.oid)
-                            AND setting.setconfig && ARRAY['default_transaction_read_only=on',
-                                                           'default_transaction_read_only=true',
-                                                           'default_transaction_read_only=1',
-                                                           'default_transaction_read_only=yes'])
+            -- The server takes the closest: of this role here, of this role, of this database, of all.
+            WHEN (SELECT split_part(said, '=', 2)::boolean
+                    FROM pg_db_role_setting setting
+                    LEFT JOIN pg_database here ON here.datname = current_database()
+                    LEFT JOIN pg_roles me ON me.rolname = session_user
+                   CROSS JOIN unnest(setting.setconfig) AS said
+                   WHERE setting.setdatabase IN (0, here.oid) AND setting.setrole IN (0, me.oid)
+                     AND said LIKE 'default\_transaction\_read\_only=%'
+                   ORDER BY setting.setrole = 0, setting.setdatabase = 0
+                   LIMIT 1)
                  THEN format('transactions of role %s are read-only by default', current_user)
             WHEN NOT has_table_privilege(to_regclass('horsies_tasks'), 'UPDATE')
                  THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes
