@@ -26,7 +26,7 @@ NUMBERS: Final = {
     "later": "status:pending,retry -has:due",
     "claimed": "status:claimed",
     "running": "status:running",
-    "cap": "status:claimed,running",
+    "cap": "status:running",
     "oldest": "status:pending,retry has:due",
     "in": "since:{start} until:{end}",
     "out": "status:done ended:{start}..{end}",

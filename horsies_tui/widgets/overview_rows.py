@@ -76,8 +76,8 @@ def _cap(line: QueueLine, look: Look) -> Cell:
     cap = line.queue.cap
     if cap is None:
         return Cell(look.glyphs.dash, Tone.MUTED)
-    used = line.queue.used
-    return Cell(f"{used}/{cap}", Tone.WARNING if used >= cap and line.queue.due.number else None)
+    running = line.queue.running
+    return Cell(f"{running}/{cap}", Tone.WARNING if running >= cap and line.queue.due.number else None)
 
 
 def _oldest(line: QueueLine, look: Look) -> Cell:

@@ -50,7 +50,7 @@ SHOWN = {
     "later": {"later", "retry"},
     "claimed": {"claimed"},
     "running": {"running"},
-    "cap": {"claimed", "running"},
+    "cap": {"running"},
     "oldest": {"due", "new"},
     "in": {"new"},
     "out": {"done", "failed", "bare"},

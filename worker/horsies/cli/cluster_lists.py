@@ -162,7 +162,7 @@ def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
         counted(queue.later),
         number(queue.claimed),
         number(queue.running),
-        "" if queue.cap is None else f"{queue.used}/{queue.cap}",
+        "" if queue.cap is None else f"{queue.running}/{queue.cap}",
         ago(queue.oldest_due_at, now),
         str(queue.workers),
         _queue_note(queue, now),

@@ -5,7 +5,7 @@ due       PENDING with enqueued_at passed (`QueueRow.due`, the filter `status:pe
 later     PENDING with enqueued_at to come: a delay, a backoff (`QueueRow.later`, `status:pending,retry -has:due`)
 claimed   CLAIMED: a worker has it and has not begun (`QueueRow.claimed`)
 running   RUNNING (`QueueRow.running`)
-cap       claimed and running together, of so many that the queue allows (`QueueRow.used`, `QueueRow.cap`)
+cap       running, of so many that the queue allows; never more, however many are claimed ahead (`QueueRow.cap`)
 oldest    the earliest enqueued_at of what is waiting (`QueueRow.oldest_due_at`)
 busy      of the processes of living workers those that run a task, by the rows that the workers own (`busy_share`)
 in, out   tasks that became due, and that ended, in the last RATES_OVER (`views.flow.queue_rates`)

@@ -48,11 +48,6 @@ class QueueRow:
         """How many workers take tasks from it."""
         return self.workers - self.draining
 
-    @property
-    def used(self) -> int:
-        """What counts under its cap."""
-        return self.claimed + self.running
-
 
 @dataclass(frozen=True, slots=True)
 class _Service:
