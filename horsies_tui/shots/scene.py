@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 MOMENT: Final = datetime(2026, 11, 18, 12, 4, 31, 400_000, tzinfo=UTC)
 
 _PARTS: Final = ("shop.sql", "flows.sql", "cluster.sql", "settle.sql")
 _REASON: Final = "made for the pictures"
+_NAME: Final = "app"
 
 _ARRIVALS: Final = """
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, created_at, sent_at, updated_at, enqueued_at)
 SELECT pictures.id_of(at, 'arrival' || n), 'send_confirmation', 'mail', 10, at, at, at, at
   FROM generate_series(1, $1) n CROSS JOIN LATERAL (SELECT now() - (0.6 - n * 0.01) * interval '1 s' AS at) made
 """
+
+_THROW_OUT: Final = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{}'"
 
 
 async def set_scene(url: str) -> None:
@@ -35,7 +42,7 @@ async def set_scene(url: str) -> None:
 
 def address_of(url: str) -> DatabaseUrl:
     """The database's address under a name that is the same on every machine."""
-    return replace(DatabaseUrl.parse(url), hosts=("db01:5432",), database="app")
+    return replace(DatabaseUrl.parse(url), hosts=("db01:5432",), database=_NAME)
 
 
 def nowhere() -> DatabaseUrl:
@@ -49,15 +56,29 @@ async def arrive(url: str, count: int) -> None:
         await connection.execute(_ARRIVALS, count)
 
 
+@asynccontextmanager
+async def under_its_name(url: str) -> AsyncIterator[str]:
+    """The database under the name that the pictures tell: the server names it in its errors, too."""
+    made = DatabaseUrl.parse(url).database
+    await _administer(url, f"ALTER DATABASE {made} RENAME TO {_NAME}")
+    try:
+        yield urlsplit(url)._replace(path=f"/{_NAME}").geturl()
+    finally:
+        await _administer(url, _THROW_OUT.format(_NAME), f"ALTER DATABASE {_NAME} RENAME TO {made}")
+
+
 async def shut(url: str) -> None:
-    """Nobody gets into this database any more, and whoever is in is thrown out."""
-    address = DatabaseUrl.parse(url)
+    """No client gets into this database any more, and those that are in are thrown out."""
+    name = DatabaseUrl.parse(url).database
+    await _administer(url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", _THROW_OUT.format(name))
+
+
+async def _administer(url: str, *statements: str) -> None:
+    """From another database of the same server."""
     maintenance = DatabaseUrl.parse(urlsplit(url)._replace(path="/postgres").geturl())
     async with Database(maintenance, _REASON, None).connected("shots") as connection:
-        await connection.execute(f"ALTER DATABASE {address.database} ALLOW_CONNECTIONS false")
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", address.database
-        )
+        for statement in statements:
+            await connection.execute(statement)
 
 
 def _text(name: str) -> str:

@@ -105,7 +105,9 @@ SELECT pictures.id_of(at, 'flash' || n), 'send_newsletter', 'news', at, at, at, 
 INSERT INTO horsies_queue_state (queue_name, paused_at, paused_by, reason, updated_at)
 VALUES ('news', now() - interval '12 min', 'ops@bastion', 'the mail provider moves house, until 12:30', now());
 INSERT INTO horsies_sweep_state (sweep, ran_at, worker_id, interval_ms)
-VALUES ('recovery', now() - interval '12 s', 'web-2-976-07d2', 30000);
+SELECT sweep, now() - interval '12 s', 'web-2-976-07d2', 30000
+  FROM unnest('{claims 120000,runs 300000,recovery}'::text[]) AS sweep;
+INSERT INTO horsies_pulse (beaten_at) VALUES (now() - interval '12 s');
 INSERT INTO horsies_worker_states (
     worker_id, snapshot_at, hostname, pid, processes, max_claim_batch, max_claim_per_worker, queues, tasks_running,
     tasks_claimed, memory_usage_mb, children_memory_mb, cpu_percent, worker_started_at, task_names, horsies_version,

@@ -105,7 +105,7 @@ def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         FindingKind.PAUSED_QUEUE,
         Severity.NOTE,
         evidence=f"paused {since} ago{by}, {_due(row)}",
-        system_will="nothing: somebody paused it",
+        system_will="nothing: an operator paused it",
         may=(Remedy("resume", "queue", (queue,)),),
         why=(f"Reason given: {pause.reason}" if pause.reason else "No reason was given.",),
     )
