@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from database_server import url_with
 from lifecycle_steps import enqueue
+from until import until
 
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
-from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, transaction
+from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, DatabaseUnavailable, transaction
 from horsies.store.lane import Lane, look_at_server
 from horsies.store.link import Link
 
@@ -63,6 +65,18 @@ async def test_any_other_value_is_the_administrators_choice(connection: asyncpg.
     lane = Lane(opened(database), "worker finish", behind_pooler=False)
     assert await (await lane.ready()).fetchval(WHAT) == "remote_write"
     await lane.close()
+
+
+async def test_a_session_that_cannot_be_made_durable_is_not_left_open(
+    connection: asyncpg.Connection, database: str, role: str
+) -> None:
+    """As when a broker closes in this moment: it has no connection yet that it could close."""
+    await connection.execute("REVOKE EXECUTE ON FUNCTION set_config FROM PUBLIC")
+    with pytest.raises(DatabaseUnavailable, match="permission denied for function set_config") as caught:
+        await opened(url_with(database, role=role)).connect("left open", durable=True)
+    sessions = "SELECT FROM pg_stat_activity WHERE application_name = 'horsies left open'"
+    await until(connection, f"NOT EXISTS ({sessions} AND datname = current_database())")
+    assert caught.value.__cause__ is not None  # whose traceback holds what connect() had opened
 
 
 async def test_a_worker_is_warned_of_a_server_that_loses_commits(unsafe: str, empty_database: str) -> None:

@@ -130,7 +130,7 @@ class Database:
                 try:
                     connection = await self._connect(role, wanted, statement_cache_size)
                     if durable:
-                        await connection.fetch(statement("durable_here"))
+                        await _make_durable(connection)
                     return connection
                 except asyncpg.ProtocolViolationError as error:  # PgBouncer: "unsupported startup parameter"
                     if "startup parameter" not in str(error):
@@ -215,6 +215,14 @@ class Database:
         if user is not None and url.user is None:
             notes.append(f"the URL names no user, so it is {user!r}, from PGUSER or the account of this process")
         return DatabaseUnavailable(message, help_text=help_text, transient=transient or may_help, notes=tuple(notes))
+
+
+async def _make_durable(connection: asyncpg.Connection) -> None:
+    try:
+        await connection.fetch(statement("durable_here"))
+    except BaseException:  # a broker that closes cancels this; its caller has no connection to close yet
+        connection.terminate()
+        raise
 
 
 def _answer(url: DatabaseUrl, error: Exception) -> str:
