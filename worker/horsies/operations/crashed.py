@@ -11,6 +11,7 @@ from horsies.operations.judging import TaskVerb
 from horsies.operations.words import counted
 from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
+from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,7 @@ def _died(loss: Loss) -> Finding:
 
 def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     ids, workers = tuple(row["ids"]), tuple(row["workers"] or ())
-    on = f" on {workers[0]}{f' and {len(workers) - 1} more' if workers[1:] else ''}" if workers else ""
+    on = f" on {name_of(workers[0])}{f' and {len(workers) - 1} more' if workers[1:] else ''}" if workers else ""
     remedies = [Remedy(verb.value, "task", ids) for verb in (TaskVerb.REQUEUE, TaskVerb.RERUN)]
     if workers:
         remedies.append(Remedy(ACKNOWLEDGE, "worker", workers))
