@@ -75,6 +75,8 @@ class Feed(ABC):
         self._frozen = on
         if not on:
             self._on_dirty("", "")
+        elif self._reading is not None:
+            self._reading.cancel()  # its answer would be of a later moment than the one the view says it stands at
         self._wake.set()
 
     @abstractmethod

@@ -346,6 +346,26 @@ async def test_on_a_frozen_screen_no_age_passes_what_was_read(database: str, con
         await screen.sees("⚠ 1 late")
 
 
+async def test_what_is_read_while_a_view_freezes_is_not_shown(database: str, connection: asyncpg.Connection) -> None:
+    await tell(connection, "web-1", 1)
+    async with workers(database) as screen:
+        await screen.sees("♥ 1 alive")
+        feed = screen.view.feed
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE horsies_worker_states IN ACCESS EXCLUSIVE MODE")
+            await screen.press("ctrl+r")
+            await until(screen.pilot, lambda: feed._reading is not None, "a read that waits for the lock")
+            await screen.press("p")
+            await screen.sees("FROZEN")
+            stands = feed.snapshot.rows
+            await grow_older(connection, 20)
+        await until(screen.pilot, lambda: feed._reading is None, "the read is over")
+        await screen.pilot.pause()
+        assert feed.snapshot.rows == stands
+        await screen.press("p")
+        await screen.sees("⚠ 1 late")
+
+
 async def test_an_order_that_always_moves_is_kept_while_somebody_works(
     database: str, connection: asyncpg.Connection
 ) -> None:
