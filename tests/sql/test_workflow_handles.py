@@ -198,8 +198,11 @@ async def test_waits_for_tasks_and_workflows_share_one_connection(
     connection: asyncpg.Connection, handle: WorkflowHandle[Any], broker: PostgresBroker
 ) -> None:
     task_id = await connection.fetchval("SELECT id FROM horsies_tasks")
-    waits = [asyncio.create_task(handle.get_async()), asyncio.create_task(broker.get_result_async(task_id))]
+    waits = [asyncio.create_task(handle.get_async())]
     await until_listening(connection)
+    # Only now: a LISTEN right after the first probe would hide it, and the next one comes ten seconds later.
+    waits.append(asyncio.create_task(broker.get_result_async(task_id)))
+    await until(connection, f"EXISTS (SELECT {LISTENERS} AND query LIKE 'LISTEN%task_done%' AND state = 'idle')")
     assert await connection.fetchval(f"SELECT count(*) {LISTENERS}") == 1
     await connection.execute(ENDED, "w-1", "COMPLETED", ONE, None)
     await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED', result = $1", ONE)
