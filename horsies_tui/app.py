@@ -304,6 +304,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         return next((screen for screen in self.screen_stack if isinstance(screen, Picker)), None)
 
     def _draw_frame(self) -> None:
+        if not self.screen_stack:
+            return  # the last words of a feed arrive while the console closes
         status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
         need_you = self.desk.snapshot.need_you

@@ -21,7 +21,6 @@ LISTS = (
     ["queues", "ls"],
     ["status"],
     ["db", "status"],
-    ["tui"],
     ["tasks", "cancel", "7f3a"],
 )
 
@@ -47,6 +46,13 @@ def test_where_no_one_can_be_asked_it_names_the_places_and_the_ways_out(home: Pa
         "`horsies db init` makes the embedded one",
     ):
         assert part in answer.words, part
+    assert not (home / "postgres").exists()
+
+
+def test_the_console_asks_for_a_terminal_first(home: Path) -> None:
+    answer = said("tui")
+    assert answer.code == 1
+    assert "needs a terminal" in answer.words
     assert not (home / "postgres").exists()
 
 

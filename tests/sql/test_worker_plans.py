@@ -71,6 +71,7 @@ async def cost_ms(read: Callable[[], Awaitable[Any]]) -> float:
     return 1000 * min([await took() for _ in range(ROUNDS)])
 
 
+@pytest.mark.alone
 async def test_the_newest_of_each_worker_takes_less_than_20_ms(conn: asyncpg.Connection) -> None:
     await refresh(conn)
     rows = await worker_rows(conn)
