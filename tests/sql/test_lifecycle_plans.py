@@ -57,10 +57,10 @@ WISH = "'default', 8, 1000, NULL, '{11,12}', 'host', NULL"
 
 # what it reads and changes: (its arguments, the indexes of its plan)
 STATEMENTS = {
-    "claim": (f"'worker-a', {WISH}", {"horsies_tasks_pkey"}),
+    "claim": (f"'worker-a', {WISH}", {"ix_horsies_tasks_ready", "horsies_tasks_pkey"}),
     "finish_and_claim": (
         f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 4)}, {WISH}",
-        {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
+        {"ix_horsies_tasks_ready", "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "release_expired": ("ARRAY['default', 'other']", {"ix_horsies_tasks_in_flight", "horsies_tasks_pkey"}),
     "large_arguments": ("'id-1', 'worker-a', now()", {"horsies_tasks_pkey"}),

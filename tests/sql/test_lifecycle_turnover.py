@@ -144,5 +144,20 @@ def test_the_statement_for_both_says_what_its_two_parts_say() -> None:
     assert both.startswith(f"{history}, {ctes}, claimed AS ( UPDATE horsies_tasks task {update} ) SELECT number,")
 
 
+async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(connection: asyncpg.Connection) -> None:
+    definition = await connection.fetchval("SELECT pg_get_functiondef('horsies_claimable'::regproc)")
+    names = {r"\$2": "queue", r"\$5::text\[\]": "names", r"\$5": "names", r"2 \* \$3 \+ 16": "width", r"\$3": "most"}
+    claiming = head(statement("claim"))
+    for parameter, name in names.items():
+        claiming = re.sub(parameter, name, claiming)
+    assert claiming.replace(" AND $8::text[] IS NULL", "") == head(definition)
+
+
+def head(sql: str) -> str:
+    """What looks at the first tasks of a queue and locks those that may run."""
+    (text,) = re.findall(r"FROM \(SELECT task\.id, .*? SKIP LOCKED\) one", words(sql))[:1]
+    return str(text)
+
+
 def words(sql: str) -> str:
     return " ".join(re.sub(r"--[^\n]*", "", sql).split())

@@ -76,7 +76,7 @@ async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[Cl
 
 def wish_parameters(wish: Wish) -> tuple[object, ...]:
     """The parameters of claim.sql after the worker."""
-    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname, wish.following
+    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname, wish.following or None
 
 
 async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> int:

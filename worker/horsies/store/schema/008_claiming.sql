@@ -55,19 +55,26 @@ CREATE OR REPLACE TRIGGER horsies_workflow_delete_trigger
 -- A task that comes back to the queue during the pause gets the mark at once: it stands among the first ones, and asking
 -- horsies_is_held for 150 of them cost claims a sixth of their rate. Where its workflow is being changed it gets none.
 CREATE OR REPLACE FUNCTION horsies_mark_returned_task() RETURNS trigger AS $$
+DECLARE
+    paused timestamptz;
 BEGIN
-    PERFORM FROM horsies_workflow_tasks node
-            JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
-           WHERE node.task_id = NEW.id AND CASE WHEN workflow.status = 'PAUSED' THEN true END
-             -- A resume that commits first is seen, and one that comes later finds the mark.
-             FOR SHARE OF workflow SKIP LOCKED;
-    NEW.workflow_paused_at := CASE WHEN FOUND THEN statement_timestamp() END;
-    RETURN NEW;
+    SELECT statement_timestamp() INTO paused
+      FROM horsies_workflow_tasks node
+      JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+     WHERE node.task_id = NEW.id AND CASE WHEN workflow.status = 'PAUSED' THEN true END
+       -- A resume that commits first is seen, and one that comes later finds the mark.
+     LIMIT 1 FOR SHARE OF workflow SKIP LOCKED;
+    IF paused IS NOT NULL OR NEW.workflow_paused_at IS NOT NULL THEN
+        UPDATE horsies_tasks SET workflow_paused_at = paused WHERE id = NEW.id;
+    END IF;
+    RETURN NULL;
 END;
 $$ LANGUAGE plpgsql;
 
+-- After the update: a BEFORE trigger locks each row once more before its condition is asked, 4 % of the server's time for a turn of
+-- finish_and_claim.sql.
 CREATE OR REPLACE TRIGGER horsies_task_return_trigger
-    BEFORE UPDATE ON horsies_tasks
+    AFTER UPDATE ON horsies_tasks
     FOR EACH ROW WHEN (NEW.status = 'PENDING' AND OLD.status <> 'PENDING' AND NEW.is_workflow_task)
     EXECUTE FUNCTION horsies_mark_returned_task();
 
@@ -222,7 +229,8 @@ $$ LANGUAGE plpgsql;
 -- What is claimed next: the first `most`, at most 256, tasks of these names (NULL: any) in the order of the queue that may run,
 -- locked; a row that another session has locked is left out, and nothing is found in a queue that is paused. `large`: more than
 -- 64 kB of arguments.
--- It looks at the first tasks of the queue, a few more than it wants, which is all it takes unless many of them cannot run now;
+-- It looks at the first tasks of the queue, a few more than it wants, which is all it takes unless many of them cannot run now
+-- (claim.sql does the same before it calls this function: a call costs 15 µs of the 300 µs of a claim);
 -- only then it looks for each name, and also tells which tasks come `after` those found. A caller that gives these back as
 -- `following` in its next claim, within the moment in which the order is still the same, saves that claim the search.
 CREATE OR REPLACE FUNCTION horsies_claimable(
@@ -250,7 +258,7 @@ BEGIN
                                                     WHERE queue_name = queue AND paused_at IS NOT NULL)
                                  ORDER BY priority, enqueued_at, id
                                  -- A literal: for a variable alone the generic plan is a sort of all that wait.
-                                 LIMIT 256) head
+                                 LIMIT 256) ordered
                          ORDER BY priority, enqueued_at, id
                          LIMIT width) first
                   -- Found again by its place: by its id it would take 2 µs more for each.

@@ -1,8 +1,33 @@
--- claiming.claim; what horsies_claimable of migration 008 finds and locks
+-- claiming.claim; PENDING rows that horsies_may_run, locked; where few of the first ones may, what horsies_claimable finds
 -- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of children that wait for work,
 --  $7 host name, $8 `after` of the last claim, or NULL)
-WITH first_ones AS MATERIALIZED (
-    SELECT ids, large, after FROM horsies_claimable($2, $5, $3, $8)
+WITH head AS MATERIALIZED (
+    -- As in horsies_claimable, which is asked only where this finds fewer than wanted.
+    SELECT array_agg(one.id) AS ids, array_agg(one.large) AS large
+      FROM (SELECT task.id,
+                   COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+              FROM (SELECT *
+                      FROM (SELECT ctid AS place, priority, enqueued_at, id
+                              FROM horsies_tasks
+                             WHERE status = 'PENDING' AND queue_name = $2 AND $8::text[] IS NULL
+                               AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                                WHERE queue_name = $2 AND paused_at IS NOT NULL)
+                             ORDER BY priority, enqueued_at, id
+                             LIMIT 256) ordered
+                     ORDER BY priority, enqueued_at, id
+                     LIMIT 2 * $3 + 16) first
+              JOIN horsies_tasks task ON task.ctid = first.place
+             WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
+               AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                                   task.is_workflow_task, task.workflow_paused_at)
+             ORDER BY first.priority, first.enqueued_at, first.id
+             LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED) one
+), first_ones AS MATERIALIZED (
+    SELECT ids, large, NULL::text[] AS after FROM head WHERE cardinality(ids) >= LEAST($3, 256)
+     UNION ALL
+    SELECT more.ids, more.large, more.after
+      FROM head, horsies_claimable($2, $5, $3, $8) more
+     WHERE COALESCE(cardinality(head.ids), 0) < LEAST($3, 256)
 ), placed AS (
     -- As many as there are waiting children pass through CLAIMED within the statement: nobody could do anything with a claim
     -- that its owner starts at once, and start.sql would be one more trip and one more version of the row. Not so a large

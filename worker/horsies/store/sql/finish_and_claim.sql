@@ -27,8 +27,32 @@ WITH ended AS (
            outcome, false, started_at, updated_at, error_code, error_message, failed_reason, $1,
            worker_hostname, worker_pid, worker_process_name
       FROM ended
+), head AS MATERIALIZED (
+    SELECT array_agg(one.id) AS ids, array_agg(one.large) AS large
+      FROM (SELECT task.id,
+                   COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+              FROM (SELECT *
+                      FROM (SELECT ctid AS place, priority, enqueued_at, id
+                              FROM horsies_tasks
+                             WHERE status = 'PENDING' AND queue_name = $9 AND $15::text[] IS NULL
+                               AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                                WHERE queue_name = $9 AND paused_at IS NOT NULL)
+                             ORDER BY priority, enqueued_at, id
+                             LIMIT 256) ordered
+                     ORDER BY priority, enqueued_at, id
+                     LIMIT 2 * $10 + 16) first
+              JOIN horsies_tasks task ON task.ctid = first.place
+             WHERE task.status = 'PENDING' AND ($12::text[] IS NULL OR task.task_name = ANY ($12))
+               AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                                   task.is_workflow_task, task.workflow_paused_at)
+             ORDER BY first.priority, first.enqueued_at, first.id
+             LIMIT $10 FOR NO KEY UPDATE OF task SKIP LOCKED) one
 ), first_ones AS MATERIALIZED (
-    SELECT ids, large, after FROM horsies_claimable($9, $12, $10, $15)
+    SELECT ids, large, NULL::text[] AS after FROM head WHERE cardinality(ids) >= LEAST($10, 256)
+     UNION ALL
+    SELECT more.ids, more.large, more.after
+      FROM head, horsies_claimable($9, $12, $10, $15) more
+     WHERE COALESCE(cardinality(head.ids), 0) < LEAST($10, 256)
 ), placed AS (
     SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
            CASE WHEN one.place = 1 THEN after END AS after
