@@ -125,7 +125,7 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
         case Raw():
             return [Span(clean(glyphs.text(value)))]
         case str() if "\n" in value.rstrip("\n"):
-            lines = value.rstrip().splitlines()
+            lines = value.rstrip().splitlines() or value.splitlines()  # of white space alone the first leaves nothing
             said = lines[-1] if part.label == _TRACEBACK else lines[0]
             return [Span(f"({len(lines)} lines) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
         case Chunk():

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from hypothesis import assume, given, settings, strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 from story_scene import stored, story
 
 from horsies.cli.payload import Masks
@@ -91,6 +91,7 @@ def test_long_lists_unfold_in_parts() -> None:
 
 @settings(deadline=None)
 @given(JSON, st.integers(20, 120), st.booleans())
+@example(["\n "], 20, False)
 def test_no_line_is_wider_than_its_place_and_nothing_is_lost(value: Any, width: int, ascii_only: bool) -> None:
     tree = Tree("x", value)
     unfold_all(tree, width)

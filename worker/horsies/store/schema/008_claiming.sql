@@ -71,8 +71,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- After the update: a BEFORE trigger locks each row once more before its condition is asked, 4 % of the server's time for a turn of
--- finish_and_claim.sql.
+-- After the update: a BEFORE trigger locks each row once more before its condition is asked, 3 % of the server's time for a task.
 CREATE OR REPLACE TRIGGER horsies_task_return_trigger
     AFTER UPDATE ON horsies_tasks
     FOR EACH ROW WHEN (NEW.status = 'PENDING' AND OLD.status <> 'PENDING' AND NEW.is_workflow_task)
@@ -229,8 +228,8 @@ $$ LANGUAGE plpgsql;
 -- What is claimed next: the first `most`, at most 256, tasks of these names (NULL: any) in the order of the queue that may run,
 -- locked; a row that another session has locked is left out, and nothing is found in a queue that is paused. `large`: more than
 -- 64 kB of arguments.
--- It looks at the first tasks of the queue, a few more than it wants, which is all it takes unless many of them cannot run now
--- (claim.sql does the same before it calls this function: a call costs 15 µs of the 300 µs of a claim);
+-- It looks at the first tasks of the queue, a few more than it wants, which is all it takes unless many of them cannot run now (a
+-- worker does the same before it calls this function, as a call costs 5 % of the server's time for a task);
 -- only then it looks for each name, and also tells which tasks come `after` those found. A caller that gives these back as
 -- `following` in its next claim, within the moment in which the order is still the same, saves that claim the search.
 CREATE OR REPLACE FUNCTION horsies_claimable(
