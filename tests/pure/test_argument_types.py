@@ -27,7 +27,7 @@ from codec_models import (
     Plain,
     Shipment,
 )
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from pydantic import Field
 from task_apps import make_app
 from typing_extensions import TypeAliasType
@@ -161,6 +161,7 @@ def _containers(inner: st.SearchStrategy[Typed]) -> st.SearchStrategy[Typed]:
 TYPED = st.recursive(st.sampled_from(SIMPLE), _containers, max_leaves=4)
 
 
+@settings(deadline=None)
 @given(TYPED.flatmap(lambda typed: st.tuples(st.just(typed[0]), typed[1])))
 def test_a_value_of_its_type_passes_before_and_after_it_was_stored(typed: tuple[Any, Any]) -> None:
     annotation, value = typed
