@@ -68,10 +68,15 @@ class Tally(Pace):
         super().mark()
         self._stale = set(range(len(self._parts)))
 
+    def renew(self) -> None:
+        super().renew()
+        self._stale = set(range(len(self._parts)))
+
     def begin(self, now: float) -> None:
         super().begin(now)
+        if not self._stale and not self._going:
+            self._stale = set(range(len(self._parts)))  # read again because of its age: that is the age of all parts
         wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self._parts))) - set(self._known)
-        wanted = wanted or set(range(len(self._parts)))
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
             self._stale.discard(self._index)

@@ -113,6 +113,22 @@ def test_after_a_change_each_part_is_read_once_more() -> None:
     assert len(parts) == len(set(parts)) == 4
 
 
+def test_each_part_is_read_again_after_a_reconnect_and_with_age() -> None:
+    """One of four was: what had changed during an outage stayed uncounted for a minute, and ctrl+r did not help."""
+    tally = Tally(RHYTHM, parameters(parse("")))
+    for _ in range(4):
+        counted(tally, 10.0)
+    tally.renew()
+    assert len({counted(tally, 11.0 + turn / 4) for turn in range(4)}) == 4
+    assert not tally.dirty
+    now, parts = tally.due_at(told=True), set()
+    assert now > 25
+    while tally.due_at(told=True) <= now:
+        parts.add(counted(tally, now))
+        now += 0.25
+    assert len(parts) == 4
+
+
 def test_a_part_that_failed_waits_and_is_read_again() -> None:
     tally = Tally(RHYTHM, parameters(parse("status:failed,running")))
     first = counted(tally, 10.0, done=False)
