@@ -65,10 +65,10 @@ def _definition(row: WorkflowRow, _look: Look) -> Cell:
 
 
 def _trouble(row: WorkflowRow, look: Look) -> Cell:
-    """What went wrong first, and where; of what was paused, that it waits for somebody."""
+    """What went wrong first, and where; of what was paused, that an operator must decide."""
     what = " ".join(filter(None, (row.failed_node, row.error_code)))
     if row.status == "PAUSED":
-        return Cell(f"waits for you{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
+        return Cell(f"needs your decision{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
     return Cell(what, Tone.FAILED if row.status == "FAILED" else Tone.MUTED) if what else EMPTY
 
 

@@ -175,8 +175,8 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     if not row.lives and row.held:
         found.append(
             Fact(
-                "you may",
-                f"put that right now: {recover_key}; else the sweep of a living worker does, once each is stale",
+                "actions",
+                f"recover now: {recover_key}; otherwise the sweep of a living worker does, once each task is stale",
             )
         )
     told = row.snapshot

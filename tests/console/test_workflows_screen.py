@@ -67,7 +67,7 @@ async def test_the_list_tells_how_far_each_is_and_what_went_wrong(
     await workflow(connection, WIDE, "nightly", status="'PAUSED'")
     await node(connection, WIDE, 0, "first", "PENDING")
     async with flows(database, size) as screen:
-        text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "waits for you")
+        text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "needs your decision")
         assert "import_uk" not in text.replace("/dev/shm", "")
         assert all(len(line) <= size[0] for line in text.splitlines())
 

@@ -90,8 +90,8 @@ def test_the_facts_tell_load_memory_queues_and_process() -> None:
     assert told(a_worker(told={"recovery_config": settings}))["judges"] == (
         "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
     )
-    assert told(gone(held=2))["you may"].startswith("put that right now: W; else the sweep")
-    assert "you may" not in told(gone())
+    assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise the sweep")
+    assert "actions" not in told(gone())
 
 
 def test_silence_that_is_usual_is_one_word_so_that_nothing_ticks() -> None:

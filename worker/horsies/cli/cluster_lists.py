@@ -228,9 +228,9 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
     if not report.findings:
         yield screen.paint("nothing is stuck", "green")
         return
-    need = f"{report.needing_you} need you" if report.needing_you else "nothing needs you"
+    need = f"{report.needing_you} need action" if report.needing_you else "nothing needs action"
     painted = screen.paint(need, "red" if report.needing_you else "green")
-    yield f"{painted}, {report.handled} will be handled by themselves: horsies recovery ls"
+    yield f"{painted}, {report.handled} will be handled by the system: horsies recovery ls"
     for finding in report.findings:
         if finding.severity is Severity.NEEDS_YOU:
             more = "+" if finding.at_least else ""
