@@ -170,6 +170,8 @@ class CountsLine(Widget):
                 return f"{counted(counts.total)} {self._things}"
             return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
         least = Count(max(counts.total.number, self._tally.shown), counts.total.at_least)
+        if counts.in_table is not None and counts.in_table < least.number:
+            in_table = None  # `49 of 46`: the estimate is as old as the last analyze
         if brief:
             return f"{counted(least)} of {in_table}" if in_table else f"{counted(least)} match"
         # Where counting stands is said beside the number: a plus alone explains nothing.

@@ -214,9 +214,9 @@ COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
         Column("may", "ACTIONS", _may),
     ),
     layouts={
-        0: {"what": 14, "name": 17, "since": 5, "will": 27, "may": REST},
+        0: {"what": 14, "name": 16, "since": 5, "will": 28, "may": REST},
         100: {"what": 18, "name": 19, "rows": 5, "since": 5, "will": 31, "may": REST},
-        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 24, "will": 26, "may": REST},
+        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 22, "will": 28, "may": REST},
         160: {"what": 18, "name": 20, "rows": 6, "since": 5, "evidence": 41, "will": 31, "may": REST},
         200: {"what": 18, "name": 26, "rows": 6, "since": 5, "evidence": 60, "will": 41, "may": REST},
     },

@@ -146,6 +146,17 @@ async def test_an_estimate_is_shown_only_where_not_all_were_counted_and_as_one(
         assert app.text[0].endswith(said)
 
 
+@pytest.mark.parametrize(("width", "said"), [(80, " 49 match"), (120, " 49 match")])
+async def test_an_estimate_that_is_older_than_the_count_is_not_shown_beside_it(width: int, said: str) -> None:
+    """The list of workflows said `49 of 46`."""
+    line = CountsLine(UNICODE, things="workflows")
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(width, 4)) as pilot:
+        line.show(Tally(TaskCounts({"FAILED": Count(49)}, None, 46), filtered=True))
+        await pilot.pause()
+        assert app.text[0].endswith(said)
+
+
 async def test_without_a_connection_nothing_is_being_counted() -> None:
     line = CountsLine(UNICODE)
     app = OneWidget(widget=line)
