@@ -176,7 +176,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
         found.append(
             Fact(
                 "actions",
-                f"recover now: {recover_key}; otherwise the sweep of a living worker does, once each task is stale",
+                f"recover now: {recover_key}; otherwise a sweep does it once each task is stale",
             )
         )
     told = row.snapshot

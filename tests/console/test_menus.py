@@ -123,7 +123,7 @@ async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
     async with app.run_test(size=(120, 4)) as pilot:
         line.show(a_tally("11:34:05Z", FAILED=Count(5_000, at_least=True)))
         await pilot.pause()
-        assert app.text[0].endswith("at least 5,000 match, counted back to 11:34:05Z · 1.2 M in table · FOLLOW")
+        assert app.text[0].endswith("at least 5,000 match, counted back to 11:34:05Z · about 1.2 M in table · FOLLOW")
 
 
 @pytest.mark.parametrize(

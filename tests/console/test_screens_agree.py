@@ -232,7 +232,7 @@ def workflows(text: str, truth: dict[str, Any]) -> None:
     assert {state: amount for state, amount in chips.items() if amount} == Counter(
         row["state"] for row in flows.values()
     )
-    assert numbers(r"([\d,]+) match · ([\d,]+) in table", line) == [len(flows), truth["flows_in_table"]]
+    assert numbers(r"([\d,]+) match · about ([\d,]+) in table", line) == [len(flows), truth["flows_in_table"]]
     rows = table(text, WORKFLOW_COLUMNS, "STATE")
     assert {row["id"] for row in rows} == set(flows)
     for row in rows:

@@ -90,7 +90,7 @@ def test_the_facts_tell_load_memory_queues_and_process() -> None:
     assert told(a_worker(told={"recovery_config": settings}))["recovery"] == (
         "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
     )
-    assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise the sweep")
+    assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise a sweep")
     assert "actions" not in told(gone())
 
 
