@@ -17,7 +17,7 @@ from horsies.store.pool import LOST_CONNECTION, TROUBLE
 from horsies.store.schema.look import inspect_schema
 from horsies.store.schema.state import SchemaError
 from horsies.views import READER_SETTINGS
-from horsies.views.tables import tables
+from horsies.views.tables import is_as_the_server, tables
 from horsies_tui.feed.lacks import lacks
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
@@ -82,8 +82,11 @@ class Link:
         self._reader: Connection | None = None
         self._operator: Connection | None = None
         self._listener: Listener | None = None
+        self._plain: Connection | None = None
+        """The one whose transactions are as the server makes them, unless a role or a database decides that."""
         self._reading, self._acting = asyncio.Lock(), asyncio.Lock()
         self._read_only_asked = read_only or choice.read_only
+        self._role_no_writes: str | None = None
         self._slow = False
         self._tried = False
         self._pause = _FIRST_PAUSE_S
@@ -224,7 +227,7 @@ class Link:
         """Until there is no connection to be had; a lost one is replaced first."""
         self._database = database
         self._listener = Listener(
-            lambda: database.connect("console listener"),
+            partial(self._hear, database),
             probe_interval_s=database.probe_interval_s,
             on_gap=self._listener_changed,
         )
@@ -250,7 +253,15 @@ class Link:
             await self._listener.close()
             if self._operator is not None:
                 self._operator.terminate()
-            self._database = self._listener = self._operator = None
+            self._database = self._listener = self._operator = self._plain = None
+
+    async def _hear(self, database: Database) -> Connection:
+        connection = await database.connect("console listener")
+        with suppress(*TROUBLE):
+            self._plain = connection if await is_as_the_server(connection) else None
+        if self._reader is not None:
+            self._tell_writes(self._role_no_writes)
+        return connection
 
     @asynccontextmanager
     async def _connected(self, database: Database) -> AsyncIterator[asyncio.Event]:
@@ -307,15 +318,20 @@ class Link:
             missing = lacks(await inspect_schema(reader), here)
         except SchemaError as error:
             missing = (sentence(error),)
-        asked = self._read_only_asked
-        if here.no_writes is None and not asked and self._status.read_only and self._operator is not None:
+        self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
+        self._tell_writes(here.no_writes)
+
+    def _tell_writes(self, of_role: str | None) -> None:
+        """Whether the database takes writes, and if not, why. `of_role` is what the reader was told."""
+        self._role_no_writes = of_role
+        why, asked = of_role, self._read_only_asked
+        # In postgresql.conf it is in no table that every role may read; the server reports it to each session.
+        if why is None and self._plain is not None and not self._plain.is_closed():
+            said = getattr(self._plain.get_settings(), "default_transaction_read_only", "off")
+            why = "transactions of this server are read-only by default" if said == "on" else None
+        if why is None and not asked and self._status.read_only and self._operator is not None:
             self._operator.terminate()  # opened read-only, when the role had no rights
-        self._change(
-            lacks=missing,
-            clock_offset_s=self.clock.offset_s,
-            read_only=asked or here.no_writes is not None,
-            no_writes=here.no_writes or "",
-        )
+        self._change(read_only=asked or why is not None, no_writes=why or "")
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
         with suppress(*TROUBLE):

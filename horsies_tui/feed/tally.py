@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from horsies.views import TaskCounts, count_parts
 from horsies_tui.feed.pace import Pace
 
 if TYPE_CHECKING:
-    from horsies.query import TaskParameters
-    from horsies.views.counts import Rest
+    from collections.abc import Sequence
+
+    from horsies.views.counts import StateCounts
     from horsies_tui.feed.pace import Rhythm
 
+PartT = TypeVar("PartT")
+CountsT = TypeVar("CountsT", bound="StateCounts[Any]")
 
 MOST_TURNS: Final = 100
 """Of one part, after which counting stops: half a million to a million rows."""
 
 
-class Tally(Pace):
+class Tally(Pace, Generic[PartT, CountsT]):
     """Each turn reads the next part that may have changed, or more of one that is not counted to its end.
 
     Nothing is told before all parts are known. What was counted farthest is told until it is counted as far again.
     """
 
-    def __init__(self, rhythm: Rhythm, parameters: TaskParameters) -> None:
+    def __init__(self, rhythm: Rhythm, parts: Sequence[PartT]) -> None:
         super().__init__(rhythm)
         self._failed = False
-        self.ask(parameters)
+        self.ask(parts)
 
-    def ask(self, parameters: TaskParameters) -> None:
-        """Count what matches these from now on."""
-        self._parts = count_parts(parameters)
+    def ask(self, parts: Sequence[PartT]) -> None:
+        """Count what matches these filters from now on; nothing matches two of them."""
+        self._parts = parts
         self._stale = set(range(len(self._parts)))
-        self._known: dict[int, TaskCounts] = {}
-        self._going: dict[int, tuple[TaskCounts, int]] = {}
+        self._known: dict[int, CountsT] = {}
+        self._going: dict[int, tuple[CountsT, int]] = {}
         self._index = -1
         self.renew()
 
     @property
-    def part(self) -> TaskParameters:
+    def part(self) -> PartT:
         """What to count in this turn."""
         return self._parts[self._index]
 
     @property
-    def rest(self) -> Rest | None:
+    def rest(self) -> Any:
         """Where this turn goes on; None where it begins."""
         return self._going[self._index][0].rest if self._index in self._going else None
 
@@ -52,31 +55,33 @@ class Tally(Pace):
         return len(self._known) == len(self._parts)
 
     @property
-    def counts(self) -> TaskCounts | None:
+    def counts(self) -> CountsT | None:
         """Of all parts."""
         if not self.is_complete:
             return None
-        known = self._known.values()
+        known = [*self._known.values()]
         reached = [counts.reached for counts in known if counts.reached is not None]
-        return TaskCounts(
-            {state: number for counts in known for state, number in counts.states.items()},
-            max(reached, default=None),
-            next((counts.in_table for counts in known), None),
-        )
+        states = {state: number for counts in known for state, number in counts.states.items()}
+        return replace(known[0], states=states, reached=max(reached, default=None), rest=None)
 
     def mark(self) -> None:
         super().mark()
         self._stale = set(range(len(self._parts)))
 
+    def renew(self) -> None:
+        super().renew()
+        self._stale = set(range(len(self._parts)))
+
     def begin(self, now: float) -> None:
         super().begin(now)
+        if not self._stale and not self._going:
+            self._stale = set(range(len(self._parts)))  # read again because of its age: that is the age of all parts
         wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self._parts))) - set(self._known)
-        wanted = wanted or set(range(len(self._parts)))
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
             self._stale.discard(self._index)
 
-    def tell(self, counts: TaskCounts) -> None:
+    def tell(self, counts: CountsT) -> None:
         """The counts of this turn's part, or of what was left of it."""
         before, turns = self._going.pop(self._index, (None, 0))
         so_far = counts if before is None else before + counts

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from horsies.query import parameters
-from horsies.views import Cursor, task_counts, task_groups, task_page
+from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.reading import read_fresh
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from horsies.views import TaskPage
+    from horsies.query import TaskParameters
+    from horsies.views import TaskCounts, TaskPage
     from horsies_tui.feed.link import Link
     from horsies_tui.feed.snapshots import Edge
 
@@ -66,7 +67,7 @@ class TaskFeed(Feed):
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
         self._further = Pace(seldom)
-        self._counts = Tally(seldom, self._parameters)
+        self._counts: Tally[TaskParameters, TaskCounts] = Tally(seldom, count_parts(self._parameters))
         self._paces = (self._rows, self._above, self._groups, self._counts)
         self._lets_in_now = False
         """The operator wants to see what came above, whether he has rested or not."""
@@ -83,7 +84,7 @@ class TaskFeed(Feed):
             self._parameters = parameters(need.filter)
             self._fetch(_Load("end", resets=True))
             changes |= {"counts": None, "groups": None}
-            self._counts.ask(self._parameters)
+            self._counts.ask(count_parts(self._parameters))
             self._groups.renew()
         elif need.follow and not before.follow:
             self._to_newest()

@@ -111,18 +111,25 @@ class WorkersFeed(Feed):
             self._wake.set()
 
     def _due_at(self) -> float | None:
-        if self._frozen and not self.snapshot.loading:
-            return None
         told = self._link.listens
+        if self._frozen and not self.snapshot.loading:
+            return self._one_due_at(told=told) if self._one_is_missing else None
         due = self._all.due_at(told=told)
         return due if self._need.selected is None else min(due, self._one_due_at(told=told))
 
     def _one_due_at(self, *, told: bool) -> float:
         return max(self._one.due_at(told=told), self._not_before)
 
+    @property
+    def _one_is_missing(self) -> bool:
+        """Whether the worker that is wanted has not been read yet."""
+        need, one = self._need, self.snapshot.one
+        return need.selected is not None and (one is None or (one.id, one.window) != (need.selected, need.window))
+
     async def _step(self) -> None:
         now = self._now()
-        if self._all.due_at(told=self._link.listens) <= now:
+        stands_still = self._frozen and not self.snapshot.loading
+        if not stands_still and self._all.due_at(told=self._link.listens) <= now:
             await self._read_all()
         else:
             await self._read_one()

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.query import WorkflowFilter, workflow_parameters
-from horsies.views import workflow_counts, workflow_page
+from horsies.views import workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
+from horsies_tui.feed.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from horsies.query import WorkflowParameters
     from horsies.views import WorkflowCounts, WorkflowCursor, WorkflowRow
     from horsies_tui.feed.link import Link
 
@@ -62,11 +64,13 @@ class WorkflowsFeed(Feed):
         self._filter = WorkflowFilter()
         self._wanted = PAGE
         self._rows = Pace(rhythm)
-        self._counts = Pace(replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s))
+        seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        self._counts: Tally[WorkflowParameters, WorkflowCounts] = Tally(seldom, _parts(self._filter))
 
     def ask(self, wanted: WorkflowFilter) -> None:
         """From now on those that match this."""
         self._filter, self._wanted = wanted, PAGE
+        self._counts.ask(_parts(wanted))
         self._supersede()
         self.refresh()
         self._publish(filter_text=wanted.text, counts=None, loading=True)
@@ -133,10 +137,11 @@ class WorkflowsFeed(Feed):
         return True
 
     async def _read_counts(self) -> bool:
-        wanted = self._filter
-        counts = await self._read(lambda conn: workflow_counts(conn, workflow_parameters(wanted)))
+        wanted, part, rest = self._filter, self._counts.part, self._counts.rest
+        counts = await self._read(lambda conn: workflow_counts(conn, part, rest))
         if counts is not None and wanted is self._filter:
-            self._publish(counts=counts)
+            self._counts.tell(counts)
+            self._publish(counts=self._counts.counts)
         return counts is not None
 
     def _publish(self, **changes: Any) -> None:
@@ -144,3 +149,8 @@ class WorkflowsFeed(Feed):
         if snapshot != self.snapshot:
             self.snapshot = replace(snapshot, now=self._link.clock.now())
             self._publish_to(self.snapshot)
+
+
+def _parts(wanted: WorkflowFilter) -> list[WorkflowParameters]:
+    """What is counted one by one, and counted on where one read does not come to its end."""
+    return workflow_count_parts(workflow_parameters(wanted))

@@ -128,7 +128,7 @@ def _about_worker(row: WorkerRow, rule: str, level: Level, what: str, evidence: 
 
 def _settings(glance: Glance) -> Iterator[Alert]:
     if glance.report is not None and glance.report.settings_differ:
-        what, evidence = "workers have different recovery settings", "whoever sweeps judges by its own thresholds"
+        what, evidence = "workers have different recovery settings", "each worker sweeps by its own thresholds"
         yield Alert("settings", Level.LOOK, what, evidence, workers="-status:lost,died,stopped")
 
 

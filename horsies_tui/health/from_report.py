@@ -187,6 +187,6 @@ def _sweeps(report: Report) -> Iterator[Alert]:
         return
     late_s, every_s = (report.now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
     if late_s > SWEEPS_MISSED * every_s:
-        lasts, what = lasting(late_s), "nobody sweeps: what is stuck stays stuck"
+        lasts, what = lasting(late_s), "no worker sweeps: what is stuck stays stuck"
         evidence = f"last recovery sweep {lasts} ago, due every {lasting(every_s)}"
         yield Alert("sweep", Level.HURT, what, evidence, report.sweep.ran_at, lasts)

@@ -30,6 +30,9 @@ class Series:
     run_p50: tuple[float | None, ...] = ()
     run_p95: tuple[float | None, ...] = ()
     busy: tuple[float | None, ...] = ()
+    ended_lately: float | None = None
+    failed_lately: float | None = None
+    """Each second up to now, over half a bucket at least: what has just failed must not wait for half a minute."""
     about: bool = False
     """In some bucket more ended than is read: its rates are those of a part of it."""
 
@@ -75,8 +78,18 @@ class History:
             run_p50=tuple(point.run_p50 for point in tasks),
             run_p95=tuple(point.run_p95 for point in tasks),
             busy=tuple(point.busy for point in cluster),
+            ended_lately=_lately(tasks, _ENOUGH * step_s, lambda point: point.ended_per_s),
+            failed_lately=_lately(tasks, _ENOUGH * step_s, lambda point: point.failed_per_s),
             about=any(point.partly for point in tasks),
         )
+
+
+def _lately(tasks: list[TaskPoint], least_s: float, of: Callable[[TaskPoint], float | None]) -> float | None:
+    """Of the newest bucket; where little of it has passed, of it and the one before it."""
+    newest = tasks[-1:] if tasks[-1].seconds >= least_s else tasks[-_LEAST:]
+    known = [(rate, point.seconds) for point in newest if (rate := of(point)) is not None]
+    passed_s = sum(seconds for _, seconds in known)
+    return sum(rate * seconds for rate, seconds in known) / passed_s if passed_s >= least_s else None
 
 
 def last_known(values: tuple[float | None, ...]) -> float | None:

@@ -43,18 +43,18 @@ def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) ->
         lead = _LEADS[Level.NOTE] if glance.alive else ""
         return Verdict(Level.NOTE, lead, f"{_well(glance)}{drain}.")
     lead = _LEADS[worst[0].level]
-    for many, end in ((_MOST_SAID, drain), (1, drain), (1, "")):
-        words = _spoken(worst, many, end)
+    for many, end, below in ((_MOST_SAID, drain, True), (1, drain, True), (1, "", True), (1, "", False)):
+        words = _spoken(worst, many, end, below=below)
         if room is None or len(lead + words) <= room:
             break
     return Verdict(worst[0].level, lead, words, worst[0])
 
 
-def _spoken(worst: Sequence[Alert], many: int, drain: str) -> str:
+def _spoken(worst: Sequence[Alert], many: int, end: str, *, below: bool) -> str:
     said = "; ".join(alert.told or alert.what for alert in worst[:many])
-    more = len(worst) - many
+    more = len(worst) - many if below else 0  # the list counts them as well
     rest = f"; {counted(more, 'more alert')} below" if more > 0 else ""
-    return f"{said}{rest}{drain}."
+    return f"{said}{rest}{end}."
 
 
 def _well(glance: Glance) -> str:

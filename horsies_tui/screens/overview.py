@@ -160,7 +160,7 @@ class OverviewView(ConsoleView[Seen]):
         title += f" {self._glyphs.dot} {counted(notes, 'note')}" if notes else ""
         rule = self._glyphs.rule * max(self.size.width - len(title) - 6, 0)
         self.query_one("#alerts-title", LineCell).put(f"{self._glyphs.rule * 2} {title} {rule}")
-        empty = "Nothing needs you: nothing is late, stuck, or failing more than usual."
+        empty = "Nothing needs action: nothing is late, stuck, or failing more than usual."
         if not glance.workers and not glance.queues:
             empty = "Nothing is here yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows it all."
         self.alert_table.show(shown, now=glance.now, empty=empty)

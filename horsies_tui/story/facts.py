@@ -164,9 +164,13 @@ def _links(tell: Telling) -> Iterator[tuple[str, Spans, Target]]:
         yield "unique", shown(row.unique_key), ShowTasks(f"unique:{quoted(row.unique_key)}")
     alike = f"name:{quoted(row.name)}"
     if row.error_code is not None:
-        yield "alike", shown(f"{row.name} with {row.error_code}"), ShowTasks(f"{alike} error:{quoted(row.error_code)}")
+        yield (
+            "similar",
+            shown(f"{row.name} with {row.error_code}"),
+            ShowTasks(f"{alike} error:{quoted(row.error_code)}"),
+        )
     else:
-        yield "alike", shown(f"all {row.name}"), ShowTasks(alike)
+        yield "similar", shown(f"all {row.name}"), ShowTasks(alike)
 
 
 def quoted(value: str) -> str:

@@ -170,12 +170,14 @@ class CountsLine(Widget):
                 return f"{counted(counts.total)} {self._things}"
             return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
         least = Count(max(counts.total.number, self._tally.shown), counts.total.at_least)
+        if counts.in_table is not None and counts.in_table < least.number:
+            in_table = None  # `49 of 46`: the estimate is as old as the last analyze
         if brief:
-            return f"{counted(least)} of {in_table}" if in_table else f"{counted(least)} match"
+            return f"{counted(least)} of ~{in_table}" if in_table else f"{counted(least)} match"
         # Where counting stands is said beside the number: a plus alone explains nothing.
         match = f"at least {count(least.number)}" if least.at_least else counted(least)
         bound = f", counted back to {self._tally.since}" if self._tally.since else ""
-        table = f" · {in_table} in table" if in_table else ""
+        table = f" · about {in_table} in table" if in_table else ""
         return f"{match} match{bound}{table}"
 
     def _style(self, tone: Tone) -> Style:

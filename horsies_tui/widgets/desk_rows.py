@@ -89,12 +89,12 @@ def countdown(left: timedelta) -> str:
 
 
 def headline(snapshot: DeskSnapshot, now: datetime) -> str:
-    """`3 need a decision · 4 will be handled by the sweep · next sweep in 0:18, the last was by web-2`."""
+    """`3 need action · 4 will be handled by the sweep · next sweep in 0:18, the last was by web-2`."""
     report = snapshot.report
     if report is None:
         return snapshot.error or "reading the recovery report…"
     parts = [snapshot.error] if snapshot.error else []
-    parts += [f"{report.needing_you} need a decision", f"{report.handled} will be handled by the system"]
+    parts += [f"{report.needing_you} need action", f"{report.handled} will be handled by the system"]
     return " · ".join((*parts, *_about_sweeps(report, now)))
 
 
@@ -117,7 +117,7 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
 def nothing_wrong(report: Report) -> str:
     """What stands in the list where the report is empty."""
     workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
-    return f"Everything is where it should be: nothing is stuck, nothing waits for you.\n{workers}."
+    return f"Everything is where it should be: nothing is stuck, nothing needs action.\n{workers}."
 
 
 def why_of(row: DeskRow) -> list[Fact]:
@@ -127,7 +127,7 @@ def why_of(row: DeskRow) -> list[Fact]:
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
     facts.append(Fact("will", finding.system_will))
     if row.may:
-        facts.append(Fact("you may", _ways(row), Tone.ACCENT))
+        facts.append(Fact("actions", _ways(row), Tone.ACCENT))
     if finding.target_kind in ("task", "workflow"):
         facts.append(Fact(f"{finding.target_kind}s", _ids(finding), Tone.MUTED))
     return facts
@@ -211,12 +211,12 @@ COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
         Column("since", "SINCE", _since, right=True),
         Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence)),
         Column("will", "THE SYSTEM WILL", _will),
-        Column("may", "YOU MAY", _may),
+        Column("may", "ACTIONS", _may),
     ),
     layouts={
-        0: {"what": 14, "name": 17, "since": 5, "will": 27, "may": REST},
+        0: {"what": 14, "name": 16, "since": 5, "will": 28, "may": REST},
         100: {"what": 18, "name": 19, "rows": 5, "since": 5, "will": 31, "may": REST},
-        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 24, "will": 26, "may": REST},
+        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 22, "will": 28, "may": REST},
         160: {"what": 18, "name": 20, "rows": 6, "since": 5, "evidence": 41, "will": 31, "may": REST},
         200: {"what": 18, "name": 26, "rows": 6, "since": 5, "evidence": 60, "will": 41, "may": REST},
     },

@@ -43,7 +43,7 @@ class Header(Horizontal):
         & > #context { width: auto; max-width: 30; text-style: bold; padding: 0 1; }
         & > #place { width: 1fr; color: $text-muted; padding: 0 1; }
         & > StatusCell { width: 27; }
-        & > #need { width: 14; color: $text-warning; text-style: bold; }
+        & > #need { width: 17; color: $text-warning; text-style: bold; }
         & > #actor { width: auto; max-width: 24; color: $text-muted; }
         & > #clock { width: 12; padding-left: 2; }
         & > #context.-red { background: ansi_red; color: ansi_bright_white; }
@@ -110,5 +110,5 @@ class Header(Horizontal):
     def _need_words(self, facts: HeaderFacts) -> str:
         if not facts.need_you:
             return ""
-        words = f"{self._glyphs.alarm} {facts.need_you} need you"
+        words = f"{self._glyphs.alarm} {facts.need_you} need action"
         return words if len(words) <= self._need_cell.content_size.width else f"{self._glyphs.alarm}{facts.need_you}"

@@ -209,8 +209,9 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
     ) -> Curve:
         return Curve(name, values, tone, _said(values, write, dash) if now is None else now)
 
-    def rate(name: str, values: tuple[float | None, ...], tone: Tone, rows: str) -> Chart:
-        return Chart(name, (curve("", values, tone, per_second),), per_second, window.name, rows=rows, newest=newest)
+    def rate(name: str, values: tuple[float | None, ...], lately: float | None, tone: Tone, rows: str) -> Chart:
+        shown = curve("", values, tone, per_second, _said((lately,), per_second, dash))
+        return Chart(name, (shown,), per_second, window.name, rows=rows, newest=newest)
 
     def times(name: str, p95: tuple[float | None, ...], p50: tuple[float | None, ...]) -> Chart:
         curves = curve("p95", p95, Tone.WARNING, _seconds), curve("p50", p50, Tone.RUNNING, _seconds)
@@ -218,9 +219,10 @@ def charts_of(series: Series, window: Window, dash: str, glance: Glance | None =
 
     waiting = curve("", series.waiting, Tone.CLAIMED, _whole, waits)
     share = curve("", series.busy, Tone.RUNNING, _percent, busy)
+    failed = rows_that_failed(series.buckets.first, series.buckets.end)
     return (
-        rate(f"{about}finished/s", series.ended, Tone.GOOD, ended),
-        rate(f"{about}failed/s", series.failed, Tone.BAD, rows_that_failed(series.buckets.first, series.buckets.end)),
+        rate(f"{about}finished/s", series.ended, series.ended_lately, Tone.GOOD, ended),
+        rate(f"{about}failed/s", series.failed, series.failed_lately, Tone.BAD, failed),
         Chart("waiting", (waiting,), _whole, window.name, rows=WAITING),
         times("wait", series.wait_p95, series.wait_p50),
         times("run", series.run_p95, series.run_p50),

@@ -65,10 +65,10 @@ def _definition(row: WorkflowRow, _look: Look) -> Cell:
 
 
 def _trouble(row: WorkflowRow, look: Look) -> Cell:
-    """What went wrong first, and where; of what was paused, that it waits for somebody."""
+    """What went wrong first, and where; of what was paused, that an operator must decide."""
     what = " ".join(filter(None, (row.failed_node, row.error_code)))
     if row.status == "PAUSED":
-        return Cell(f"waits for you{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
+        return Cell(f"needs your decision{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)
     return Cell(what, Tone.FAILED if row.status == "FAILED" else Tone.MUTED) if what else EMPTY
 
 
@@ -79,13 +79,13 @@ WORKFLOW_COLUMNS: Final[ColumnSet[WorkflowRow]] = ColumnSet(
         Column("name", "NAME", _name),
         Column("bar", "PROGRESS", _bar),
         Column("done", "DONE", _done, right=True),
-        Column("running", "RUNS", _running, right=True),
+        Column("running", "RUNNING", _running, right=True, brief="RUN"),
         Column("waiting", "WAIT", _waiting, right=True),
-        Column("bad", "BAD", _bad, right=True),
+        Column("bad", "FAILED", _bad, right=True, brief="FAIL"),
         Column("age", "AGE", _age, right=True),
-        Column("run", "TOOK", _run, right=True),
+        Column("run", "DURATION", _run, right=True, brief="TIME"),
         Column("definition", "DEFINITION", _definition),
-        Column("trouble", "TROUBLE", _trouble),
+        Column("trouble", "ERROR", _trouble),
     ),
     layouts={
         0: {"state": 3, "name": 18, "bar": _BAR, "done": 7, "age": 4, "run": 5, "trouble": REST},

@@ -175,8 +175,8 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     if not row.lives and row.held:
         found.append(
             Fact(
-                "you may",
-                f"put that right now: {recover_key}; else the sweep of a living worker does, once each is stale",
+                "actions",
+                f"recover now: {recover_key}; otherwise a sweep does it once each task is stale",
             )
         )
     told = row.snapshot
@@ -186,7 +186,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     children = "" if told.children_memory_mb is None else f", its children {megabytes(told.children_memory_mb)}"
     percent = "" if told.memory_percent is None else f" ({told.memory_percent:.0f} % of the machine)"
     cpu = "" if told.cpu_percent is None else f"cpu {told.cpu_percent:.0f} %, "
-    found.append(Fact("it takes", f"{was}{cpu}memory {megabytes(told.memory_mb)}{percent}{children}"))
+    found.append(Fact("resources", f"{was}{cpu}memory {megabytes(told.memory_mb)}{percent}{children}"))
     found.append(Fact("queues", ", ".join(_queues(row)) or "none"))
     found.append(
         Fact(
@@ -197,9 +197,9 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     )
     claims = f"at most {number(told.max_claim_per_worker)} tasks, {number(told.max_claim_batch)} at once"
     cap = "" if told.cluster_wide_cap is None else f", {number(told.cluster_wide_cap)} in the whole cluster"
-    found.append(Fact("claims", claims + cap))
+    found.append(Fact("capacity", claims + cap))
     if settings := _settings(told):
-        found.append(Fact("judges", settings))
+        found.append(Fact("recovery", settings))
     return [*found, Fact("id", row.id, Tone.MUTED)]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import asyncpg
+import pytest
 from database_server import url_with
 from frame_steps import console, frame, lines, live, options, until
 
-from horsies.store.embedded import EmbeddedServer
+from horsies.store.embedded import EmbeddedServer, Place, acquire
+from horsies.store.schema import create
 from horsies_tui.screens.picker import Picker
 
 UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
@@ -133,3 +136,41 @@ async def test_a_role_whose_transactions_are_read_only_is_shown_so_whatever_it_m
         await connection.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
         await pilot.app.link.read(pilot.app.link._look)
         await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
+
+
+@pytest.mark.parametrize("place", ["DATABASE", "ROLE ALL"])
+async def test_a_database_whose_transactions_are_read_only_is_shown_so(
+    database: str, connection: asyncpg.Connection, place: str
+) -> None:
+    name = await connection.fetchval("SELECT quote_ident(current_database())")
+    where = f"DATABASE {name}" if place == "DATABASE" else f"ROLE ALL IN DATABASE {name}"
+    await connection.execute(f"ALTER {where} SET default_transaction_read_only = on")
+    async with console(options(database), (140, 30)) as pilot:
+        await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
+        await connection.execute(f"ALTER {where} RESET default_transaction_read_only")
+        await pilot.app.link.read(pilot.app.link._look)
+        await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
+
+
+async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(short_directory: Path) -> None:
+    """No role may read that file, and the console's own sessions are read-only in any case."""
+    held = acquire(Place(short_directory))
+    prepared = await asyncpg.connect(held.url)
+    await create(prepared)
+    await prepared.execute("ALTER SYSTEM SET default_transaction_read_only = on")
+    await prepared.execute("SELECT pg_reload_conf()")
+    async with console(options(held.url), (140, 30)) as pilot:
+        await until(pilot, lambda: "LIVE" in frame(pilot)[0] and "READ-ONLY" in frame(pilot)[0])
+        assert pilot.app.why_no_writes() == "read-only: transactions of this server are read-only by default"
+        await prepared.execute("ALTER SYSTEM RESET default_transaction_read_only")
+        await prepared.execute("SELECT pg_reload_conf()")
+
+        async def looked_again() -> bool:
+            await pilot.app.link.read(pilot.app.link._look)
+            return "READ-ONLY" not in frame(pilot)[0]
+
+        async with asyncio.timeout(10):
+            while not await looked_again():
+                await pilot.pause(0.05)
+        await prepared.close()
+    held.release()

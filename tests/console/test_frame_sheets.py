@@ -60,7 +60,7 @@ async def test_what_the_header_says_fits_again_after_a_resize(database: str) -> 
         status, now = pilot.app.link.status, pilot.app.link.clock.now()
         pilot.app._draw_frame = lambda: None  # the next second would put it right
         pilot.app.header.show(HeaderFacts(status, now, "12:00:00Z", 6))
-        await until(pilot, lambda: "6 need you" in lines(pilot)[0])
+        await until(pilot, lambda: "6 need action" in lines(pilot)[0])
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: "▲6 " in lines(pilot)[0])
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import pytest
 from feed_steps import send
 from task_steps import console
+from worker_steps import hold, tell
+
+from horsies_tui.feed.workers import WorkersFeed
 
 NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery"}
 
@@ -67,7 +72,39 @@ async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_froze
         await connection.execute(
             "UPDATE horsies_tasks SET status = 'FAILED', error_code = 'TASK_INTERRUPTED', failed_at = now()"
         )
-        await screen.sees("▲ 1 need you")
+        await screen.sees("▲ 1 need action")
         assert "Everything is where it should be" in screen.text
         await screen.press("p")
         await screen.sees("interrupted")
+
+
+async def test_a_list_of_workers_that_is_frozen_at_once_reads_what_its_worker_holds(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """What the cursor asks for anew is read, also when another worker is chosen; the list stands still."""
+    for host in ("web-1", "web-2"):
+        await hold(connection, await tell(connection, host, 7), f"of-{host}")
+    async with console(database, (160, 40), screen="overview") as screen:
+        await screen.sees("LIVE")
+        feed = WorkersFeed._read_one
+        began, go_on = asyncio.Event(), asyncio.Event()
+
+        async def late(self: WorkersFeed) -> None:
+            began.set()
+            await go_on.wait()
+            await feed(self)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(WorkersFeed, "_read_one", late)
+            await screen.press("3")
+            await screen.sees("web-1:7", "Reading what it holds")
+            await began.wait()
+            await screen.press("p")
+            await screen.sees("FROZEN")
+            go_on.set()
+        await screen.sees("of-web-1")
+        await tell(connection, "web-3", 7)
+        await screen.press("down")
+        await screen.sees("of-web-2")
+        assert "Reading" not in screen.text
+        assert "web-3" not in screen.text

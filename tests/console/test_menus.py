@@ -123,7 +123,7 @@ async def test_a_count_that_stopped_at_its_bound_says_how_far_it_went() -> None:
     async with app.run_test(size=(120, 4)) as pilot:
         line.show(a_tally("11:34:05Z", FAILED=Count(5_000, at_least=True)))
         await pilot.pause()
-        assert app.text[0].endswith("at least 5,000 match, counted back to 11:34:05Z · 1.2 M in table · FOLLOW")
+        assert app.text[0].endswith("at least 5,000 match, counted back to 11:34:05Z · about 1.2 M in table · FOLLOW")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,17 @@ async def test_an_estimate_is_shown_only_where_not_all_were_counted_and_as_one(
     app = OneWidget(widget=line)
     async with app.run_test(size=(width, 4)) as pilot:
         line.show(Tally(counts))
+        await pilot.pause()
+        assert app.text[0].endswith(said)
+
+
+@pytest.mark.parametrize(("width", "said"), [(80, " 49 match"), (120, " 49 match")])
+async def test_an_estimate_that_is_older_than_the_count_is_not_shown_beside_it(width: int, said: str) -> None:
+    """The list of workflows said `49 of 46`."""
+    line = CountsLine(UNICODE, things="workflows")
+    app = OneWidget(widget=line)
+    async with app.run_test(size=(width, 4)) as pilot:
+        line.show(Tally(TaskCounts({"FAILED": Count(49)}, None, 46), filtered=True))
         await pilot.pause()
         assert app.text[0].endswith(said)
 

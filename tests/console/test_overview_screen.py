@@ -68,7 +68,7 @@ async def test_it_opens_first_and_says_that_all_is_well(database: str, connectio
     assert {field.default for field in fields(ConsoleOptions) if field.name == "screen"} == {"overview"}
     await alive(connection, "web-1", "web-2")
     async with console(database, **OVERVIEW) as screen:
-        text = await screen.sees("Healthy: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs you")
+        text = await screen.sees("Healthy: 2 workers, 0% busy, nothing waits.", "no alerts", "Nothing needs action")
         assert "1 Overview" in text.splitlines()[1]
         await screen.sees("busy 0%", "window 1h [ ]")
 

@@ -49,7 +49,7 @@ async def trail(conn: asyncpg.Connection) -> list[tuple[Any, ...]]:
 async def test_an_empty_desk_says_that_all_is_well(database: str) -> None:
     async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
         text = await ready(pilot, "Everything is where it should be")
-        assert "0 need a decision" in text
+        assert "0 need action" in text
 
 
 async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_why(
@@ -59,12 +59,12 @@ async def test_a_finding_shows_evidence_what_will_happen_what_may_be_done_and_wh
     async with SmallConsole(database, RecoveryView).run_test(size=WIDE) as pilot:
         text = await ready(pilot, "interrupted", "why: interrupted shop.build_report")
         for words in (
-            "1 need a decision",
+            "1 need action",
             "no worker is alive",
             "42m",
             "×2",
             "stopped past its grace on web-2",
-            "nothing: waits for you",
+            "nothing; needs your decision",
             "R requeue  F fail  E rerun",
             "Requeueing runs user code again from the start",
             "i-1, i-2",
@@ -261,8 +261,8 @@ async def test_enter_opens_the_task_or_the_list_of_its_rows(database: str, conne
 async def test_it_fits_small_terminals(database: str, connection: asyncpg.Connection, size: tuple[int, int]) -> None:
     await interrupted(connection, "i-1", "i-2")
     async with SmallConsole(database, RecoveryView).run_test(size=size) as pilot:
-        text = await ready(pilot, "interrupted", "R", "nothing: waits for you", "stopped past its grace on web-2")
-        assert "1 need a decision" in text
+        text = await ready(pilot, "interrupted", "R", "nothing; needs your decision", "stopped past its grace on web-2")
+        assert "1 need action" in text
 
 
 async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_were_shown(

@@ -11,14 +11,18 @@ from typing import Any
 
 import asyncpg
 import pytest
+from blackhole_proxy import BlackholeProxy
 from feed_steps import send
 from flow_steps import MONTH_END, month_end, node, workflow
 from task_steps import Screen, console
+from textual.widgets import TextArea
 from verb_steps import until
 from worker_steps import hold, tell
 
 from horsies_tui.actions import ACTIONS, action_of
 from horsies_tui.keys import key_name
+from horsies_tui.widgets.arguments_sheet import ArgumentsSheet
+from horsies_tui.widgets.errors import ErrorSheet
 from horsies_tui.widgets.preview_sheet import PreviewSheet
 
 RUNBOOK = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
@@ -99,6 +103,21 @@ async def restart(conn: asyncpg.Connection) -> None:
     await tell(conn, "web-1", 1)
 
 
+async def poison(conn: asyncpg.Connection) -> None:
+    await send(conn, "bad", task_name="'charge_card'", kwargs="""'{"order": 41, "amount": -5}'""")
+    await conn.execute("UPDATE horsies_tasks SET status = 'FAILED', error_code = 'BAD_AMOUNT', failed_at = now()")
+
+
+async def unknown(conn: asyncpg.Connection) -> None:
+    await tell(conn, "web-1", 1, queues="'{default}'", task_names="'{demo.add}'")
+    await send(conn, "resize-1", "resize-2", age_s=600, task_name="'resize_v2'")
+
+
+async def wrong(conn: asyncpg.Connection) -> None:
+    await burst(conn)
+    await conn.execute("DELETE FROM horsies_tasks WHERE id <> 'f-1'")
+
+
 TASKS = "SELECT jsonb_object_agg(id, status) FROM horsies_tasks"
 PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     # heading: the scene, words on the screen before the first verb, a question, its answer, keys at most
@@ -130,7 +149,21 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     "a host is to be restarted": (
         restart, "web-1:1", "SELECT string_agg(worker_id, ' ') FROM horsies_worker_orders", "web-1-1-0a", 2,
     ),
+    "one task has arguments that can never work": (
+        poison, "BAD_AMOUN", "SELECT string_agg(status || ' ' || (kwargs::json ->> 'amount'), ', ' ORDER BY status)"
+        " FROM horsies_tasks", "FAILED -5, PENDING 5", 11,
+    ),
+    "tasks wait and no worker knows their name": (
+        unknown, "unknown name", TASKS, '{"resize-1": "CANCELLED", "resize-2": "CANCELLED"}', 3,
+    ),
+    "the last action was wrong": (wrong, "f-1", TASKS, '{"f-1": "FAILED"}', 2),
 }  # fmt: skip
+
+
+BEFORE = {"the last action was wrong": ["2", "R", CONFIRM]}
+"""Pressed before the incident is one."""
+EDITING = {"down", "left", "end", "backspace"}
+"""Keys of the text of arguments."""
 
 
 def keys_of(section: str) -> list[str]:
@@ -154,6 +187,7 @@ async def test_the_keys_of_the_runbook_repair_it(database: str, connection: asyn
     await scene(connection)
     async with console(database, (160, 45), **options_of(SECTIONS[heading])) as screen:
         await screen.sees("LIVE")
+        await press(screen, BEFORE.get(heading, []), seen)
         await press(screen, keys, seen)
         wanted = await connection.fetchval("SELECT $1::jsonb::text", answer) if answer.startswith("{") else answer
         await repaired(screen, connection, question, wanted)
@@ -166,11 +200,21 @@ async def press(screen: Screen, keys: list[str], seen: str) -> None:
     for key in keys:
         if key.isupper():
             await screen.sees(seen)
+        if key in EDITING:
+            await until(screen.pilot, lambda: edits(screen), "the arguments are there")
         if key == CONFIRM:
             await until(screen.pilot, lambda: asks(screen), "a sheet asks")
             await screen.press(*confirm.keys)
+            await until(screen.pilot, lambda: not asks(screen), "the sheet has done it")
         else:
-            await screen.press(key_name(key))
+            name = key_name(key)
+            assert name is not None
+            await screen.press(name)
+
+
+def edits(screen: Screen) -> bool:
+    sheet = screen.app.screen
+    return isinstance(sheet, ArgumentsSheet) and not sheet.query_one(TextArea).read_only
 
 
 def asks(screen: Screen) -> bool:
@@ -179,16 +223,67 @@ def asks(screen: Screen) -> bool:
 
 
 async def repaired(screen: Screen, conn: asyncpg.Connection, question: str, wanted: str) -> None:
-    """The outcome is on the screen before it is asked of the database."""
-    await until(screen.pilot, lambda: not asks(screen), "the sheet has done it")
     async with asyncio.timeout(10):
         while (found := str(await conn.fetchval(question))) != wanted:
             await screen.pilot.pause()
     assert found == wanted
 
 
-def test_every_key_that_the_runbook_names_is_a_key() -> None:
-    known = {key for action in ACTIONS for key in action.keys} | {CONFIRM}
+async def test_a_task_says_what_it_waits_for(database: str, connection: asyncpg.Connection) -> None:
+    section = SECTIONS["a task waits, and it is not clear why"]
+    await paused_queue(connection)
+    async with console(database, (160, 45), **options_of(section)) as screen:
+        await screen.sees("LIVE", "demo.add")
+        await press(screen, keys_of(section), "")
+        await screen.sees("paused", "ops@bastion")
+
+
+async def test_an_outage_is_named_and_over_at_once(database: str, connection: asyncpg.Connection) -> None:
+    section = SECTIONS["the status cell says STALE or DOWN"]
+    await send(connection, "before")
+    async with BlackholeProxy(database) as proxy, console(proxy.url, (160, 45), **options_of(section)) as screen:
+        await screen.sees("LIVE", "QUEUE", "default")
+        proxy.refuse(10_000)
+        proxy.cut()
+        await screen.sees("STALE", "figures of ")
+        show, close, again = keys_of(section)
+        await press(screen, [show], "")
+        await until(screen.pilot, lambda: isinstance(screen.app.screen, ErrorSheet), "the list of errors is open")
+        await screen.sees("starting up")
+        await press(screen, [close], "")
+        proxy.refuse(0)
+        await press(screen, [again], "")
+        await screen.sees("LIVE")
+        assert "figures of " not in screen.text
+
+
+async def test_a_view_that_cannot_be_read_names_the_place_and_reads_again(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    section = SECTIONS["the status cell says FAILED"]
+    async with console(database, (160, 45), screen="tasks") as screen:
+        await screen.sees("LIVE", "There are no tasks here yet")
+        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
+        await screen.press("ctrl+r")
+        await screen.sees("FAILED", "does not exist")
+        show, close, again = keys_of(section)
+        await press(screen, [show], "")
+        await screen.sees("horsies/views/")
+        await press(screen, [close], "")
+        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN importance TO priority")
+        await press(screen, [again], "")
+        await screen.sees("LIVE")
+        await screen.loses("does not exist")
+
+
+PLAYED_ALONE = {
+    "a task waits, and it is not clear why", "the status cell says STALE or DOWN", "the status cell says FAILED",
+}  # fmt: skip
+
+
+def test_every_section_is_played_and_every_key_of_it_is_a_key() -> None:
+    known = {key for action in ACTIONS for key in action.keys} | {CONFIRM} | EDITING
     named = {key for section in SECTIONS.values() for key in keys_of(section)}
     assert {key for key in named if key_name(key) not in known} == set()
-    assert set(PLAYED) <= set(SECTIONS)
+    assert {*PLAYED, *PLAYED_ALONE} == set(SECTIONS)
+    assert all(keys_of(section) for section in SECTIONS.values())

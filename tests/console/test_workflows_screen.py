@@ -37,6 +37,23 @@ async def go_to(screen: Flows, label: str) -> None:
     raise AssertionError(f"no way leads to {label}\n{screen.text}")
 
 
+async def test_counts_that_stop_at_a_bound_say_how_far_back_they_go_and_go_on_until_they_are_exact(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_workflows (id, name, status, on_error, created_at, sent_at, updated_at, completed_at)"
+        " SELECT 'f' || n, 'order', 'FAILED', 'fail', at, at, at, at FROM generate_series(1, 4000) AS n"
+        " CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) AS made"
+    )
+    async with flows(database) as screen:
+        await screen.press("slash", "ctrl+u")
+        screen.type("status:failed")
+        await screen.press("enter")
+        await screen.sees("at least 3,000 match, counted back to ")
+        await screen.sees("✗ 4,000 failed", "4,000 match")
+        assert "at least" not in screen.text
+
+
 async def test_an_empty_list_teaches_how_a_workflow_is_made(database: str) -> None:
     async with flows(database, (80, 24)) as screen:
         await screen.sees("There are no workflows here yet.", "app.workflow(name")
@@ -50,7 +67,7 @@ async def test_the_list_tells_how_far_each_is_and_what_went_wrong(
     await workflow(connection, WIDE, "nightly", status="'PAUSED'")
     await node(connection, WIDE, 0, "first", "PENDING")
     async with flows(database, size) as screen:
-        text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "waits for you")
+        text = await screen.sees("month_end", "nightly", "4/7", "0/1", "import_us", "needs your decision")
         assert "import_uk" not in text.replace("/dev/shm", "")
         assert all(len(line) <= size[0] for line in text.splitlines())
 

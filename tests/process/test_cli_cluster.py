@@ -172,7 +172,7 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
     assert said.code == 0
     assert "no worker lives that could sweep: horsies recovery run sweeps once" in said.out
     assert "interrupted" in said.out
-    assert "nothing: waits for you" in said.out
+    assert "nothing; needs your decision" in said.out
     assert "  horsies tasks requeue cut\n" in said.out
     assert "  horsies workers recover web-9\n" in said.out
     report = (await horsies("recovery", "ls", "--json")).json
@@ -312,7 +312,7 @@ async def test_status_tells_the_cluster_at_a_glance(connection: asyncpg.Connecti
     said = await horsies("status")
     assert said.code == 0
     assert "in the last 5m00s: 0 completed, 1 failed" in said.out
-    assert "need you" in said.out
+    assert "need action" in said.out
     assert "▲ interrupted demo.add: stopped past its grace" in said.out
     assert "● alive" in said.out
     report = (await horsies("status", "--json")).json

@@ -109,7 +109,7 @@ async def test_without_a_terminal_and_without_yes_nothing_happens(connection: as
     for answer in (None, "y\n"):
         said = await horsies("tasks", "requeue", "t", answer=answer)
         assert said.code == 1
-        assert "nothing was changed: nobody is there to confirm it" in said.err
+        assert "nothing was changed: there is no terminal to confirm it in" in said.err
         assert "--yes" in said.err
         assert said.out == ""
     assert await statuses(connection) == {"t": "FAILED"}

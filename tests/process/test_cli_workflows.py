@@ -371,7 +371,7 @@ async def test_without_a_terminal_and_without_yes_nothing_happens(connection: as
     await month_end(connection)
     said = await horsies("workflows", "cancel", "month-end", answer="y\n")
     assert said.code == 1
-    assert "nothing was changed: nobody is there to confirm it" in said.err
+    assert "nothing was changed: there is no terminal to confirm it in" in said.err
     assert await statuses(connection) == {"month-end": "RUNNING"}
     refused = await horsies("workflows", "cancel", "month-end", "--yes", "--read-only")
     assert (refused.code, "will not change anything" in refused.err) == (1, True)

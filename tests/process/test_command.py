@@ -174,7 +174,7 @@ def test_a_read_only_context_is_never_written(environ: dict[str, str], empty_dat
 
 def test_a_production_context_wants_its_name_typed(environ: dict[str, str], empty_database: str) -> None:
     write_config(environ, f'default_context = "prod"\n[contexts.prod]\nurl = "{empty_database}"\nproduction = true\n')
-    for answer, why in (("yes\n", "that is not the name"), ("", "nobody is there to type the name")):
+    for answer, why in (("yes\n", "that is not the name"), ("", "there is no terminal to type the name in")):
         refused = run(environ, "db", "init", answer=answer)
         assert refused.returncode == 1
         assert f"nothing was changed: {why}" in refused.stderr

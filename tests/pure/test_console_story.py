@@ -143,7 +143,7 @@ def test_links_lead_to_workflow_worker_reruns_and_what_is_alike() -> None:
         "rerun of": OpenTask("019a-old"),
         "rerun as": OpenTask("019a-new"),
         "unique": ShowTasks('unique:"invoice 7,8"'),
-        "alike": ShowTasks("name:nightly_import error:OPERATOR_FAILED"),
+        "similar": ShowTasks("name:nightly_import error:OPERATOR_FAILED"),
     }
     filters = [target.filter for target in targets.values() if isinstance(target, ShowTasks)]
     assert all(len(parse(text).terms) in (1, 2) for text in filters)

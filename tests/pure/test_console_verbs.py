@@ -268,7 +268,7 @@ def test_the_same_trouble_keeps_its_id_and_no_two_lines_share_one() -> None:
 def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     shown = report(finding(), finding(FindingKind.INTERRUPTED, severity=Severity.NEEDS_YOU))
     assert headline(DeskSnapshot(shown, False), NOON + timedelta(seconds=3)) == (
-        "1 need a decision · 1 will be handled by the system · next sweep in 0:15, the last was by web-2"
+        "1 need action · 1 will be handled by the system · next sweep in 0:15, the last was by web-2"
     )
     nobody = report(sweep=None, workers_alive=0)
     assert headline(DeskSnapshot(nobody, False, "no connection"), NOON).startswith("no connection · 0 need")
@@ -303,7 +303,7 @@ def test_what_is_beyond_the_ids_that_were_read_is_said() -> None:
     many = finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True, may=(remedy,))
     (row,) = rows_of(report(many), {"requeue": "R"}.__getitem__)
     facts = why_of(row)
-    assert "R requeue" in [fact.text for fact in facts if fact.label == "you may"]
+    assert "R requeue" in [fact.text for fact in facts if fact.label == "actions"]
     assert (
         facts[-1].text == "t-0, t-1, t-2 and at least 9,997 more; a verb takes the 500 oldest, repeat it for the rest"
     )

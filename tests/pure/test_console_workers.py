@@ -77,21 +77,21 @@ def test_who_drains_says_by_whose_order_and_what_is_left_to_do() -> None:
 def test_the_facts_tell_load_memory_queues_and_process() -> None:
     found = told(a_worker())
     assert found["tasks"] == "3 running, 1 claimed; it has 8 processes"
-    assert found["it takes"] == "cpu 41 %, memory 100M (5 % of the machine), its children 300M"
+    assert found["resources"] == "cpu 41 %, memory 100M (5 % of the machine), its children 300M"
     assert found["queues"] == "pay (at most 5), mail"
     assert found["process"] == "web-1 pid 4121, horsies 0.9.1, since 11:00:00Z (1h)"
     assert told(gone(held=2))["tasks"] == "1 running, 1 claimed; it had 8 processes"
-    assert told(gone())["it takes"].startswith("was cpu")
+    assert told(gone())["resources"].startswith("was cpu")
     settings = {
         "running_stale_threshold_ms": 300_000,
         "claimed_stale_threshold_ms": 120_000,
         "check_interval_ms": 30_000,
     }
-    assert told(a_worker(told={"recovery_config": settings}))["judges"] == (
+    assert told(a_worker(told={"recovery_config": settings}))["recovery"] == (
         "runs are stale after 5m00s, claims after 2m00s, it looks every 30s"
     )
-    assert told(gone(held=2))["you may"].startswith("put that right now: W; else the sweep")
-    assert "you may" not in told(gone())
+    assert told(gone(held=2))["actions"].startswith("recover now: W; otherwise a sweep")
+    assert "actions" not in told(gone())
 
 
 def test_silence_that_is_usual_is_one_word_so_that_nothing_ticks() -> None:

@@ -104,6 +104,22 @@ def test_a_bucket_that_has_just_begun_has_no_rate_yet() -> None:
     assert series.waiting[-1] == 5.0
 
 
+def test_what_has_just_failed_is_in_the_rate_that_is_said() -> None:
+    """It was 0 for half a bucket: 30 s in the usual window."""
+    history, buckets = History(), WINDOW.buckets(NOON)
+    *whole, newest = points(buckets)
+    history.put(buckets, [*whole, TaskPoint(newest.start, 2.0, 0.0, 47.0, 0.0)], ())
+    series = history.series(buckets)
+    assert series.failed_lately == pytest.approx((1 + 47) / 12)
+    assert series.ended_lately == pytest.approx((11 + 47) / 12)
+    history.put(buckets, [TaskPoint(newest.start, 6.0, 0.0, 47.0, 0.0)], ())
+    assert history.series(buckets).failed_lately == pytest.approx(47 / 6)
+    history.put(buckets, [TaskPoint(point.start, point.seconds) for point in whole], ())
+    assert history.series(buckets).failed_lately == pytest.approx(47 / 6)
+    history.put(buckets, [TaskPoint(newest.start, 2.0, 0.0, 47.0, 0.0)], ())
+    assert history.series(buckets).failed_lately is None
+
+
 def test_rates_taken_from_a_part_are_marked() -> None:
     history, buckets = History(), WINDOW.buckets(NOON)
     history.put(buckets, [TaskPoint(buckets.first, 10.0, 1.0, 0.0, 0.0, partly=True)], ())

@@ -54,10 +54,11 @@ def test_where_the_line_is_short_less_is_said_and_nothing_is_cut_that_need_not_b
     queues = (a_queue(due=1440, oldest_due_at=ago(30)),)
     glance = a_glance(gone(), *(a_finding(name=f"t{n}", worker_id=None) for n in range(2)), queues=queues,
                       rates={"mail": QueueRate(28, 30)})  # fmt: skip
-    found = {room: verdict(glance, alerts(glance), room).words for room in (200, 100, 80, 9)}
+    found = {room: verdict(glance, alerts(glance), room).words for room in (200, 100, 80, 60, 9)}
     assert found[200].endswith("13 tasks; 1 t0 stale; 1 more alert below; mail clear in 12m.")
     assert found[100] == "web-3 is lost for 6m, holds 13 tasks; 1 t0 stale; 1 more alert below; mail clear in 12m."
-    assert found[80] == found[9] == "web-3 is lost for 6m, holds 13 tasks; 2 more alerts below."
+    assert found[80] == "web-3 is lost for 6m, holds 13 tasks; 2 more alerts below."
+    assert found[60] == found[9] == "web-3 is lost for 6m, holds 13 tasks."
 
 
 def test_notes_alone_leave_all_well() -> None:

@@ -196,7 +196,7 @@ async def test_interrupted_tasks_wait_for_a_decision_and_come_first(connection: 
     first = report.findings[0]
     assert (first.kind, first.name, first.count) == (FindingKind.INTERRUPTED, "demo.report", 2)
     assert first.evidence == "stopped past its grace on web-2"
-    assert (first.system_will, first.in_seconds) == ("nothing: waits for you", None)
+    assert (first.system_will, first.in_seconds) == ("nothing; needs your decision", None)
     assert (report.needing_you, report.handled) == (1, 1)
 
 

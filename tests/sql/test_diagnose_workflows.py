@@ -162,7 +162,7 @@ async def test_a_paused_workflow_whose_failed_node_was_completed_by_hand_waits_f
     finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
     assert (finding.severity, finding.ids, finding.count) == (Severity.NEEDS_YOU, ("w1",), 1)
     assert finding.evidence == "n0 was completed by hand, and nothing in it is failed any more"
-    assert finding.system_will == "nothing: waits for you"
+    assert finding.system_will == "nothing; needs your decision"
     assert [remedy.verb for remedy in finding.may] == ["resume", "cancel"]
     await resume(connection, "w1")
     assert await told(connection) == []

@@ -24,6 +24,7 @@ from horsies.operations.findings import FindingKind, Severity
 from horsies.views import (
     Liveness,
     cluster_status,
+    count_parts,
     queue_rates,
     queue_rows,
     task_counts,
@@ -203,7 +204,7 @@ async def read(conn: asyncpg.Connection) -> Read:
         )  # fmt: skip
         history, buckets = History(), USUAL.buckets(now)
         history.put(buckets, await task_series(conn, buckets), ())
-        tally = Tally(RHYTHM, wanted(""))
+        tally = Tally(RHYTHM, count_parts(wanted("")))
         while not tally.is_complete or tally.dirty:
             tally.begin(0.0)
             tally.tell(await task_counts(conn, tally.part, tally.rest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ import asyncpg
 import pytest
 from view_steps import insert, reader
 
+from horsies.cli.cluster_lists import _queue_lines, _status_lines
+from horsies.cli.tables import Screen
+from horsies.operations.diagnose import diagnose
 from horsies.views import Count, Liveness, QueueRow, WorkerRow, cluster_status, queue_rows, worker_rows
 
 if TYPE_CHECKING:
@@ -167,3 +171,35 @@ async def test_the_status_sums_up_what_ended_lately_and_what_needs_somebody(conn
     assert [row.id for row in status.workers] == ["w"]
     assert [row.name for row in status.queues] == ["default"]
     assert status.window == timedelta(minutes=5)
+
+
+async def test_what_ended_before_the_bound_is_not_taken_for_counted(conn: asyncpg.Connection) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, status, completed_at, failed_at)"
+        " SELECT 't' || n, 'x', 'mail', CASE n % 100 WHEN 0 THEN 'FAILED' ELSE 'COMPLETED' END,"
+        "        CASE n % 100 WHEN 0 THEN NULL ELSE at END, CASE n % 100 WHEN 0 THEN at END"
+        "   FROM generate_series(1, 20500) AS n CROSS JOIN LATERAL (SELECT now() - n * interval '10 ms' AS at) AS ended"
+    )
+    status = await cluster_status(conn)
+    edge = await conn.fetchval("SELECT completed_at FROM horsies_tasks WHERE id = 't19999'")
+    since = await conn.fetchval("SELECT failed_at FROM horsies_tasks WHERE id = 't20000'")
+    assert edge > since == status.counted_since
+    line = next(line for line in _status_lines("db", status, await diagnose(conn), Screen()) if "completed" in line)
+    assert line == (
+        f"in the last 5m00s, counted back to {since:%H:%M:%S}Z: at least 19,800 completed, at least 200 failed,"
+        " at least 0 cancelled or expired"
+    )
+    await conn.execute("DELETE FROM horsies_tasks WHERE id > 't19'")
+    exact = await cluster_status(conn)
+    assert exact.counted_since is None
+    assert not exact.completed.at_least
+
+
+async def test_a_queue_whose_count_stopped_says_what_the_plus_means(conn: asyncpg.Connection) -> None:
+    await insert(conn, "waits")
+    (queue,) = await queue_rows(conn)
+    now = await conn.fetchval("SELECT now()")
+    lines = _queue_lines([replace(queue, due=Count(50_001, at_least=True))], now, Screen())
+    assert "50,001+" in lines[1]
+    assert lines[-1].startswith("+: at least so many; counting stops at about 50,000 tasks")
+    assert len(_queue_lines([queue], now, Screen())) == 2

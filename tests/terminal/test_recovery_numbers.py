@@ -24,7 +24,7 @@ async def test_a_step_sends_what_is_told_of_the_next_and_rest_only_the_clock(
     await connection.close()
     rounds: list[list[float]] = []
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="recovery") as console:
-        await asyncio.to_thread(console.until, "LIVE", "12 need a decision", "R requeue")
+        await asyncio.to_thread(console.until, "LIVE", "12 need action", "R requeue")
         await asyncio.to_thread(console.pass_time, 2.0)
         idle = await asyncio.to_thread(console.pass_time, 3.0) / 3
         console.type("j")

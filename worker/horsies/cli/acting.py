@@ -116,7 +116,8 @@ def confirm(asked: Asked, count: int) -> None:
         wanted, prompt = "y", "Type y to go on: "
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise _unchanged(
-            "nobody is there to confirm it", "add --yes where nobody can be asked, or --dry-run to see what it would do"
+            "there is no terminal to confirm it in",
+            "add --yes where there is none, or --dry-run to see what it would do",
         )
     print(prompt, end="", file=sys.stderr, flush=True)
     typed = sys.stdin.readline().strip()

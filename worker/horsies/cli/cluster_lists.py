@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.filters import understood_workers
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
-from horsies.cli.words import ago, counted, number, rows
+from horsies.cli.words import ago, at_least, counted, number, rows
 from horsies.operations.diagnose import diagnose
 from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import Severity
 from horsies.operations.words import span
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
+from horsies.views.queues import MOST_WAITING
 from horsies.views.tables import tables
 from horsies.views.worker_filter import matching
 from horsies.views.workers import name_of
@@ -152,7 +153,12 @@ def _worker_note(worker: WorkerRow, now: datetime) -> str:
 def _queue_lines(queues: Sequence[QueueRow], now: datetime, screen: Screen) -> list[str]:
     if not queues:
         return ["no queue has tasks that wait or run, and no worker serves one"]
-    return table(_QUEUES, [_queue(queue, now) for queue in queues], screen)
+    lines = table(_QUEUES, [_queue(queue, now) for queue in queues], screen)
+    if any(queue.due.at_least or queue.later.at_least for queue in queues):
+        lines.append(
+            f"+: at least so many; counting stops at about {number(MOST_WAITING)} tasks of all queues together"
+        )
+    return lines
 
 
 def _queue(queue: QueueRow, now: datetime) -> list[Cell | str]:
@@ -189,6 +195,7 @@ def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[s
             "completed": cluster.completed,
             "failed": cluster.failed,
             "other": cluster.other,
+            "counted_since": cluster.counted_since,
         },
         "interrupted": cluster.interrupted,
         "tasks_in_table": cluster.in_table,
@@ -201,9 +208,12 @@ def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Sc
     stored = "" if cluster.in_table is None else f", about {number(cluster.in_table)} tasks stored"
     yield screen.paint(f"{clean(label)}{stored}", "bold")
     window = span(cluster.window.total_seconds())
-    failed = screen.paint(f"{counted(cluster.failed)} failed", "red" if cluster.failed.number else "")
-    other = f"{counted(cluster.other)} cancelled or expired"
-    yield f"in the last {window}: {counted(cluster.completed)} completed, {failed}, {other}"
+    since = cluster.counted_since
+    # Of what is older nothing is known: a number with a plus would stand for all of the window.
+    back = "" if since is None else f", counted back to {since.astimezone(UTC):%H:%M:%S}Z"
+    failed = screen.paint(f"{at_least(cluster.failed)} failed", "red" if cluster.failed.number else "")
+    other = f"{at_least(cluster.other)} cancelled or expired"
+    yield f"in the last {window}{back}: {at_least(cluster.completed)} completed, {failed}, {other}"
     yield from _troubles(report, screen)
     yield ""
     yield from _worker_lines(cluster.workers, cluster.now, screen)
@@ -218,9 +228,9 @@ def _troubles(report: Report, screen: Screen) -> Iterator[str]:
     if not report.findings:
         yield screen.paint("nothing is stuck", "green")
         return
-    need = f"{report.needing_you} need you" if report.needing_you else "nothing needs you"
+    need = f"{report.needing_you} need action" if report.needing_you else "nothing needs action"
     painted = screen.paint(need, "red" if report.needing_you else "green")
-    yield f"{painted}, {report.handled} will be handled by themselves: horsies recovery ls"
+    yield f"{painted}, {report.handled} will be handled by the system: horsies recovery ls"
     for finding in report.findings:
         if finding.severity is Severity.NEEDS_YOU:
             more = "+" if finding.at_least else ""

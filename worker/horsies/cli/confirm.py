@@ -33,8 +33,9 @@ def confirm_write(choice: DatabaseChoice, command: str, *, yes: bool) -> None:
         typer.echo(f"{name} is a production database ({label}). Type its name to go on: ", nl=False, err=True)
         typed = sys.stdin.readline()
         if typed.strip() != context.name:
+            why = "that is not the name" if typed else "there is no terminal to type the name in"
             raise ConfigurationError(
-                f"nothing was changed: {'that is not the name' if typed else 'nobody is there to type the name'}",
+                f"nothing was changed: {why}",
                 code=ErrorCode.CLI_INVALID_ARGS,
-                help_text=f"type {name} when asked, or add --yes where nobody can be asked",
+                help_text=f"type {name} when asked, or add --yes where there is no terminal",
             )

@@ -23,7 +23,7 @@ def ls(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List what is not where it should be, worst first: the evidence, what the system will do, what you may do.
+    """List what is not where it should be, worst first: the evidence, what the system will do, which actions there are.
 
     `--json` prints `now`, `database`, `workers_alive`, `settings`, `settings_from`, `settings_differ`, `sweep`,
     `sweeps`, `spared` and `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`,

@@ -36,7 +36,7 @@ _COLUMNS: Final = (
     Column("SINCE", right=True, rank=4),
     Column("EVIDENCE", least=16),
     Column("THE SYSTEM WILL", least=14, rank=2),
-    Column("YOU MAY", least=12, rank=1),
+    Column("ACTIONS", least=12, rank=1),
 )
 _MARKS: Final = {
     Severity.NEEDS_YOU: ("▲", "!", "red"),
@@ -65,7 +65,7 @@ def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
         yield spared_sentence(report.spared)
     yield from _rules(report, screen)
     if report.settings_differ:
-        yield "living workers have different recovery settings: whoever sweeps next may judge otherwise"
+        yield "living workers have different recovery settings: the next sweep may go by other thresholds"
     if not report.findings:
         yield "nothing is stuck: every task is where it should be"
         return
@@ -92,13 +92,13 @@ def _findings(report: Report, screen: Screen) -> Iterator[str]:
     for line, row in zip(above[1:], cells, strict=True):
         evidence, will, may = (clean(cell if isinstance(cell, str) else cell.text) for cell in row[_ABOVE:])
         yield line
-        for sentence in (f"{evidence} {screen.glyph('→', '->')} {will}", f"you may: {may}"):
+        for sentence in (f"{evidence} {screen.glyph('→', '->')} {will}", f"actions: {may}"):
             yield from wrap(sentence, screen.width, initial_indent="  ", subsequent_indent="    ")
 
 
 def _headline(report: Report) -> str:
     notes = len(report.findings) - report.needing_you - report.handled
-    parts = [f"{report.needing_you} need you", f"{report.handled} will be handled by themselves"]
+    parts = [f"{report.needing_you} need action", f"{report.handled} will be handled by the system"]
     parts += [f"{notes} to know"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 

@@ -83,6 +83,11 @@ def counted(count: Count) -> str:
     return f"{number(count.number)}+" if count.at_least else number(count.number)
 
 
+def at_least(count: Count) -> str:
+    """Where a sentence has room for the words."""
+    return f"at least {number(count.number)}" if count.at_least else number(count.number)
+
+
 def rows(count: int, noun: str) -> str:
     """1 task, 12 tasks, 1,204 tasks."""
     return f"{number(count)} {noun}" if count == 1 else f"{number(count)} {noun}s"

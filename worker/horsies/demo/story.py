@@ -106,7 +106,7 @@ class Story:
         sent = await keyed.send_async("s3://shop/stock/2026-11-17.csv")
         if isinstance(sent, Ok) and sent.ok_value.task_id != self._hung:
             self._hung = sent.ok_value.task_id
-            self._say("nightly_import waits for a lock that nobody gives back: it runs, and will not end")
+            self._say("nightly_import waits for a lock that is not given back: it runs, and will not end")
 
     async def send_ahead(self) -> None:
         today = datetime.now(UTC).date().isoformat()
@@ -124,7 +124,7 @@ class Story:
         """One good month, and one in which a till is short."""
         await month_end_workflow("2026-09", tills=9, short=None).start_async()
         await month_end_workflow("2026-10", tills=12, short="till-07").start_async()
-        self._say("month_end closes twelve tills at once; one is short: paused, until somebody counts")
+        self._say("month_end closes twelve tills at once; one is short: paused, until an operator counts")
 
     async def crash_a_child(self) -> None:
         await resize_photo.send_async("panorama.tiff", megapixels=900)
@@ -170,7 +170,7 @@ class Story:
             if await self._second_holds("name:build_report status:running"):
                 self._say(
                     f"a deploy stops web-2, pid {self._crew.pid_of(SECOND_WORKER)}, in the middle of a report:"
-                    " INTERRUPTED, it waits for your decision"
+                    " INTERRUPTED, it needs a decision"
                 )
                 await self._crew.replace(SECOND_WORKER, signal.SIGTERM)
 
@@ -193,7 +193,7 @@ class Story:
         if order is not None:
             self._say(
                 f"it had stored that a card was declined, and had not told the order, workflow …{order[-8:]}, of it:"
-                " node RUNNING, task FAILED, until a sweep after 60 s, or you, reconcile them"
+                " node RUNNING, task FAILED, until a sweep after 60 s, or an operator, reconciles them"
             )
 
     async def _send_reports(self, count: int) -> None:

@@ -72,7 +72,7 @@ def _problem(
     role: str, standby: bool, read_only: bool, upgraded: bool, lacking: list[str]
 ) -> tuple[str, str] | tuple[None, None]:
     if standby:
-        return "this server is a standby, which nobody can write to", "connect to the primary"
+        return "this server is a standby, which takes no writes", "connect to the primary"
     if read_only:
         return "this session is read-only", "connect without --read-only and default_transaction_read_only"
     if not upgraded:

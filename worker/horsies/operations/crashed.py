@@ -95,7 +95,7 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
         at_least=capped,
         since=row["since"],
         evidence=f"failed as WORKER_CRASHED{on}",
-        system_will="nothing: waits for you",
+        system_will="nothing; needs your decision",
         in_seconds=None,
         may=tuple(remedies),
         why=(

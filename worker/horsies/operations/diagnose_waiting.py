@@ -42,7 +42,7 @@ def _interrupted(row: Mapping[str, Any], *, capped: bool) -> Finding:
         at_least=capped,
         since=row["since"],
         evidence=f"stopped past its grace{where}",
-        system_will="nothing: waits for you",
+        system_will="nothing; needs your decision",
         in_seconds=None,
         may=_task_verbs(row["ids"], TaskVerb.REQUEUE, TaskVerb.FAIL, TaskVerb.RERUN),
         why=(

@@ -55,11 +55,11 @@ _WHY: Final[Mapping[FindingKind, str]] = {
         "A worker stores the outcome of a task first and tells its workflow in a second transaction: one that is killed"
         " between the two leaves them so."
     ),
-    FindingKind.WORKFLOW_STALLED: "Nothing is left that would move it: what it waited for is over, and nobody said so.",
+    FindingKind.WORKFLOW_STALLED: "Nothing is left that would move it: what it waited for has ended.",
     FindingKind.NODE_WITHOUT_TASK: "It may run, and no worker can take it, for there is no task in the queue.",
     FindingKind.CHILD_FINISHED: "Its child workflow has ended, and its own node has not heard of it.",
     FindingKind.CHILD_NOT_STARTED: "A worker that has its definition builds the child; none has done so yet.",
-    FindingKind.TASK_ROW_GONE: "Retention keeps what live workflows need: somebody has deleted the row.",
+    FindingKind.TASK_ROW_GONE: "Retention keeps what live workflows need: the row was deleted by something else.",
     FindingKind.DAMAGED_WORKFLOW: "The row was changed by something other than horsies; mend it in SQL, or cancel it.",
 }
 _WILL: Final[Mapping[FindingKind, str]] = {
@@ -173,7 +173,7 @@ def _paused(row: Mapping[str, Any]) -> Finding:
         f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
         (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
         (
-            "Its on_error is pause: nothing that follows starts until somebody has decided.",
+            "Its on_error is pause: nothing that follows starts until an operator has decided.",
             "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
         ),
     )
@@ -210,7 +210,7 @@ def _waits_for_you(
         at_least=False,
         since=row["since"],
         evidence=evidence,
-        system_will="nothing: waits for you",
+        system_will="nothing; needs your decision",
         in_seconds=None,
         may=_may(row["ids"], *verbs),
         why=why,

@@ -94,7 +94,7 @@ def _is_interrupted(status: str, error_code: str | None) -> bool:
 def _not_releasable(seen: Seen) -> str:
     if seen.status == "RUNNING":
         return "it is RUNNING, no claim to release; requeue takes it away from its worker"
-    return f"it is {seen.status}, nobody has claimed it"
+    return f"it is {seen.status}, no worker has claimed it"
 
 
 _WRONG_STATE: Mapping[TaskVerb, Callable[[Seen], str]] = {
@@ -149,7 +149,7 @@ def _about_states(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Ite
         yield f"{keeps} from workflows: the copies stand alone, no workflow waits for them"
     if verb in (TaskVerb.FAIL, TaskVerb.CANCEL):
         code = "OPERATOR_FAILED" if verb is TaskVerb.FAIL else "TASK_CANCELLED"
-        yield f"whoever waits for a result gets {code}"
+        yield f"callers that wait for a result get {code}"
 
 
 def _about_requeues(eligible: Sequence[Seen], states: Counter[str], facts: Facts) -> Iterator[str]:
@@ -164,7 +164,7 @@ def _about_requeues(eligible: Sequence[Seen], states: Counter[str], facts: Facts
     if states["COMPLETED"]:
         yield f"{states['COMPLETED']} COMPLETED: what went well is done again, and its result is given up"
     if overdue:
-        yield f"{overdue} past good_until: the deadline is dropped, or nobody would start them"
+        yield f"{overdue} past good_until: the deadline is dropped, or no worker would start them"
 
 
 _SEEN_BY_WORKFLOW: Mapping[TaskVerb, str] = {

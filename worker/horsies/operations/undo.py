@@ -56,7 +56,7 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
         options={},
         eligible=tuple(target for target, reason in judged if reason is None),
         refused=tuple(Refusal(target, reason) for target, reason in judged if reason is not None),
-        consequences=("each is again as it was before, unless somebody or something has moved it since",),
+        consequences=("each is again as it was before, unless it has changed since",),
         filter=None,
         command=f"horsies audit undo {operation_id}",
         taken_at=now,

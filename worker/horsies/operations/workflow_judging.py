@@ -199,7 +199,7 @@ def _kept(seen: Standing, opened: Collection[tuple[str, int]]) -> Iterator[str]:
 def _rerun(seen: Standing) -> Iterator[str]:
     yield (
         f"{seen.flow.name}: starts from the beginning as a workflow of its own, with the arguments it had;"
-        " this one stays as it is, and nobody who waits for it gets the new result"
+        " this one stays as it is, and what waits for it does not get the new result"
     )
 
 

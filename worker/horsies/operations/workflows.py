@@ -177,7 +177,7 @@ def _require_fitting(seen: Iterable[Standing], value: str, fits: Callable[[str, 
         if problem := fits(one.node.task_name, value):
             raise OperationError(
                 f"the value does not fit what {one.node.task_name} returns: {problem}",
-                help_text="whoever depends on the node reads it as that type",
+                help_text="the nodes that depend on it read it as that type",
             )
 
 

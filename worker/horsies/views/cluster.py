@@ -10,6 +10,7 @@ from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.queues import queue_rows
 from horsies.views.tables import tables
+from horsies.views.times import aware
 from horsies.views.workers import worker_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ _MOST_INTERRUPTED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """`completed`, `failed` and `other` (cancelled, expired) are what ended within the window before now."""
+    """`completed`, `failed` and `other` (cancelled, expired) are what ended within the window before now.
+
+    `counted_since`: what ended before that is not in these numbers; None: all of the window is.
+    """
 
     now: datetime
     workers: tuple[WorkerRow, ...]
@@ -36,6 +40,7 @@ class ClusterStatus:
     completed: Count
     failed: Count
     other: Count
+    counted_since: datetime | None
     interrupted: Count
     """All tasks that were stopped at a shutdown and wait for a decision."""
     in_table: int | None
@@ -43,7 +48,8 @@ class ClusterStatus:
 
 
 async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
-    ended = dict(await conn.fetch(statement("view_ended_lately"), _WINDOW, _MOST_ENDED))
+    lately = await conn.fetch(statement("view_ended_lately"), _WINDOW, _MOST_ENDED)
+    ended = {row["status"]: row["number"] for row in lately}
     partly = sum(ended.values()) == _MOST_ENDED
     interrupted = await conn.fetchval(statement("view_interrupted_count"), _MOST_INTERRUPTED)
     size = await conn.fetchval(statement("view_table_size"))
@@ -55,6 +61,7 @@ async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
         completed=Count(ended.get("COMPLETED", 0), partly),
         failed=Count(ended.get("FAILED", 0), partly),
         other=Count(ended.get("CANCELLED", 0) + ended.get("EXPIRED", 0), partly),
+        counted_since=aware(min(row["since"] for row in lately)) if partly else None,
         interrupted=Count(interrupted, interrupted == _MOST_INTERRUPTED),
         in_table=size if size >= 0 else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args
 
 from horsies.domain.states import TaskStatus
 from horsies.query import TaskParameters
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from horsies.views.pages import Cursor
 
+RestT = TypeVar("RestT")
 GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 
@@ -56,18 +57,18 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskCounts:
-    """By state (RETRY and INTERRUPTED apart from PENDING and FAILED); states without a match are left out."""
+class StateCounts(Generic[RestT]):
+    """By state; states without a match are left out."""
 
     states: Mapping[str, Count]
     reached: datetime | None
-    """What ended longer ago was not counted in all states; None: everything was."""
+    """What is older was not counted in all states; None: everything was."""
     in_table: int | None
-    """About how many tasks there are, matching or not; None where the table was never vacuumed or analyzed."""
-    rest: Rest | None = None
-    """Where `task_counts` goes on, for a filter that `count_parts` has made; None where all was counted."""
+    """About how many rows there are, matching or not; None where the table was never vacuumed or analyzed."""
+    rest: RestT | None = None
+    """Where counting goes on, for a part of a filter; None where all was counted."""
 
-    def __add__(self, more: TaskCounts) -> TaskCounts:
+    def __add__(self, more: Self) -> Self:
         """With what was counted from `rest` on."""
         states = dict(self.states)
         for state, count in more.states.items():
@@ -75,13 +76,17 @@ class TaskCounts:
             states[state] = Count(before.number + count.number, count.at_least)
         if more.rest is None:
             states = {state: replace(count, at_least=False) for state, count in states.items()}
-        return TaskCounts(states, more.reached, more.in_table, more.rest)
+        return replace(more, states=states)
 
     @property
     def total(self) -> Count:
         counts = self.states.values()
         partly = self.reached is not None or any(count.at_least for count in counts)
         return Count(sum(count.number for count in counts), partly)
+
+
+class TaskCounts(StateCounts[Rest]):
+    """RETRY and INTERRUPTED apart from PENDING and FAILED. `task_counts` goes on for what `count_parts` has made."""
 
 
 @dataclass(frozen=True, slots=True)

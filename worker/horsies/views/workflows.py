@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from horsies.domain.states import WorkflowStatus
 from horsies.query import WorkflowParameters
 from horsies.store.statements import statement
-from horsies.views.counts import Count
+from horsies.views.counts import Count, StateCounts
 from horsies.views.times import aware
 from horsies.views.workflow_search import (
     LIVE,
     UNSUCCESSFUL,
+    Source,
     Stretch,
     WorkflowCursor,
     bound,
@@ -23,7 +24,6 @@ from horsies.views.workflow_search import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime, timedelta
 
     import asyncpg
@@ -90,20 +90,15 @@ class WorkflowPage:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowCounts:
-    """By status; those without a match are left out."""
+class WorkflowRest:
+    """What is left to be counted: of this source, from here on."""
 
-    states: Mapping[str, Count]
-    reached: datetime | None
-    """What was made longer ago was not counted in all states; None: everything was."""
-    in_table: int | None
-    """About how many workflows there are, matching or not; None where the table was never vacuumed or analyzed."""
+    source: Source
+    after: WorkflowCursor
 
-    @property
-    def total(self) -> Count:
-        counts = self.states.values()
-        partly = self.reached is not None or any(count.at_least for count in counts)
-        return Count(sum(count.number for count in counts), partly)
+
+class WorkflowCounts(StateCounts[WorkflowRest]):
+    """By status. `workflow_counts` goes on for what `workflow_count_parts` has made."""
 
 
 async def workflow_page(
@@ -157,24 +152,36 @@ async def workflow_matching(conn: asyncpg.Connection, parameters: WorkflowParame
             return found
 
 
-async def workflow_counts(conn: asyncpg.Connection, parameters: WorkflowParameters) -> WorkflowCounts:
-    """How many match, by status. Bounded like a page: `reached` and `Count.at_least` say where counting stopped."""
+async def workflow_counts(
+    conn: asyncpg.Connection, parameters: WorkflowParameters, rest: WorkflowRest | None = None
+) -> WorkflowCounts:
+    """How many match, by status. Bounded like a page: `reached` and `Count.at_least` say where counting stopped.
+
+    With `rest` only what was left; together with what was counted before it that is the number of all.
+    """
     states: dict[str, Count] = {}
     reached: datetime | None = None
-    wanted = parameters.statuses or tuple(status.value for status in WorkflowStatus)
-    for group in (LIVE, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL):
-        statuses = tuple(status for status in group if status in wanted)
-        if not statuses:
-            continue
-        part = replace(parameters, statuses=statuses)
-        source = source_for(part)
-        stretch = await stretch_of(conn, part, source, most=source.rows_at_once)
+    left: WorkflowRest | None = None
+    parts = workflow_count_parts(parameters)
+    for part in parts:
+        source = source_for(part) if rest is None else rest.source
+        after = None if rest is None else rest.after
+        stretch = await stretch_of(conn, part, source, after=after, most=source.rows_at_once)
         rows = await conn.fetch(over_workflows("view_workflow_counts"), *bound(stretch, part))
         states |= {status: Count(number, stretch.edge is not None) for status, number in rows}
         if stretch.edge is not None:
             reached = max(stretch.edge.time, reached or stretch.edge.time)
+            left = WorkflowRest(source, stretch.edge) if len(parts) == 1 else None
     size = await conn.fetchval(statement("view_workflow_table_size"))
-    return WorkflowCounts(states, reached, size if size >= 0 else None)
+    return WorkflowCounts(states, reached, size if size >= 0 else None, left)
+
+
+def workflow_count_parts(parameters: WorkflowParameters) -> list[WorkflowParameters]:
+    """Filters that may be counted one by one; no workflow matches two of them."""
+    wanted = parameters.statuses or tuple(status.value for status in WorkflowStatus)
+    groups = (LIVE, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL)
+    found = (tuple(status for status in group if status in wanted) for group in groups)
+    return [replace(parameters, statuses=statuses) for statuses in found if statuses]
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:

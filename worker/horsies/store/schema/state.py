@@ -26,7 +26,7 @@ class SchemaKind(Enum):
     OLDER = "ours, with migrations to apply"
     CURRENT = "ours, as this release needs it"
     NEWER = "ours, from a later release"
-    FOREIGN = "somebody else's, under our names"
+    FOREIGN = "another program's, under our names"
     DAMAGED = "ours, with something missing"
     READ_ONLY = "ours, as this release needs it, but not to be written from here"
 
