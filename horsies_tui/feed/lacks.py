@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 _FINE: Final = (SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.NEWER)
 _TO_UPGRADE: Final = (SchemaKind.UPSTREAM, SchemaKind.OLDER)
-_PAGING_SINCE: Final = 6
-"""The migration with the indexes by which pages are read."""
 
 
 def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
@@ -28,6 +26,6 @@ def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
         missing.append("queues cannot be paused")
     if not here.worker_orders:
         missing.append("workers cannot be drained")
-    if state.version < _PAGING_SINCE:
+    if state.kind is SchemaKind.UPSTREAM:
         missing.append("no indexes to page by: large tables are slow")
     return (*missing, state.detail)

@@ -122,8 +122,12 @@ def state(kind: SchemaKind, version: int) -> SchemaState:
         (
             state(SchemaKind.OLDER, 4),
             Tables(True, True, False, False, NOW),
+            ("workers cannot be drained", "problem; `horsies db upgrade` mends it"),
+        ),
+        (
+            state(SchemaKind.UPSTREAM, 0),
+            Tables(True, True, True, False, NOW),
             (
-                "workers cannot be drained",
                 "no indexes to page by: large tables are slow",
                 "problem; `horsies db upgrade` mends it",
             ),

@@ -1,17 +1,21 @@
-"""The migration files: numbered without a gap, named, explained, and free of what would break their transaction."""
+"""The files of the schema: explained, each thing made once, and free of what would break their transaction."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
 from horsies.store.schema import LOCK_KEY, MIGRATIONS, Migration, SchemaError, script
-from horsies.store.schema.migrations import LATEST, application, beginning
+from horsies.store.schema.migrations import SCHEMA_VERSION, application, beginning, sql_file
 from horsies.store.schema.upgrade import require_server
 
-SQL_FILES = sorted(entry.name for entry in files("horsies.store.schema").iterdir() if entry.name.endswith(".sql"))
+PLACE = Path(str(files("horsies.store.schema")))
+SQL_FILES = sorted(str(path.relative_to(PLACE)) for path in PLACE.rglob("*.sql"))
+SCHEMA = MIGRATIONS[0]
 
 by_name = pytest.mark.parametrize("migration", MIGRATIONS, ids=lambda migration: migration.name)
 
@@ -20,14 +24,23 @@ def code(sql: str) -> str:
     return re.sub(r"--.*", "", sql)
 
 
-def test_versions_count_from_one_without_a_gap() -> None:
-    assert [migration.version for migration in MIGRATIONS] == list(range(1, LATEST + 1))
+def test_versions_count_from_that_of_the_schema_without_a_gap() -> None:
+    assert (SCHEMA.version, SCHEMA.name) == (SCHEMA_VERSION, "schema") == (10, "schema")
+    assert [migration.version for migration in MIGRATIONS] == list(range(10, 10 + len(MIGRATIONS)))
 
 
-def test_names_tell_what_each_migration_brings() -> None:
-    names = [migration.name for migration in MIGRATIONS]
-    first = ["contract", "indexes", "console", "claim", "unique_key", "operations", "workflows", "claiming"]
-    assert names == [*first, "faults"]
+def test_each_file_of_the_schema_is_a_part_of_it() -> None:
+    parts = [name for name in SQL_FILES if name.startswith("010_schema/")]
+    assert len(parts) > 1
+    for name in parts:
+        assert sql_file(name) in SCHEMA.sql, name
+
+
+def test_the_schema_makes_each_thing_once() -> None:
+    made = re.findall(r"^CREATE (?:OR REPLACE |UNIQUE )?(\w+) (?:IF NOT EXISTS )?(\w+)", SCHEMA.sql, re.MULTILINE)
+    assert {"TABLE", "INDEX", "FUNCTION", "TRIGGER"} == {kind for kind, _ in made}
+    assert not [thing for thing, times in Counter(made).items() if times > 1]
+    assert len(made) > 80
 
 
 def test_the_lock_key_is_the_digest_that_every_release_takes() -> None:
@@ -36,7 +49,7 @@ def test_the_lock_key_is_the_digest_that_every_release_takes() -> None:
 
 @pytest.mark.parametrize("name", SQL_FILES)
 def test_the_first_line_says_what_the_file_does_and_who_runs_it(name: str) -> None:
-    first = files("horsies.store.schema").joinpath(name).read_text("utf-8").splitlines()[0]
+    first = (PLACE / name).read_text("utf-8").splitlines()[0]
     assert re.fullmatch(r"-- .+ by \w+\.py.*", first)
 
 

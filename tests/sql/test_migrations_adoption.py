@@ -1,7 +1,10 @@
-"""A database made by upstream is adopted: nothing is lost, and afterwards it is like a new one."""
+"""A database of upstream, and one of our version 7: no row is lost, and afterwards they are like a new one."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,9 +12,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from horsies.store.schema import MIGRATIONS, SchemaKind, inspect_schema, upgrade
+from horsies.store.schema import LEDGER, MIGRATIONS, SchemaKind, inspect_schema, upgrade
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
+VERSION_7_SHAPE = Path(__file__).with_name("version_7_shape.sql").read_text("utf-8")
 
 UPSTREAM_TABLES = (
     "horsies_tasks",
@@ -38,8 +42,10 @@ STRUCTURE = {
     "functions": "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace",
     "sequences": "SELECT sequencename, data_type::text FROM pg_sequences WHERE schemaname = 'public'",
     "storage": "SELECT relname, reloptions FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
-    "migrations": "SELECT version, name FROM horsies_console_schema",
 }
+
+
+APPLIED = "SELECT version, name FROM horsies_console_schema ORDER BY version"
 
 
 async def structure(connection: asyncpg.Connection) -> dict[str, set[str]]:
@@ -61,39 +67,127 @@ async def columns_of(connection: asyncpg.Connection, table: str) -> list[str]:
     return [row["column_name"] for row in rows]
 
 
-@pytest.fixture
-async def upstream(empty_database: str):
-    """A connection, in a session far from UTC, to a database as upstream leaves it."""
-    connection = await asyncpg.connect(empty_database, server_settings={"timezone": "Australia/Lord_Howe"})
-    await connection.execute(UPSTREAM_SHAPE)
+async def tables_of(connection: asyncpg.Connection) -> list[str]:
+    rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+    return [row["tablename"] for row in rows if row["tablename"] != LEDGER]
+
+
+@asynccontextmanager
+async def made_of(shape: str, url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection, in a session far from UTC, to a database of this shape."""
+    connection = await asyncpg.connect(url, server_settings={"timezone": "Australia/Lord_Howe"})
+    await connection.execute(shape)
     yield connection
     await connection.close()
 
 
-async def test_it_is_recognised(upstream: asyncpg.Connection) -> None:
+@pytest.fixture
+async def upstream(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A database as upstream leaves it."""
+    async with made_of(UPSTREAM_SHAPE, empty_database) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def version_7(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    async with made_of(VERSION_7_SHAPE, empty_database) as connection:
+        yield connection
+
+
+@pytest.fixture(params=[UPSTREAM_SHAPE, VERSION_7_SHAPE], ids=["upstream", "version 7"])
+async def old(request: pytest.FixtureRequest, empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    """Each of the two."""
+    async with made_of(request.param, empty_database) as connection:
+        yield connection
+
+
+async def test_upstreams_is_recognised(upstream: asyncpg.Connection) -> None:
     state = await inspect_schema(upstream)
     assert state.kind is SchemaKind.UPSTREAM
     assert state.pending == MIGRATIONS
     assert state.detail == (
         "the tables in schema public were made by upstream; `horsies db upgrade` adopts them and keeps every row"
     )
-
-
-async def test_every_row_keeps_every_value(upstream: asyncpg.Connection) -> None:
-    columns = {table: await columns_of(upstream, table) for table in UPSTREAM_TABLES}
-    before = {table: await rows_of(upstream, table, columns[table]) for table in UPSTREAM_TABLES}
     await upgrade(upstream)
-    after = {table: await rows_of(upstream, table, columns[table]) for table in UPSTREAM_TABLES}
+    assert [tuple(row) for row in await upstream.fetch(APPLIED)] == [(10, "schema")]
+
+
+async def test_version_7_is_recognised_and_stays_in_the_list_of_what_was_applied(
+    version_7: asyncpg.Connection,
+) -> None:
+    state = await inspect_schema(version_7)
+    assert (state.kind, state.version, state.pending) == (SchemaKind.OLDER, 7, MIGRATIONS)
+    before = await version_7.fetch(APPLIED)
+    await upgrade(version_7)
+    assert await version_7.fetch(APPLIED) == [*before, (10, "schema")]
+
+
+async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(
+    version_7: asyncpg.Connection,
+) -> None:
+    await upgrade(version_7)
+    rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
+    assert {row["id"] for row in rows} == {"paused-waits", "paused-waits-until"}
+    claimed = await version_7.fetchrow("SELECT ids FROM horsies_claimable('default', NULL, 10, NULL)")
+    assert set(claimed["ids"]) == {"plain-1", "running-waits"}
+    await version_7.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = 'wf-paused'")
+    rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
+    assert rows == []
+
+
+async def test_a_workflow_that_is_paused_while_version_7_is_upgraded_is_marked(
+    empty_database: str, version_7: asyncpg.Connection
+) -> None:
+    """By a session that has begun before the triggers are there, and so marks nothing itself."""
+    pausing = await asyncpg.connect(empty_database)
+    transaction = pausing.transaction()
+    await transaction.start()
+    await pausing.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = 'wf-running'")
+    upgrading = asyncio.create_task(upgrade(version_7))
+    waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)"
+    async with asyncio.timeout(20):
+        while not await pausing.fetchval(waits, version_7.get_server_pid()):
+            assert not upgrading.done()
+    await transaction.commit()
+    await upgrading
+    rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
+    assert {row["id"] for row in rows} == {"paused-waits", "paused-waits-until", "running-waits"}
+    await pausing.close()
+
+
+async def test_every_row_keeps_every_value(old: asyncpg.Connection) -> None:
+    columns = {table: await columns_of(old, table) for table in await tables_of(old)}
+    before = {table: await rows_of(old, table, columns[table]) for table in columns}
+    await upgrade(old)
+    after = {table: await rows_of(old, table, columns[table]) for table in columns}
     assert after == before
     assert all(before.values())
 
 
-async def test_afterwards_it_is_like_a_new_one(upstream: asyncpg.Connection, connection: asyncpg.Connection) -> None:
-    assert await upgrade(upstream) == list(MIGRATIONS)
-    adopted, fresh = await structure(upstream), await structure(connection)
+async def test_afterwards_it_is_like_a_new_one(old: asyncpg.Connection, connection: asyncpg.Connection) -> None:
+    assert await upgrade(old) == list(MIGRATIONS)
+    assert (await inspect_schema(old)).kind is SchemaKind.CURRENT
+    adopted, fresh = await structure(old), await structure(connection)
     for part in STRUCTURE:
         assert adopted[part] == fresh[part], part
         assert fresh[part], part
+
+
+async def test_a_second_upgrade_changes_nothing(old: asyncpg.Connection) -> None:
+    await upgrade(old)
+    before = await old.fetch("SELECT * FROM horsies_console_schema"), await structure(old)
+    assert await upgrade(old) == []
+    assert (await old.fetch("SELECT * FROM horsies_console_schema"), await structure(old)) == before
+
+
+async def test_a_migration_may_run_again_on_its_own_result_and_changes_no_row(old: asyncpg.Connection) -> None:
+    await upgrade(old)
+    await old.execute("TRUNCATE horsies_console_schema")
+    written = [f"SELECT xmin, ctid, * FROM {table}" for table in await tables_of(old)]
+    before = await structure(old), [await old.fetch(rows) for rows in written]
+    assert await upgrade(old) == list(MIGRATIONS)
+    await old.execute("TRUNCATE horsies_console_schema")
+    assert (await structure(old), [await old.fetch(rows) for rows in written]) == before
 
 
 async def test_with_the_unique_constraint_of_a_migrated_upstream_it_has_the_same_indexes(
@@ -115,21 +209,6 @@ async def test_a_list_of_versions_that_upstream_keeps_stays_upstreams(upstream: 
     assert await upgrade(upstream) == list(MIGRATIONS)
     assert (await inspect_schema(upstream)).kind is SchemaKind.CURRENT
     assert await upstream.fetch("SELECT * FROM horsies_schema_version") == before
-
-
-async def test_a_second_upgrade_changes_nothing(upstream: asyncpg.Connection) -> None:
-    await upgrade(upstream)
-    before = await upstream.fetch("SELECT * FROM horsies_console_schema"), await structure(upstream)
-    assert await upgrade(upstream) == []
-    assert (await upstream.fetch("SELECT * FROM horsies_console_schema"), await structure(upstream)) == before
-
-
-async def test_every_migration_may_run_again_on_its_own_result(upstream: asyncpg.Connection) -> None:
-    await upgrade(upstream)
-    before = await structure(upstream)
-    await upstream.execute("TRUNCATE horsies_console_schema")
-    assert await upgrade(upstream) == list(MIGRATIONS)
-    assert await structure(upstream) == before
 
 
 async def test_tasks_of_workflows_are_marked_and_plain_ones_are_not(upstream: asyncpg.Connection) -> None:

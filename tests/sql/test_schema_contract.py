@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from horsies.store.schema import MIGRATIONS, TABLES
-from horsies.store.schema.migrations import LATEST, application, beginning
+from horsies.store.schema import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 # name | type | ! for NOT NULL | default
 CONTRACT = {
@@ -438,25 +437,15 @@ async def test_an_action_of_unknown_kind_is_not_recorded(
         )
 
 
-def since(version: int, parts: list[Mapping[str, int]]) -> set[str]:
-    return {name for part in parts for name, first in part.items() if first <= version}
-
-
-async def test_the_list_of_contents_is_what_the_migrations_make(empty_database: str) -> None:
-    connection = await asyncpg.connect(empty_database)
-    for migration in MIGRATIONS:
-        async with connection.transaction():
-            await connection.execute(beginning("public") + application(migration))
-        version = migration.version
-        made = {name: table.columns(version) for name, table in TABLES.items() if table.since <= version}
-        rows = await connection.fetch(
-            "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
-            " WHERE table_schema = 'public' AND table_name <> 'horsies_console_schema' GROUP BY table_name"
-        )
-        assert {row[0]: frozenset(row[1]) for row in rows} == made
-        triggers = await connection.fetch("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal")
-        assert {row[0] for row in triggers} == since(version, [table.triggers for table in TABLES.values()])
-        rows = await connection.fetch("SELECT indexname FROM pg_indexes WHERE schemaname = 'public'")
-        indexes = {row[0] for row in rows} & since(LATEST, [table.indexes for table in TABLES.values()])
-        assert indexes == since(version, [table.indexes for table in TABLES.values()])
-    await connection.close()
+async def test_the_list_of_contents_is_what_the_migrations_make(connection: asyncpg.Connection) -> None:
+    rows = await connection.fetch(
+        "SELECT table_name, array_agg(column_name::text) FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND table_name <> 'horsies_console_schema' GROUP BY table_name"
+    )
+    assert {row[0]: frozenset(row[1]) for row in rows} == {name: table.columns for name, table in TABLES.items()}
+    triggers = await connection.fetch("SELECT tgrelid::regclass::text, tgname FROM pg_trigger WHERE NOT tgisinternal")
+    listed = {(name, trigger) for name, table in TABLES.items() for trigger in table.triggers}
+    assert {tuple(row) for row in triggers} == listed
+    indexes = await connection.fetch("SELECT tablename, indexname FROM pg_indexes WHERE schemaname = 'public'")
+    needed = {(name, index) for name, table in TABLES.items() for index in table.indexes}
+    assert needed <= {tuple(row) for row in indexes}

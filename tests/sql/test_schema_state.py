@@ -11,14 +11,16 @@ from database_server import new_role
 from horsies.domain.errors import ErrorCode
 from horsies.store.schema import (
     MIGRATIONS,
+    Migration,
     SchemaError,
     SchemaKind,
     create,
     inspect_schema,
     require_current,
+    state as state_module,
     upgrade,
 )
-from horsies.store.schema.migrations import LATEST
+from horsies.store.schema.migrations import LATEST, application, beginning
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 APPLIED = "SELECT version, name FROM horsies_console_schema ORDER BY version"
@@ -44,7 +46,7 @@ async def refused_by_all(connection: asyncpg.Connection, kind: SchemaKind, sente
 
 async def test_a_created_one_is_current(connection: asyncpg.Connection) -> None:
     state = await inspect_schema(connection)
-    assert (state.kind, state.version, state.pending) == (SchemaKind.CURRENT, len(MIGRATIONS), ())
+    assert (state.kind, state.version, state.pending) == (SchemaKind.CURRENT, LATEST, ())
     assert state.detail == f"schema public has version {LATEST}, which is current"
     await require_current(connection)
     assert [tuple(row) for row in await connection.fetch(APPLIED)] == [(m.version, m.name) for m in MIGRATIONS]
@@ -70,15 +72,39 @@ async def test_an_empty_one_is_created_and_not_upgraded(empty: asyncpg.Connectio
 
 async def test_an_older_one_is_upgraded_and_not_created(connection: asyncpg.Connection) -> None:
     await connection.execute(
-        "DROP TABLE horsies_operator_actions, horsies_queue_state; DELETE FROM horsies_console_schema WHERE version > 2"
+        "DROP TABLE horsies_operator_actions, horsies_queue_state; UPDATE horsies_console_schema SET version = 2"
     )
     state = await inspect_schema(connection)
-    assert (state.kind, state.pending) == (SchemaKind.OLDER, MIGRATIONS[2:])
+    assert (state.kind, state.pending) == (SchemaKind.OLDER, MIGRATIONS)
     assert state.detail == f"schema public has version 2, this release needs {LATEST}; `horsies db upgrade` upgrades it"
     with pytest.raises(SchemaError, match="has version 2"):
         await create(connection)
-    assert await upgrade(connection) == list(MIGRATIONS[2:])
+    assert await upgrade(connection) == list(MIGRATIONS)
     await require_current(connection)
+
+
+async def test_an_older_one_that_lacks_a_column_which_no_migration_makes_is_not_upgraded(
+    connection: asyncpg.Connection,
+) -> None:
+    await connection.execute(
+        "ALTER TABLE horsies_tasks DROP COLUMN kwargs; UPDATE horsies_console_schema SET version = 7"
+    )
+    await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", "horsies_tasks has no column kwargs"))
+
+
+async def test_a_later_migration_is_applied_alone_and_only_after_the_one_before_it(
+    connection: asyncpg.Connection, empty: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = Migration(LATEST + 1, "stalls", "CREATE TABLE IF NOT EXISTS horsies_stalls (id integer);")
+    with pytest.raises(asyncpg.AssertError, match=f"migration {LATEST + 1} is already applied, or the one before"):
+        await empty.execute(beginning("public") + application(later))
+    monkeypatch.setattr(state_module, "MIGRATIONS", (*MIGRATIONS, later))
+    monkeypatch.setattr(state_module, "LATEST", later.version)
+    state = await inspect_schema(connection)
+    assert (state.kind, state.pending) == (SchemaKind.OLDER, (later,))
+    assert await upgrade(connection) == [later]
+    assert (await inspect_schema(connection)).kind is SchemaKind.CURRENT
+    assert await create(empty) == [*MIGRATIONS, later]
 
 
 async def test_a_newer_one_is_left_alone(connection: asyncpg.Connection) -> None:
@@ -112,8 +138,8 @@ async def test_tables_of_somebody_else_are_left_alone(empty: asyncpg.Connection)
 
 
 async def test_a_list_of_other_migrations_is_somebody_elses(connection: asyncpg.Connection) -> None:
-    await connection.execute("UPDATE horsies_console_schema SET name = 'initial' WHERE version = 1")
-    why = "horsies_console_schema calls version 1 'initial', not 'contract'"
+    await connection.execute("UPDATE horsies_console_schema SET name = 'initial'")
+    why = "horsies_console_schema calls version 10 'initial', not 'schema'"
     await refused_by_all(connection, SchemaKind.FOREIGN, foreign("public", why))
 
 
@@ -122,7 +148,6 @@ async def test_what_can_be_made_anew_is_by_the_way_out_that_is_named(connection:
         "DROP TABLE horsies_heartbeats": "the table horsies_heartbeats is missing",
         "DROP TABLE horsies_queue_state": "the table horsies_queue_state is missing",
         "ALTER TABLE horsies_tasks DROP COLUMN finalizing_at": "horsies_tasks has no column finalizing_at",
-        "DELETE FROM horsies_console_schema WHERE version = 2": "horsies_console_schema does not list version 2",
     }
     for statement, lost in losses.items():
         await connection.execute(statement)

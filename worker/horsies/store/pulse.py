@@ -37,7 +37,7 @@ async def write_pulse(
     """Say that heartbeats can be stored now; mostly a read, for one write in `every_s` is enough for all workers.
 
     To be called where a worker has just stored its beats, so that the pulse stops with them. `lives=False`: by a
-    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see migration 009.
+    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see pulse.sql of the schema.
     """
     return bool(
         await connection.fetchval(

@@ -1,4 +1,4 @@
-"""The numbered migrations beside this module, and the text that applies one exactly once."""
+"""The migrations: the schema, the numbered files that come after it, and the text that applies one exactly once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 # Every statement of every task queues up behind a migration that waits for its table.
 LOCK_TIMEOUT_S = 5.0
 
+SCHEMA_VERSION = 10
+"""Of the schema in the folder 010_schema. Its nine predecessors were never released; it adopts their tables, too."""
+# In this order: tables before what refers to them.
+_PARTS = ("adoption", "tasks", "workflows", "workers", "operators", "claiming", "caps", "pulse")
+
 _FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
 
 
@@ -25,6 +30,11 @@ class Migration:
     name: str
     sql: str
 
+    @property
+    def follows(self) -> int:
+        """The lowest version to which it can be applied: the schema itself to any before it, the others in turn."""
+        return 0 if self.version == SCHEMA_VERSION else self.version - 1
+
 
 def sql_file(name: str) -> str:
     """The text of a file of this package without its first line, which tells our readers who runs it."""
@@ -32,9 +42,11 @@ def sql_file(name: str) -> str:
 
 
 def _load() -> tuple[Migration, ...]:
+    schema = "\n".join(f"-- {part}\n\n{sql_file(f'010_schema/{part}.sql')}" for part in _PARTS)
     names = sorted(entry.name for entry in files(__package__).iterdir())
     numbered = filter(None, map(_FILE_NAME.fullmatch, names))
-    return tuple(Migration(int(match[1]), match[2], sql_file(match[0])) for match in numbered)
+    later = (Migration(int(match[1]), match[2], sql_file(match[0])) for match in numbered)
+    return (Migration(SCHEMA_VERSION, "schema", schema), *later)
 
 
 MIGRATIONS = _load()
@@ -54,6 +66,7 @@ def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> s
     """The migration and its entry in the list of applied ones, to be run after `beginning` in the same transaction."""
     return sql_file("apply.sql").format(
         version=migration.version,
+        follows=migration.follows,
         name=migration.name,
         migration=migration.sql,
         lock_timeout_ms=round(lock_timeout * 1000),

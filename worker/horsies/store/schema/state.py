@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ErrorCode, HorsiesError
-from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, TABLES, Table
-from horsies.store.schema.migrations import LATEST, MIGRATIONS, Migration, quoted
+from horsies.store.schema.contents import LEDGER, LEDGER_COLUMNS, TABLES, UPSTREAM_TABLES
+from horsies.store.schema.migrations import LATEST, MIGRATIONS, SCHEMA_VERSION, Migration, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,13 +94,13 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
             f"schema {schema} has version {version}, this release knows {LATEST}",
             "install the release of horsies-console that made it, or a later one",
         )
-    if lost := next(_lost(found, applied), None):
-        return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {lost}", _repair(found))
-    if broken := next(_broken(schema, found, version), None):
-        return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {broken[0]}", broken[1])
-    if version == LATEST and (barred := _barred(session, found)):
-        return state(SchemaKind.READ_ONLY, f"schema {schema} has version {version}, but {barred[0]}", barred[1])
     if version == LATEST:
+        if lost := next(_lost(found), None):
+            return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {lost}", _repair(found))
+        if broken := next(_broken(schema, found), None):
+            return state(SchemaKind.DAMAGED, f"schema {schema} has version {version}, but {broken[0]}", broken[1])
+        if barred := _barred(session, found):
+            return state(SchemaKind.READ_ONLY, f"schema {schema} has version {version}, but {barred[0]}", barred[1])
         return state(SchemaKind.CURRENT, f"schema {schema} has version {version}, which is current")
     if version:
         return state(
@@ -108,7 +108,7 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
             f"schema {schema} has version {version}, this release needs {LATEST}",
             "`horsies db upgrade` upgrades it",
         )
-    if any(name in found and table.of_upstream for name, table in TABLES.items()):
+    if any(name in found for name in UPSTREAM_TABLES):
         return state(
             SchemaKind.UPSTREAM,
             f"the tables in schema {schema} were made by upstream",
@@ -119,48 +119,39 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
 
 def _strange(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
     """What under our names no migration of ours has made and none to come could adopt."""
-    version = max(applied, default=0)
-    unmade = {name: table.core for name, table in TABLES.items() if table.since > version}
+    to_adopt = max(applied, default=0) < SCHEMA_VERSION
     for name, thing in found.items():
         if not thing.is_table:
             yield f"{name} is not a table"
-        needed = LEDGER_COLUMNS if name == LEDGER else unmade.get(name, frozenset())
-        for column in sorted(needed - thing.columns):
-            yield f"{name} has no column {column}"
+        if to_adopt or name == LEDGER:
+            for column in sorted(_core(name) - thing.columns):
+                yield f"{name} has no column {column}"
     for migration in MIGRATIONS:
         name = applied.get(migration.version, migration.name)
         if name != migration.name:
             yield f"{LEDGER} calls version {migration.version} {name!r}, not {migration.name!r}"
 
 
-def _lost(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
-    """What the applied migrations have made and is no longer there."""
-    version = max(applied, default=0)
-    for number in range(1, version):
-        if number not in applied:
-            yield f"{LEDGER} does not list version {number}"
+def _lost(found: Mapping[str, Found]) -> Iterator[str]:
+    """What the migrations have made and is no longer there."""
     for name, table in TABLES.items():
-        if table.since > version:
-            continue
         if name not in found:
             yield f"the table {name} is missing"
         else:
-            for column in sorted(table.columns(version) - found[name].columns):
+            for column in sorted(table.columns - found[name].columns):
                 yield f"{name} has no column {column}"
 
 
-def _broken(schema: str, found: Mapping[str, Found], version: int) -> Iterator[tuple[str, str]]:
+def _broken(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
     """Triggers and indexes that the tables, which are all there, should have: what is wrong and the way out."""
     again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row"
     for name, table in TABLES.items():
-        for trigger, since in table.triggers.items():
-            if since <= version and trigger not in found[name].triggers:
-                yield f"the trigger {trigger} of {name} is missing or disabled", again
-        for index, since in table.indexes.items():
-            if since <= version and index not in found[name].indexes:
-                # IF NOT EXISTS would pass over an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
-                drop = f"DROP INDEX IF EXISTS {quoted(schema)}.{index}"
-                yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
+        for trigger in sorted(table.triggers - found[name].triggers):
+            yield f"the trigger {trigger} of {name} is missing or disabled", again
+        for index in sorted(table.indexes - found[name].indexes):
+            # IF NOT EXISTS would pass over an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
+            drop = f"DROP INDEX IF EXISTS {quoted(schema)}.{index}"
+            yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
 
 
 def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
@@ -184,10 +175,10 @@ def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | N
 
 def _repair(found: Mapping[str, Found]) -> str:
     """The migrations make whole tables and our own columns anew; a documented column is beyond them."""
-    if all(_table(name).core <= thing.columns for name, thing in found.items()):
+    if all(_core(name) <= thing.columns for name, thing in found.items()):
         return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and empty"
     return "restore a backup: no migration can make it anew"
 
 
-def _table(name: str) -> Table:
-    return TABLES.get(name) or Table(0, LEDGER_COLUMNS)
+def _core(name: str) -> frozenset[str]:
+    return LEDGER_COLUMNS if name == LEDGER else TABLES[name].core

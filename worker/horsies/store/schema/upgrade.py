@@ -1,7 +1,7 @@
-"""Applies migrations, each exactly once, whoever else tries at the same moment.
+"""Applies migrations, each exactly once, also where several processes try at the same moment.
 
 A migration and its entry in the list of applied ones are one transaction under one advisory lock. So a process that is
-killed leaves nothing half done, and whoever waited for the lock looks again and finds the work done.
+killed leaves nothing half done, and one that has waited for the lock looks again and finds the work done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState
 if TYPE_CHECKING:
     import asyncpg
 
-# Where nothing is to do, who may not write is no hindrance: somebody may only want to read results.
+# Where nothing is to do, a role that may not write is no hindrance: it may only want to read results.
 _CREATABLE = frozenset({SchemaKind.EMPTY, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 _UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 

@@ -1,4 +1,4 @@
--- what workers need after a fault of the server, the network or a lock; each part is its own block; run once by upgrade.py
+-- the pulse of the database: which workers count as dead, and when none may; a part of version 10, run by upgrade.py
 
 -- The pulse: when this database last took a heartbeat, and when it took none. One row; a worker writes it only where it is older
 -- than its own interval, so that 200 workers write it as often as one. Without the row silence alone counts.
@@ -122,7 +122,7 @@ END;
 $$ LANGUAGE plpgsql STABLE;
 
 -- The same for what this worker runs. Where it told a longer threshold than that of the sweep, its own holds: by that it beats, and
--- by that it stops what runs before somebody else may run it again.
+-- by that it stops what runs before another worker may run it again.
 CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
     worker text, threshold_ms double precision, beat_ms double precision) RETURNS timestamptz AS $$
     SELECT CASE WHEN told.threshold_ms > $2 AND $3 IS NOT NULL -- an operator's order has its own rule, and no interval
@@ -139,20 +139,3 @@ CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
                AND jsonb_typeof(newest.recovery_config -> 'running_stale_threshold_ms') = 'number'
                AND jsonb_typeof(newest.recovery_config -> 'runner_heartbeat_interval_ms') = 'number') told ON true;
 $$ LANGUAGE sql STABLE;
-
--- What sweeps and operators took from workers that had stopped giving signs of life, at most 200 tasks in a row of one worker.
--- A task that goes back to the queue keeps no trace of the worker that held it, and a worker whose tasks are gone looks like one
--- that was stopped. Rows are only added, so that two sweeps do not wait for each other. What was taken before the newest applied
--- 'acknowledge' or 'recover' of the worker in horsies_operator_actions is acknowledged.
-CREATE TABLE IF NOT EXISTS horsies_worker_losses (
-    id        bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    worker_id varchar(255) NOT NULL,
-    taken_at  timestamptz  NOT NULL DEFAULT now(),
-    failed    text[]       NOT NULL DEFAULT '{}',
-    retried   text[]       NOT NULL DEFAULT '{}',
-    returned  text[]       NOT NULL DEFAULT '{}'
-);
-CREATE INDEX IF NOT EXISTS ix_horsies_worker_losses_latest ON horsies_worker_losses (taken_at, id);
--- Tasks that failed as their worker died, newest first; no other task is in it.
-CREATE INDEX IF NOT EXISTS ix_horsies_tasks_crashed
-    ON horsies_tasks (failed_at) WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED';

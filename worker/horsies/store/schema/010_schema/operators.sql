@@ -1,7 +1,7 @@
--- what operators did by hand and which queues they paused, run once by upgrade.py
+-- what operators did, and what they ordered queues and workers to do; a part of version 10, run by upgrade.py
 
 -- One row per target of a manual verb, whether it was applied or refused; never changed afterwards. The rows of one
--- keystroke share an operation_id.
+-- confirmed operation share an operation_id.
 CREATE TABLE IF NOT EXISTS horsies_operator_actions (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     acted_at     timestamptz NOT NULL DEFAULT now(),
@@ -41,4 +41,13 @@ CREATE TABLE IF NOT EXISTS horsies_queue_state (
     paused_by  text,
     reason     text,
     updated_at timestamptz  NOT NULL DEFAULT now()
+);
+
+-- A worker without a row has no orders.
+CREATE TABLE IF NOT EXISTS horsies_worker_orders (
+    worker_id      varchar(255) PRIMARY KEY,
+    draining_since timestamptz,
+    ordered_by     text,
+    reason         text,
+    updated_at     timestamptz  NOT NULL DEFAULT now()
 );

@@ -1,0 +1,210 @@
+-- tasks, their attempts and heartbeats; a part of version 10, run by upgrade.py
+
+CREATE TABLE IF NOT EXISTS horsies_tasks (
+    id                      varchar(36)  PRIMARY KEY,
+    task_name               varchar(255) NOT NULL,
+    queue_name              varchar(100) NOT NULL,
+    priority                integer      NOT NULL DEFAULT 100,
+    args                    text,
+    kwargs                  text,
+    status                  varchar(9)   NOT NULL DEFAULT 'PENDING',
+    sent_at                 timestamptz,
+    enqueued_at             timestamptz  NOT NULL DEFAULT now(),
+    is_workflow_task        boolean      NOT NULL DEFAULT false,
+    claimed_at              timestamptz,
+    started_at              timestamptz,
+    completed_at            timestamptz,
+    failed_at               timestamptz,
+    result                  text,
+    failed_reason           text,
+    error_code              text,
+    claimed                 boolean      NOT NULL DEFAULT false,
+    claimed_by_worker_id    varchar(255),
+    good_until              timestamptz,
+    retry_count             integer      NOT NULL DEFAULT 0,
+    max_retries             integer      NOT NULL DEFAULT 0,
+    next_retry_at           timestamptz,
+    task_options            text,
+    worker_pid              integer,
+    worker_hostname         varchar(255),
+    worker_process_name     varchar(255),
+    claim_expires_at        timestamptz,
+    finalizing_at           timestamptz,
+    finalizing_by_worker_id text,
+    enqueue_sha             varchar(64)  NOT NULL DEFAULT 'legacy-pre-sha',
+    created_at              timestamptz  NOT NULL DEFAULT now(),
+    updated_at              timestamptz  NOT NULL DEFAULT now(),
+    -- At most one live task has a key; NULL for most tasks.
+    unique_key              varchar(255),
+    -- The task of which an operator made this one a copy, to run it again.
+    rerun_of                varchar(36),
+    -- Since when the pause of its workflow keeps this task in the queue. The triggers on workflows write it; NULL says nothing: a
+    -- task that was locked at the pause has none, so a claim still asks horsies_is_held.
+    workflow_paused_at      timestamptz
+);
+
+CREATE TABLE IF NOT EXISTS horsies_task_attempts (
+    id                  bigserial    PRIMARY KEY,
+    task_id             varchar(36)  NOT NULL REFERENCES horsies_tasks (id) ON DELETE CASCADE,
+    attempt             integer      NOT NULL,
+    outcome             varchar(32)  NOT NULL,
+    will_retry          boolean      NOT NULL DEFAULT false,
+    started_at          timestamptz  NOT NULL,
+    finished_at         timestamptz  NOT NULL,
+    error_code          text,
+    error_message       text,
+    failed_reason       text,
+    worker_id           varchar(255),
+    worker_hostname     varchar(255),
+    worker_pid          integer,
+    worker_process_name varchar(255),
+    created_at          timestamptz  NOT NULL DEFAULT now(),
+    CONSTRAINT ck_horsies_task_attempts_outcome CHECK (outcome IN ('COMPLETED', 'FAILED', 'WORKER_FAILURE'))
+);
+
+CREATE TABLE IF NOT EXISTS horsies_heartbeats (
+    id        bigserial    PRIMARY KEY,
+    task_id   varchar(36)  NOT NULL,
+    sender_id varchar(255) NOT NULL,
+    role      varchar(20)  NOT NULL,
+    sent_at   timestamptz  NOT NULL DEFAULT now(),
+    hostname  varchar(255),
+    pid       integer
+);
+
+-- fillfactor 80 leaves room on the page for the next version of a row: of lease renewals and finalizing marks 66 % are
+-- heap-only instead of 10 %, and batches write a fifth less WAL (3 060 instead of 3 800 bytes per task). 70 would make it
+-- 84 %, for a table 14 % larger.
+-- Vacuum after 1 % instead of 20 %: a million finished rows would otherwise allow 200 000 dead entries at the head of
+-- ix_horsies_tasks_ready. Without a cost delay, because the dead rows are young and their pages in memory. Analyze after
+-- 2 %: the share of each status decides which index a plan takes.
+ALTER TABLE horsies_tasks SET (
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_scale_factor = 0.02,
+    autovacuum_analyze_scale_factor = 0.02
+);
+-- The oldest rows are deleted every hour while new ones come: vacuumed in step, the table stays as large as its day.
+ALTER TABLE horsies_heartbeats SET (
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0,
+    autovacuum_vacuum_insert_scale_factor = 0.02
+);
+
+-- Nearly all indexes of tasks are partial: each update of a status writes every index that the row is in.
+-- A status must therefore stand in the statement as a literal: a generic plan of `status = $1` can use none of them.
+-- claim_expires_at, finalizing_at and updated_at are in no index and in no predicate: lease renewals stay heap-only.
+
+-- claim: the next tasks of a queue in order; also the depth of a queue
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready
+    ON horsies_tasks (queue_name, priority, enqueued_at, id) WHERE status = 'PENDING';
+-- caps, stale claims, stale runs, expired leases
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_in_flight
+    ON horsies_tasks (queue_name, status) WHERE status IN ('CLAIMED', 'RUNNING');
+-- beat and lease renewal: what this worker has claimed
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_claimed_by
+    ON horsies_tasks (claimed_by_worker_id) WHERE claimed;
+-- retention, finished per minute, newest first. A row cancelled by upstream has neither time: it is found by
+-- COALESCE(completed_at, failed_at) IS NULL. Not led by status: a condition that says no more than the predicate is dropped
+-- before the plan is made, so "terminal and older than 30 days" would find nothing to begin with and read the whole table.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_finished
+    ON horsies_tasks ((COALESCE(completed_at, failed_at)))
+    WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED');
+-- failures newest first, and how many of each kind, among many more that went well
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_unsuccessful
+    ON horsies_tasks (status, (COALESCE(completed_at, failed_at)))
+    WHERE status IN ('FAILED', 'CANCELLED', 'EXPIRED');
+-- expire
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_expiring
+    ON horsies_tasks (good_until) WHERE status = 'PENDING' AND good_until IS NOT NULL;
+-- wake-up for the next retry; next_retry_at stays in the row afterwards, hence the status
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_retrying
+    ON horsies_tasks (next_retry_at) WHERE status = 'PENDING' AND next_retry_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_horsies_tasks_error_code
+    ON horsies_tasks (error_code) WHERE error_code IS NOT NULL;
+-- A key is free again as soon as its task is final.
+CREATE UNIQUE INDEX IF NOT EXISTS uq_horsies_tasks_unique_key
+    ON horsies_tasks (unique_key)
+    WHERE unique_key IS NOT NULL AND status IN ('PENDING', 'CLAIMED', 'RUNNING');
+-- Lists of tasks, newest first, page by page. Not by id, which is random where upstream made it. No update changes either
+-- column, and new rows are appended at its end.
+-- It costs a send 50 to 130 bytes of WAL (1 240 to 1 350 without, in hundreds 850) and no time that can be measured. But as
+-- no update of a status is heap-only, claim, start and finish write it again: 380 to 490 bytes of WAL per task (4 100 without,
+-- in batches of 50 3 030), and in batches 6 to 12 % of the speed where no disk is waited for.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_created ON horsies_tasks (created_at, id);
+-- The same for failures, which a walk through a million that went well would take a second to find. Only what ends badly is
+-- in it.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_unsuccessful_created
+    ON horsies_tasks (created_at, id) WHERE status IN ('FAILED', 'CANCELLED', 'EXPIRED');
+-- "has this been run again?"; most tasks are no copy
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_rerun_of ON horsies_tasks (rerun_of) WHERE rerun_of IS NOT NULL;
+-- Final tasks without a time of their end, as upstream leaves those that it cancels. No entry for a task that has such a time, and
+-- created_at never changes: so it costs the updates of other tasks nothing.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_untimed
+    ON horsies_tasks (created_at, id)
+    WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AND COALESCE(completed_at, failed_at) IS NULL;
+-- The first due tasks of one name. In ix_horsies_tasks_ready they stand behind all that cannot run at this moment: 100 000
+-- tasks of a name that no worker knows made 32 tasks/s of 1 455. An entry is written when a task is sent or goes back to the
+-- queue, not by claim, start or finish.
+-- In a CASE, here and where they are asked for: where statistics are from a quiet hour all indexes of waiting tasks look empty, and
+-- a plan might take ix_horsies_tasks_ready instead, whose predicate cannot be proved from a CASE.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready_by_name
+    ON horsies_tasks (queue_name, task_name, priority, (GREATEST(enqueued_at, next_retry_at)), id)
+    WHERE CASE WHEN status = 'PENDING' THEN good_until IS NULL AND workflow_paused_at IS NULL END;
+-- Those with a deadline by themselves: of these alone the first ones may be past it.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready_until
+    ON horsies_tasks (queue_name, task_name, priority, (GREATEST(enqueued_at, next_retry_at)), id)
+    WHERE CASE WHEN status = 'PENDING' THEN good_until IS NOT NULL AND workflow_paused_at IS NULL END;
+-- Tasks that failed as their worker died, newest first; no other task is in it.
+CREATE INDEX IF NOT EXISTS ix_horsies_tasks_crashed
+    ON horsies_tasks (failed_at) WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED';
+
+-- On a database that upstream has migrated this is a constraint of the same name; ON CONFLICT (task_id, attempt) fits both.
+CREATE UNIQUE INDEX IF NOT EXISTS uq_horsies_task_attempts_task_attempt
+    ON horsies_task_attempts (task_id, attempt);
+CREATE INDEX IF NOT EXISTS idx_horsies_task_attempts_error_code
+    ON horsies_task_attempts (error_code) WHERE error_code IS NOT NULL;
+CREATE INDEX IF NOT EXISTS idx_horsies_task_attempts_finished_at_desc
+    ON horsies_task_attempts (finished_at DESC);
+
+CREATE INDEX IF NOT EXISTS idx_horsies_heartbeats_task_role_sent
+    ON horsies_heartbeats (task_id, role, sent_at DESC);
+-- Retention. Heartbeats need no index for it: they are pruned in the order of their ids, which is that of their times; 250 000
+-- old ones of 500 000 go in 0.64 s. One on sent_at would cost each beat a quarter to a third more (3.9 µs instead of 3.0, and
+-- 6.3 instead of 5.2 in a second, busier run; 455 bytes of WAL instead of 388).
+
+-- The text of this function and trigger is part of the contract with upstream. A channel name has at most 63 bytes, so a queue name
+-- of more than 52 bytes fails here, in the insert.
+CREATE OR REPLACE FUNCTION horsies_notify_task_changes() RETURNS trigger AS $$
+BEGIN
+    IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN
+        PERFORM pg_notify('task_new', NEW.id);
+        PERFORM pg_notify('task_queue_' || NEW.queue_name, NEW.id);
+    ELSIF TG_OP = 'UPDATE' AND OLD.status != NEW.status THEN
+        IF NEW.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN
+            PERFORM pg_notify('task_done', NEW.id);
+        END IF;
+    END IF;
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+
+CREATE OR REPLACE TRIGGER horsies_task_notify_trigger
+    AFTER INSERT OR UPDATE ON horsies_tasks
+    FOR EACH ROW EXECUTE FUNCTION horsies_notify_task_changes();
+
+CREATE OR REPLACE FUNCTION horsies_notify_task_status() RETURNS trigger AS $$
+BEGIN
+    IF TG_OP = 'INSERT' OR OLD.status != NEW.status THEN
+        PERFORM pg_notify('horsies_task_status', NEW.id);
+    END IF;
+    RETURN NEW;
+END;
+$$ LANGUAGE plpgsql;
+
+CREATE OR REPLACE TRIGGER horsies_task_status_notify_trigger
+    AFTER INSERT OR UPDATE ON horsies_tasks
+    FOR EACH ROW EXECUTE FUNCTION horsies_notify_task_status();
