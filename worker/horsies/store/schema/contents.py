@@ -60,6 +60,7 @@ TABLES: dict[str, Table] = {
             "unique_key": 5,
             "rerun_of": 6,
             "workflow_paused_at": 8,
+            "uncounted_claim_at": 8,
         },
         triggers={
             "horsies_task_notify_trigger": 1,
