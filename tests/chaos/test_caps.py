@@ -69,13 +69,13 @@ async def counted(database: str) -> AsyncIterator[list[int]]:
 async def test_three_workers_share_a_cap(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, environ: dict[str, str], prefetch: tuple[int, ...]
 ) -> None:
-    async with scene(database, tmp_path, **environ) as cluster:
+    async with scene(database, tmp_path, f"cap: {request.node.callspec.id}", **environ) as cluster:
         await cluster.connection.execute(SLOW_STARTS)
         await crew(cluster, prefetch)
         async with counted(database):
             labels = await cluster.send("work", 60, 0.05)
             await are(cluster, labels, "COMPLETED", 30)
-        audit = await cluster.audit(f"cap: {request.node.callspec.id}", cap=3)
+        audit = await cluster.audit(cap=3)
         assert audit.violations == []
 
 
@@ -84,7 +84,7 @@ async def test_three_workers_share_a_cap(
 async def test_claims_and_runs_that_are_locked_past_their_lease_keep_their_places(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, environ: dict[str, str], prefetch: tuple[int, ...]
 ) -> None:
-    async with scene(database, tmp_path, **QUICK, **environ) as cluster:
+    async with scene(database, tmp_path, f"cap and locks: {request.node.callspec.id}", **QUICK, **environ) as cluster:
         await crew(cluster, prefetch)
         async with counted(database):
             labels = await cluster.send("work", 60, 0.2)
@@ -93,7 +93,7 @@ async def test_claims_and_runs_that_are_locked_past_their_lease_keep_their_place
                 async with locker(database, some):
                     await asyncio.sleep(5)  # a lease takes 4 s
             await are(cluster, labels, "COMPLETED", 30)
-        audit = await cluster.audit(f"cap and locks: {request.node.callspec.id}", cap=3)
+        audit = await cluster.audit(cap=3)
         assert audit.violations == []
 
 
@@ -103,7 +103,7 @@ async def test_a_worker_that_is_stopped_and_goes_on_is_counted_once(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, environ: dict[str, str], prefetch: tuple[int, ...]
 ) -> None:
     """Its runs are over for the database after 2 s; stopped with it, its user code goes on with it, too."""
-    async with scene(database, tmp_path, **QUICK, **environ) as cluster:
+    async with scene(database, tmp_path, f"cap and SIGSTOP: {request.node.callspec.id}", **QUICK, **environ) as cluster:
         await crew(cluster, prefetch)
         async with counted(database):
             await cluster.send("work", 60, 0.2)
@@ -114,5 +114,5 @@ async def test_a_worker_that_is_stopped_and_goes_on_is_counted_once(
                 await asyncio.sleep(4)
                 os.killpg(stopped.pid, signal.SIGCONT)
             await cluster.settled(60)
-        audit = await cluster.audit(f"cap and SIGSTOP: {request.node.callspec.id}", cap=3, crashes=None)
+        audit = await cluster.audit(cap=3, crashes=None)
         assert [words for words in audit.violations if "cap of" in words or "is " in words] == []

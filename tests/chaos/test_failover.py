@@ -52,7 +52,9 @@ async def until(connection: asyncpg.Connection, question: str, patience_s: float
 async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_path: Path, fault: str) -> None:
     with failover_pair(synchronous=True) as pair:
         await prepared(pair)
-        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+        async with scene(
+            pair.primary.url, tmp_path, f"failover, synchronous, {fault}", worker_url=pair.url, TEST_STALE_MS="60000"
+        ) as cluster:
             await cluster.worker("--processes", "4")
             labels = await cluster.send("work", 40, 0.5)
             await cluster.begun(labels[:8])
@@ -83,7 +85,7 @@ async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_pat
             await link.close()
             assert producer_s < 10
             assert fresh.poll() is None
-            audit = await cluster.audit(f"failover, synchronous, {fault}")
+            audit = await cluster.audit()
             await cluster.connection.close()
             assert audit.violations == []
 
@@ -91,7 +93,9 @@ async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_pat
 async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(tmp_path: Path) -> None:
     with failover_pair(synchronous=False) as pair:
         await prepared(pair)
-        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+        async with scene(
+            pair.primary.url, tmp_path, "failover, asynchronous, 3 s behind", worker_url=pair.url, TEST_STALE_MS="60000"
+        ) as cluster:
             await cluster.worker("--processes", "15")
             labels = await cluster.send("work", 15, 3.0, retried=False)
             await cluster.begun(labels)
@@ -109,6 +113,6 @@ async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(
             assert [len(cluster.runs()[label]) for label in labels] == [1] * 15
             told = [line for line in cluster.log(cluster.workers[0]) if "lost the commit" in str(line)]
             assert len(told) == 15
-            audit = await cluster.audit("failover, asynchronous, 3 s behind")
+            audit = await cluster.audit()
             await cluster.connection.close()
             assert audit.violations == []
