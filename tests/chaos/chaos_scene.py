@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 TABLE_VARIABLE = "HORSIES_FAULT_TABLE"
 """Names a Markdown file; each scene that was audited, or has failed, writes its row there."""
 
-_RETRIED = {
+RETRIED = {
     "retry_policy": {
         "max_retries": 10,
         "intervals": [1] * 10,
@@ -132,7 +132,7 @@ class Scene:
                 "status": "PENDING",
                 "args": json.dumps([str(self.ledger), label, seconds]),
                 "enqueue_sha": "by-hand",
-                **({"max_retries": 10, "task_options": json.dumps(_RETRIED)} if retried else {}),
+                **({"max_retries": 10, "task_options": json.dumps(RETRIED)} if retried else {}),
                 **columns,
             }
             names, marks = ", ".join(values), ", ".join(f"${place}" for place in range(1, len(values) + 1))

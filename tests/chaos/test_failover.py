@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import socket
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
 import pytest
-from chaos_scene import scene
-from failover_pair import Pair, failover_pair
+from chaos_scene import HORSIES, scene
+from failover_pair import Pair, failover_pair, new_servers
 
+import horsies
 from horsies.config.broker import PostgresConfig
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database
 from horsies.store.link import Link
 from horsies.store.pool import TROUBLE
 from horsies.store.schema import create
@@ -116,3 +123,49 @@ async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(
             audit = await cluster.audit()
             await cluster.connection.close()
             assert audit.violations == []
+
+
+ROLES = ("worker advance", "worker listen", "send", "console", "cli")
+KEEPALIVES = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+
+
+async def test_each_side_of_every_session_notices_that_the_other_is_gone() -> None:
+    """All of them are opened by Database.connect(); over a Unix socket the server has no such settings."""
+    with new_servers(1) as (server,):
+        database = Database(DatabaseUrl.parse(server.url), "in a test", None)
+        for role in ROLES:
+            async with database.connected(role) as connection:
+                assert {name: await connection.fetchval(f"SHOW {name}") for name in KEEPALIVES} == KEEPALIVES
+                own = connection._transport.get_extra_info("socket")
+                assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+def test_no_other_place_opens_a_session() -> None:
+    """So that none is without these settings."""
+    root = Path(horsies.__file__).parents[2]
+    calls = [
+        str(path.relative_to(root))
+        for package in ("worker/horsies", "horsies_tui")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"asyncpg\.(connect|create_pool)\(|psycopg\.connect\(", path.read_text())
+    ]
+    assert calls == ["worker/horsies/store/connect.py"]
+
+
+async def test_the_command_line_reaches_the_host_that_answers() -> None:
+    with failover_pair(synchronous=False) as pair:
+        await prepared(pair)
+        pair.primary.hang()
+        pair.standby.promote()
+        for command in (["tasks", "ls"], ["workers", "ls"], ["status"]):
+            began = time.monotonic()
+            given = {**os.environ, "HORSIES_DATABASE_URL": pair.url}
+            done = await asyncio.create_subprocess_exec(HORSIES, *command, env=given, stdout=subprocess.DEVNULL)
+            assert await done.wait() == 0
+            assert time.monotonic() - began < 8
