@@ -19,10 +19,10 @@ class BlackholeProxy:
     def __init__(self, database_url: str) -> None:
         self._behind = conninfo_to_dict(database_url)
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._replies = asyncio.Event()
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._connected: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        """What passes bytes on, two for each connection, and its client."""
         self._refusals = 0
         self.accepted = 0
 
@@ -56,10 +56,14 @@ class BlackholeProxy:
         self._replies.set()
 
     def cut(self) -> None:
-        """Those connected learn that they are not any more; what the server is about it brings to its end."""
-        for client in self._clients:
+        """Those connected learn that they are not any more; what the server is about it brings to its end.
+
+        The server's side is closed, too: what was swallowed on its way would keep it open for as long as this lives,
+        one session for each connection that was ever cut.
+        """
+        for passing_on, client in self._connected.items():
             client.transport.abort()
-        self._clients.clear()
+            passing_on.cancel()
 
     def refuse(self, times: int) -> None:
         """Answer the next connections as a server does that is not ready yet."""
@@ -74,9 +78,9 @@ class BlackholeProxy:
     async def __aexit__(self, *_: TracebackType | BaseException | type[BaseException] | None) -> None:
         assert self._server is not None
         self._server.close()
-        for task in tuple(self._tasks):
+        for task in self._connected:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._connected, return_exceptions=True)
 
     async def _accept(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -91,11 +95,10 @@ class BlackholeProxy:
             server, to_server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         else:
             server, to_server = await asyncio.open_connection(host, int(port))
-        self._clients.add(to_client)
         for source, sink, door in ((client, to_server, self._open), (server, to_client, self._replies)):
             task = asyncio.create_task(self._pass_on(source, sink, door))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._connected[task] = to_client
+            task.add_done_callback(self._connected.pop)
 
     async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, door: asyncio.Event) -> None:
         try:

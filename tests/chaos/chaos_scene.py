@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +24,9 @@ from horsies.domain.ids import new_task_id
 HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 TABLE_VARIABLE = "HORSIES_FAULT_TABLE"
-"""Names a Markdown file; each scene that was audited writes its row there."""
+"""Names a Markdown file; each scene that was audited, or has failed, writes its row there."""
 
-_RETRIED = {
+RETRIED = {
     "retry_policy": {
         "max_retries": 10,
         "intervals": [1] * 10,
@@ -74,7 +74,10 @@ class Audit:
 class Scene:
     """Workers as processes of their own, on one database."""
 
-    def __init__(self, url: str, connection: asyncpg.Connection, directory: Path, environ: dict[str, str]) -> None:
+    def __init__(
+        self, url: str, connection: asyncpg.Connection, directory: Path, name: str, environ: dict[str, str]
+    ) -> None:
+        self.name = name
         self.url = url
         self.connection = connection
         self.directory = directory
@@ -83,6 +86,7 @@ class Scene:
         self.ids: dict[str, str] = {}
         self.workers: list[subprocess.Popen[str]] = []
         self._environ = environ
+        self._audited: Audit | None = None
 
     async def worker(self, *options: str, url: str | None = None, **environ: str) -> subprocess.Popen[str]:
         """A worker that is ready. Its log is `worker-N.log` of the scene's directory, one JSON object a line."""
@@ -128,7 +132,7 @@ class Scene:
                 "status": "PENDING",
                 "args": json.dumps([str(self.ledger), label, seconds]),
                 "enqueue_sha": "by-hand",
-                **({"max_retries": 10, "task_options": json.dumps(_RETRIED)} if retried else {}),
+                **({"max_retries": 10, "task_options": json.dumps(RETRIED)} if retried else {}),
                 **columns,
             }
             names, marks = ", ".join(values), ", ".join(f"${place}" for place in range(1, len(values) + 1))
@@ -161,9 +165,13 @@ class Scene:
         except TimeoutError:
             return
 
-    async def audit(self, name: str, *, cap: int | None = None, crashes: int | None = 0) -> Audit:
+    async def audit(self, *, cap: int | None = None, crashes: int | None = 0) -> Audit:
         """Compare rows, attempts and ledger; `crashes`: how many runs the fault may end, None for any number."""
-        audit = Audit(tasks=len(self.ids))
+        for task_id, kwargs in await self.connection.fetch(
+            "SELECT id, kwargs FROM horsies_tasks WHERE is_workflow_task"
+        ):
+            self.ids[json.loads(kwargs)["label"]] = task_id  # sent by an advance, not by this scene
+        self._audited = audit = Audit(tasks=len(self.ids))
         runs = self.runs()
         audit.runs = sum(map(len, runs.values()))
         for label, task_id in self.ids.items():
@@ -172,8 +180,16 @@ class Scene:
             audit.violations.append(f"{audit.crashed} runs counted as crashed, {crashes} expected")
         if cap is not None and (most := await self._most_at_once()) > cap:
             audit.violations.append(f"{most} ran at once under a cap of {cap}")
-        _record(name, audit)
+        _record(self.name, audit)
         return audit
+
+    async def note_failure(self) -> None:
+        """Its row says that it has failed, with the violations found so far, or in what it has left behind."""
+        if self._audited is None:
+            with suppress(Exception):  # its server may be gone
+                async with asyncio.timeout(10):
+                    await self.audit(crashes=None)
+        _record(self.name, self._audited or Audit(), failed=True)
 
     async def _check(self, audit: Audit, label: str, task_id: str, runs: list[Run]) -> None:
         row = await self.connection.fetchrow("SELECT * FROM horsies_tasks WHERE id = $1", task_id)
@@ -227,19 +243,27 @@ async def until(true: Callable[[], bool], patience_s: float = 20.0) -> None:
 
 
 @asynccontextmanager
-async def scene(url: str, directory: Path, *, worker_url: str | None = None, **environ: str) -> AsyncIterator[Scene]:
-    """`url` is how the audit reaches the database; `worker_url`, if it differs, is the way of the workers."""
+async def scene(
+    url: str, directory: Path, name: str, *, worker_url: str | None = None, **environ: str
+) -> AsyncIterator[Scene]:
+    """`url` is how the audit reaches the database; `worker_url`, if it differs, is the way of the workers.
+
+    `name` stands in the table of scenes.
+    """
     connection = await asyncpg.connect(url)
     await connection.execute(_TRANSITIONS)
-    made = Scene(worker_url or url, connection, directory, environ)
+    made = Scene(worker_url or url, connection, directory, name, environ)
     try:
         yield made
+    except Exception:
+        await made.note_failure()
+        raise
     finally:
         made.close()
         await made.connection.close()  # a scene that stopped its server has made a new one
 
 
-def _record(name: str, audit: Audit) -> None:
+def _record(name: str, audit: Audit, *, failed: bool = False) -> None:
     """One row for each scene, in the order of their names; a run replaces the row of the run before."""
     target = os.environ.get(TABLE_VARIABLE)
     if not target:
@@ -248,16 +272,19 @@ def _record(name: str, audit: Audit) -> None:
     head = [
         "# Faults",
         "",
-        f"Written by the fault scenes: `{TABLE_VARIABLE}=docs/faults.md pytest -m chaos tests/chaos`.",
+        f"Written by the fault scenes: `{TABLE_VARIABLE}=docs/faults.md pytest -m 'chaos or soak' tests/chaos`.",
         "",
         "| scene | tasks | runs | counted as crashed | longest overlap | violations |",
         "|---|---|---|---|---|---|",
     ]
-    with path.with_suffix(".lock").open("w") as lock:
+    lock = os.open(path.parent, os.O_RDONLY)  # scenes run beside each other
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         old = path.read_text().splitlines() if path.exists() else []
         rows = {line.split(" | ")[0]: line for line in old if line.startswith("| ") and not line.startswith("| scene")}
-        cells = name, audit.tasks, audit.runs, audit.crashed, f"{audit.overlap_s:.2f} s", len(audit.violations)
+        violations = f"failed, {len(audit.violations)}" if failed else len(audit.violations)
+        cells = name, audit.tasks, audit.runs, audit.crashed, f"{audit.overlap_s:.2f} s", violations
         rows[f"| {name}"] = f"| {' | '.join(map(str, cells))} |"
         path.write_text("\n".join([*head, *(rows[key] for key in sorted(rows))]) + "\n")
-    path.with_suffix(".lock").unlink(missing_ok=True)
+    finally:
+        os.close(lock)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import socket
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
 import pytest
-from chaos_scene import scene
-from failover_pair import Pair, failover_pair
+from chaos_scene import HORSIES, scene
+from failover_pair import Pair, failover_pair, new_servers
 
+import horsies
 from horsies.config.broker import PostgresConfig
+from horsies.config.url import DatabaseUrl
+from horsies.store.connect import Database
 from horsies.store.link import Link
 from horsies.store.pool import TROUBLE
 from horsies.store.schema import create
@@ -52,7 +59,9 @@ async def until(connection: asyncpg.Connection, question: str, patience_s: float
 async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_path: Path, fault: str) -> None:
     with failover_pair(synchronous=True) as pair:
         await prepared(pair)
-        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+        async with scene(
+            pair.primary.url, tmp_path, f"failover, synchronous, {fault}", worker_url=pair.url, TEST_STALE_MS="60000"
+        ) as cluster:
             await cluster.worker("--processes", "4")
             labels = await cluster.send("work", 40, 0.5)
             await cluster.begun(labels[:8])
@@ -83,7 +92,7 @@ async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_pat
             await link.close()
             assert producer_s < 10
             assert fresh.poll() is None
-            audit = await cluster.audit(f"failover, synchronous, {fault}")
+            audit = await cluster.audit()
             await cluster.connection.close()
             assert audit.violations == []
 
@@ -91,7 +100,9 @@ async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_pat
 async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(tmp_path: Path) -> None:
     with failover_pair(synchronous=False) as pair:
         await prepared(pair)
-        async with scene(pair.primary.url, tmp_path, worker_url=pair.url, TEST_STALE_MS="60000") as cluster:
+        async with scene(
+            pair.primary.url, tmp_path, "failover, asynchronous, 3 s behind", worker_url=pair.url, TEST_STALE_MS="60000"
+        ) as cluster:
             await cluster.worker("--processes", "15")
             labels = await cluster.send("work", 15, 3.0, retried=False)
             await cluster.begun(labels)
@@ -109,6 +120,52 @@ async def test_outcomes_that_an_asynchronous_standby_never_got_are_stored_again(
             assert [len(cluster.runs()[label]) for label in labels] == [1] * 15
             told = [line for line in cluster.log(cluster.workers[0]) if "lost the commit" in str(line)]
             assert len(told) == 15
-            audit = await cluster.audit("failover, asynchronous, 3 s behind")
+            audit = await cluster.audit()
             await cluster.connection.close()
             assert audit.violations == []
+
+
+ROLES = ("worker advance", "worker listen", "send", "console", "cli")
+KEEPALIVES = {
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+
+
+async def test_each_side_of_every_session_notices_that_the_other_is_gone() -> None:
+    """All of them are opened by Database.connect(); over a Unix socket the server has no such settings."""
+    with new_servers(1) as (server,):
+        database = Database(DatabaseUrl.parse(server.url), "in a test", None)
+        for role in ROLES:
+            async with database.connected(role) as connection:
+                assert {name: await connection.fetchval(f"SHOW {name}") for name in KEEPALIVES} == KEEPALIVES
+                own = connection._transport.get_extra_info("socket")
+                assert own.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+def test_no_other_place_opens_a_session() -> None:
+    """So that none is without these settings."""
+    root = Path(horsies.__file__).parents[2]
+    calls = [
+        str(path.relative_to(root))
+        for package in ("worker/horsies", "horsies_tui")
+        for path in (root / package).rglob("*.py")
+        if re.search(r"asyncpg\.(connect|create_pool)\(|psycopg\.connect\(", path.read_text())
+    ]
+    assert calls == ["worker/horsies/store/connect.py"]
+
+
+async def test_the_command_line_reaches_the_host_that_answers() -> None:
+    with failover_pair(synchronous=False) as pair:
+        await prepared(pair)
+        pair.primary.hang()
+        pair.standby.promote()
+        for command in (["tasks", "ls"], ["workers", "ls"], ["status"]):
+            began = time.monotonic()
+            given = {**os.environ, "HORSIES_DATABASE_URL": pair.url}
+            done = await asyncio.create_subprocess_exec(HORSIES, *command, env=given, stdout=subprocess.DEVNULL)
+            assert await done.wait() == 0
+            assert time.monotonic() - began < 8

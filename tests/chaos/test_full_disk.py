@@ -61,7 +61,7 @@ async def test_a_full_disk_loses_nothing_and_buries_nobody(
     quick = {"TEST_STALE_MS": "3000", "TEST_BEAT_MS": "1000"}
     async with (
         on_small_disk(embedded_server.url, embedded_database, small_disk),
-        scene(embedded_database, tmp_path, **quick) as cluster,
+        scene(embedded_database, tmp_path, "the disk is full", **quick) as cluster,
     ):
         workers = [await cluster.worker("--processes", "4") for _ in range(2)]
         labels = await cluster.send("work", 60, 0.5)
@@ -76,5 +76,5 @@ async def test_a_full_disk_loses_nothing_and_buries_nobody(
 
         await until(lambda: told("writes again") == told("cannot write") >= 1)
         assert told("outcome refused") == 0
-        audit = await cluster.audit("the disk is full")
+        audit = await cluster.audit()
         assert audit.violations == []

@@ -41,7 +41,9 @@ async def test_a_worker_that_is_stopped_for_long_leaves_no_run_behind(
     database: str, tmp_path: Path, group: bool
 ) -> None:
     signal_to = os.killpg if group else os.kill
-    async with scene(database, tmp_path, **SHORT) as cluster:
+    async with scene(
+        database, tmp_path, f"{'a process group' if group else 'a worker'} is stopped for 8 s", **SHORT
+    ) as cluster:
         stopped, _ = await cluster.worker("--processes", "8"), await cluster.worker("--processes", "8")
         labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
         await cluster.begun(labels)
@@ -49,13 +51,13 @@ async def test_a_worker_that_is_stopped_for_long_leaves_no_run_behind(
         await asyncio.sleep(8)
         signal_to(stopped.pid, signal.SIGCONT)
         await cluster.settled(60)
-        audit = await cluster.audit(f"{'a process group' if group else 'a worker'} is stopped for 8 s", crashes=None)
+        audit = await cluster.audit(crashes=None)
         assert audit.violations == []
         assert audit.crashed > 0
 
 
 async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(database: str, tmp_path: Path) -> None:
-    async with BlackholeProxy(database) as proxy, scene(database, tmp_path, **SHORT) as cluster:
+    async with BlackholeProxy(database) as proxy, scene(database, tmp_path, "a partition of 15 s", **SHORT) as cluster:
         await cluster.worker("--processes", "8", url=proxy.url)
         await cluster.worker("--processes", "8")
         labels = [label for task in TASKS for label in await cluster.send(task, 4, 7.0)]
@@ -64,7 +66,7 @@ async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(dat
         await asyncio.sleep(15)
         proxy.restore()
         await cluster.settled(60)
-        audit = await cluster.audit("a partition of 15 s", crashes=None)
+        audit = await cluster.audit(crashes=None)
         assert audit.violations == []
         assert audit.crashed > 0
 
@@ -72,7 +74,7 @@ async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(dat
 async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_database: str, tmp_path: Path) -> None:
     """Nobody listens for 15 s at thresholds of 6 and 2 s; one worker more starts as soon as it is over."""
     place = Path(DatabaseUrl.parse(embedded_database).hosts[0])
-    async with scene(embedded_database, tmp_path) as cluster:
+    async with scene(embedded_database, tmp_path, "the server refuses for 15 s") as cluster:
         await cluster.worker("--processes", "2")
         labels = await cluster.send("wait", 60, 25.0)
         await cluster.begun(labels)
@@ -81,7 +83,7 @@ async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_databas
             await asyncio.sleep(15)
         await cluster.worker("--processes", "2")
         await cluster.settled(60)
-        audit = await cluster.audit("the server refuses for 15 s", crashes=0)
+        audit = await cluster.audit(crashes=0)
         assert audit.violations == []
         assert audit.runs == len(labels)
 
@@ -90,7 +92,7 @@ async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_databas
 async def test_runs_outlive_a_lock_that_keeps_every_worker_from_beating(
     database: str, tmp_path: Path, lock: str
 ) -> None:
-    async with scene(database, tmp_path) as cluster:
+    async with scene(database, tmp_path, f"LOCK TABLE {lock}") as cluster:
         await cluster.worker("--processes", "2")
         labels = await cluster.send("wait", 20, 25.0)
         await cluster.begun(labels)
@@ -99,6 +101,6 @@ async def test_runs_outlive_a_lock_that_keeps_every_worker_from_beating(
             await cluster.connection.execute(f"LOCK TABLE {lock}")
             await asyncio.sleep(15)
         await cluster.settled(60)
-        audit = await cluster.audit(f"LOCK TABLE {lock}", crashes=0)
+        audit = await cluster.audit(crashes=0)
         assert audit.violations == []
         assert audit.runs == len(labels)

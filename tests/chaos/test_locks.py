@@ -72,7 +72,7 @@ def told(cluster: Scene, worker: subprocess.Popen[str], event: str) -> list[dict
 async def test_one_locked_row_holds_up_no_other(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, environ: dict[str, str], cap: int | None
 ) -> None:
-    async with scene(database, tmp_path, **QUICK, **environ) as cluster:
+    async with scene(database, tmp_path, f"one locked row, {request.node.callspec.id}", **QUICK, **environ) as cluster:
         worker = await cluster.worker("--processes", "4")
         first = await cluster.send("work", 3, 0.5)
         await cluster.begun(first)
@@ -86,13 +86,13 @@ async def test_one_locked_row_holds_up_no_other(
         await cluster.settled(10)
         (record,) = told(cluster, worker, "outcome waits for a lock")
         assert (record["id"], record["locked_by"]) == (cluster.ids[first[0]], holder)
-        audit = await cluster.audit(f"one locked row, {request.node.callspec.id}", cap=cap)
+        audit = await cluster.audit(cap=cap)
         assert audit.violations == []
 
 
 @pytest.mark.chaos
 async def test_a_locked_claim_holds_up_no_other(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path, **QUICK, TEST_PREFETCH="8") as cluster:
+    async with scene(database, tmp_path, "one locked claim", **QUICK, TEST_PREFETCH="8") as cluster:
         worker = await cluster.worker("--processes", "1")
         (first,) = await cluster.send("work", 1, 1.0)
         await cluster.begun([first])
@@ -103,7 +103,7 @@ async def test_a_locked_claim_holds_up_no_other(database: str, tmp_path: Path) -
             (record,) = told(cluster, worker, "start waits for a lock")
             assert record["id"] == cluster.ids[labels[0]]
         await cluster.settled(10)
-        audit = await cluster.audit("one locked claim")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
@@ -123,7 +123,7 @@ async def test_a_locked_table_makes_outcomes_late_and_nothing_else(
     database: str, tmp_path: Path, table: str, mode: str
 ) -> None:
     """SHARE is what CREATE INDEX takes, ACCESS EXCLUSIVE what VACUUM FULL and most of ALTER TABLE take."""
-    async with scene(database, tmp_path, **QUICK) as cluster:
+    async with scene(database, tmp_path, f"{mode} lock on {table}", **QUICK) as cluster:
         worker = await cluster.worker("--processes", "4")
         await cluster.worker("--processes", "1")
         labels = await cluster.send("work", 4, 1.0)
@@ -139,12 +139,12 @@ async def test_a_locked_table_makes_outcomes_late_and_nothing_else(
         else:  # a sweep reads which thresholds the other workers have told
             assert {record["loop"] for record in began} <= {"recovery"}
         await until(lambda: len(told(cluster, worker, "writes again")) == len(began))
-        audit = await cluster.audit(f"{mode} lock on {table}")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
 async def test_a_stop_stores_what_it_can_and_names_the_rest(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path, **QUICK) as cluster:
+    async with scene(database, tmp_path, "SIGTERM while some rows are locked", **QUICK) as cluster:
         worker = await cluster.worker("--processes", "4", "--shutdown-grace", "2")
         labels = await cluster.send("work", 4, 0.5)
         await cluster.begun(labels)
@@ -158,7 +158,7 @@ async def test_a_stop_stores_what_it_can_and_names_the_rest(database: str, tmp_p
 
 @pytest.mark.chaos
 async def test_a_stop_waits_for_a_lock_as_long_as_it_may(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path, **QUICK) as cluster:
+    async with scene(database, tmp_path, "SIGTERM while a row is locked", **QUICK) as cluster:
         worker = await cluster.worker("--processes", "2", "--shutdown-grace", "1")
         labels = await cluster.send("work", 2, 0.5)
         await cluster.begun(labels)
@@ -167,7 +167,7 @@ async def test_a_stop_waits_for_a_lock_as_long_as_it_may(database: str, tmp_path
             await asyncio.sleep(3)
             assert worker.poll() is None
         assert await asyncio.to_thread(worker.wait, 10) == 0
-        audit = await cluster.audit("SIGTERM while a row is locked")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
@@ -184,7 +184,7 @@ async def test_a_stop_waits_for_a_lock_as_long_as_it_may(database: str, tmp_path
 async def test_ddl_in_a_transaction_that_stays_open(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, statement: str
 ) -> None:
-    async with scene(database, tmp_path, **QUICK) as cluster:
+    async with scene(database, tmp_path, f"{request.node.callspec.id} stays open", **QUICK) as cluster:
         await cluster.worker("--processes", "4")
         await cluster.worker("--processes", "4")
         labels = await cluster.send("work", 40, 0.3)
@@ -193,13 +193,13 @@ async def test_ddl_in_a_transaction_that_stays_open(
             await asyncio.sleep(LOCKED_S)
         await are(cluster, labels, "COMPLETED")
         await cluster.settled(10)
-        audit = await cluster.audit(f"{request.node.callspec.id} stays open")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
 @pytest.mark.chaos
 async def test_vacuum_full_again_and_again(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path, **QUICK, TEST_CAP="6", TEST_PREFETCH="4") as cluster:
+    async with scene(database, tmp_path, "VACUUM FULL", **QUICK, TEST_CAP="6", TEST_PREFETCH="4") as cluster:
         await cluster.worker("--processes", "4")
         await cluster.worker("--processes", "4")
         labels = await cluster.send("work", 100, 0.1)
@@ -209,14 +209,14 @@ async def test_vacuum_full_again_and_again(database: str, tmp_path: Path) -> Non
                 await vacuum.execute(f"VACUUM FULL {table}")
         await vacuum.close()
         await are(cluster, labels, "COMPLETED", 60)
-        audit = await cluster.audit("VACUUM FULL", cap=6)
+        audit = await cluster.audit(cap=6)
         assert audit.violations == []
 
 
 @pytest.mark.chaos
 async def test_many_sessions_that_lock_what_runs(database: str, tmp_path: Path) -> None:
     """Each locks a few running rows for a moment, as programs do that look at tasks with FOR UPDATE."""
-    async with scene(database, tmp_path, **QUICK, TEST_CAP="6", TEST_PREFETCH="4") as cluster:
+    async with scene(database, tmp_path, "many short locks", **QUICK, TEST_CAP="6", TEST_PREFETCH="4") as cluster:
         await cluster.worker("--processes", "4")
         await cluster.worker("--processes", "4")
         labels = await cluster.send("work", 150, 0.1)
@@ -234,5 +234,5 @@ async def test_many_sessions_that_lock_what_runs(database: str, tmp_path: Path) 
             for each in lockers:
                 each.cancel()
             await asyncio.gather(*lockers, return_exceptions=True)
-        audit = await cluster.audit("many short locks", cap=6)
+        audit = await cluster.audit(cap=6)
         assert audit.violations == []

@@ -54,7 +54,10 @@ async def kill(cluster: Scene, number: int) -> None:
 
 async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
     """15 s without a server, a fresh worker and a sweep by hand at once: 60 of 60 were counted as crashed."""
-    async with own_server() as server, scene(server.url, tmp_path) as cluster:
+    async with (
+        own_server() as server,
+        scene(server.url, tmp_path, "server stopped for 15 s, a fresh worker and a sweep by hand") as cluster,
+    ):
         await cluster.worker("--processes", "8")
         await cluster.worker("--processes", "8")
         labels = await cluster.send("work", 16, 30.0)
@@ -69,7 +72,7 @@ async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
         await fresh
         await reconnect(cluster)
         await cluster.settled(45)
-        audit = await cluster.audit("server stopped for 15 s, a fresh worker and a sweep by hand")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
@@ -77,7 +80,10 @@ async def test_a_dead_worker_is_found_although_connections_are_reset_all_the_tim
     database: str, tmp_path: Path
 ) -> None:
     """A spare period that renewed itself left 20 tasks unrecovered for 140 s: resets of 0.3 s every 25 s."""
-    async with BlackholeProxy(database) as proxy, scene(database, tmp_path, worker_url=proxy.url) as cluster:
+    async with (
+        BlackholeProxy(database) as proxy,
+        scene(database, tmp_path, "connections reset all the time", worker_url=proxy.url) as cluster,
+    ):
         await cluster.worker("--processes", "8")
         labels = await cluster.send("work", 8, 60.0)
         await cluster.begun(labels)
@@ -94,7 +100,7 @@ async def test_a_dead_worker_is_found_although_connections_are_reset_all_the_tim
 
 
 async def test_where_no_worker_lived_a_fresh_one_recovers_after_the_spare_period(database: str, tmp_path: Path) -> None:
-    async with scene(database, tmp_path) as cluster:
+    async with scene(database, tmp_path, "no worker lived") as cluster:
         await cluster.worker("--processes", "4")
         labels = await cluster.send("work", 4, 60.0)
         await cluster.begun(labels)
@@ -113,7 +119,7 @@ async def locked(connection: asyncpg.Connection, table: str, seconds: float) -> 
 
 @pytest.mark.parametrize("table", ["horsies_heartbeats", "horsies_tasks", "horsies_pulse"])
 async def test_a_locked_table_buries_nobody(database: str, tmp_path: Path, table: str) -> None:
-    async with scene(database, tmp_path) as cluster:
+    async with scene(database, tmp_path, f"{table} locked for 12 s") as cluster:
         await cluster.worker("--processes", "8")
         labels = await cluster.send("work", 8, 25.0)
         await cluster.begun(labels)
@@ -122,13 +128,13 @@ async def test_a_locked_table_buries_nobody(database: str, tmp_path: Path, table
         await locked(other, table, 12)
         await other.close()
         await cluster.settled(60)
-        audit = await cluster.audit(f"{table} locked for 12 s")
+        audit = await cluster.audit()
         assert audit.violations == []
 
 
 async def test_after_an_outage_outcomes_come_before_claims(tmp_path: Path) -> None:
     """New runs began 0.2 s after the server was back, outcomes of old ones were stored up to 21.4 s later."""
-    async with own_server() as server, scene(server.url, tmp_path) as cluster:
+    async with own_server() as server, scene(server.url, tmp_path, "server stopped while runs end") as cluster:
         for _ in range(4):
             await cluster.worker("--processes", "2")
         first = await cluster.send("work", 8, 6.0)
@@ -150,5 +156,5 @@ async def test_after_an_outage_outcomes_come_before_claims(tmp_path: Path) -> No
             taken = [row["number"] for row in mine if row["task_id"] not in old and row["old"] == "PENDING"]
             assert len(stored) == 2
             assert max(stored) < min(taken, default=max(stored) + 1)
-        audit = await cluster.audit("server stopped while runs end")
+        audit = await cluster.audit()
         assert audit.violations == []

@@ -39,11 +39,13 @@ async def test_a_worker_behind_a_pooler_keeps_its_caps_whatever_the_role_has(
     await create(connection)
     await connection.close()
     with pgbouncer(strict_database, mode) as pooled:
-        async with scene(strict_database, tmp_path, worker_url=pooled, TEST_CAP="3") as cluster:
+        async with scene(
+            strict_database, tmp_path, f"behind PgBouncer, {mode} mode", worker_url=pooled, TEST_CAP="3"
+        ) as cluster:
             await cluster.worker("--processes", "4")
             await cluster.send("work", 30, 0.1)
             await cluster.settled(40)
-            audit = await cluster.audit(f"behind PgBouncer, {mode} mode", cap=3)
+            audit = await cluster.audit(cap=3)
             assert audit.violations == []
 
 

@@ -34,19 +34,19 @@ SELECT pid FROM pg_stat_activity
 """
 _COUNTS = """
 SELECT (SELECT sum(n_dead_tup) FROM pg_stat_user_tables) AS dead,
-       (SELECT sum(n_live_tup) FROM pg_stat_user_tables) AS living
+       (SELECT sum(n_live_tup) FROM pg_stat_user_tables) AS living,
+       (SELECT count(*) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name LIKE 'horsies worker%') AS sessions
 """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Of the worker that no fault kills, and of the database.
-
-    Its descriptors, and not the sessions of the server: those that the proxy has cut off live on behind it.
-    """
+    """Memory and descriptors of the worker that no fault kills; sessions of all workers; rows of the database."""
 
     memory_mb: float
     descriptors: int
+    sessions: int
     dead: int
     living: int
 
@@ -116,13 +116,15 @@ async def sample(cluster: Scene, counting: asyncpg.Connection) -> Sample:
     await counting.execute("SELECT pg_stat_force_next_flush()")
     row = await counting.fetchrow(_COUNTS)
     steady = psutil.Process(cluster.workers[0].pid)
-    return Sample(steady.memory_info().rss / 1e6, steady.num_fds(), int(row["dead"]), int(row["living"]))
+    return Sample(
+        steady.memory_info().rss / 1e6, steady.num_fds(), row["sessions"], int(row["dead"]), int(row["living"])
+    )
 
 
 async def send_on(cluster: Scene, url: str, end: float) -> None:
     """Over a connection of its own: the faults keep the scene's busy."""
     choose = random.Random(0)
-    sending = Scene(url, await asyncpg.connect(url), cluster.directory, {})
+    sending = Scene(url, await asyncpg.connect(url), cluster.directory, cluster.name, {})
     sending.ids = cluster.ids
     try:
         while time.monotonic() < end:
@@ -148,7 +150,7 @@ async def test_twenty_minutes_of_mixed_storm_lose_nothing_and_leave_nothing(data
     samples: list[Sample] = []
     async with (
         BlackholeProxy(database) as proxy,
-        scene(database, tmp_path, TEST_STALE_MS="3000", TEST_BEAT_MS="1000") as cluster,
+        scene(database, tmp_path, "a mixed storm", TEST_STALE_MS="3000", TEST_BEAT_MS="1000") as cluster,
     ):
         await cluster.worker("--processes", "3")
         for _ in range(2):
@@ -162,11 +164,17 @@ async def test_twenty_minutes_of_mixed_storm_lose_nothing_and_leave_nothing(data
                 await storm.strike()
                 await asyncio.sleep(random.uniform(0.2, 3))
         await cluster.settled(SETTLE_S)
-        audit = await cluster.audit("a mixed storm", crashes=None)
-    print(f"\n{audit.tasks} tasks, {audit.runs} runs, {audit.crashed} crashed; faults {storm.faults}\n{samples[::8]}")
-    assert audit.violations == []
+        audit = await cluster.audit(crashes=None)
+        print(
+            f"\n{audit.tasks} tasks, {audit.runs} runs, {audit.crashed} crashed; faults {storm.faults}\n{samples[::8]}"
+        )
+        assert audit.violations == []
+        check_flat(samples)
+
+
+def check_flat(samples: list[Sample]) -> None:
     first, last = samples[len(samples) // 4 : len(samples) // 2], samples[-len(samples) // 4 :]
-    for what in ("memory_mb", "descriptors"):
+    for what in ("memory_mb", "descriptors", "sessions"):
         before, after = (median(getattr(one, what) for one in part) for part in (first, last))
         assert after <= MOST_GROWTH * before, f"{what} grew from {before:.0f} to {after:.0f}"
     assert last[-1].dead <= DEAD_PER_LIVING * last[-1].living + 10_000

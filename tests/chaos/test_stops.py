@@ -14,7 +14,10 @@ from chaos_scene import scene
 @pytest.mark.chaos
 @pytest.mark.parametrize("comes_back", [False, True], ids=["stays away", "comes back"])
 async def test_a_stop_without_a_database(database: str, tmp_path: Path, comes_back: bool) -> None:
-    async with BlackholeProxy(database) as proxy, scene(database, tmp_path, worker_url=proxy.url) as cluster:
+    async with (
+        BlackholeProxy(database) as proxy,
+        scene(database, tmp_path, "SIGTERM while the database is away", worker_url=proxy.url) as cluster,
+    ):
         worker = await cluster.worker("--processes", "4", "--shutdown-grace", "2")
         labels = await cluster.send("work", 4, 1.0)
         await cluster.begun(labels)
@@ -31,5 +34,5 @@ async def test_a_stop_without_a_database(database: str, tmp_path: Path, comes_ba
         lost = {record["id"] for record in cluster.log(worker) if record["event"] == "outcome lost"}
         assert lost == (set() if comes_back else set(cluster.ids.values()))
         if comes_back:
-            audit = await cluster.audit("SIGTERM while the database is away")
+            audit = await cluster.audit()
             assert audit.violations == []

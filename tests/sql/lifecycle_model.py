@@ -39,6 +39,7 @@ class Row:
     retry_count: int = 0
     token: Token | None = None
     lease_runs: bool = False
+    counts: bool = True
     pid: int | None = None
     attempts: list[tuple[TaskAttemptOutcome, bool]] = field(default_factory=list)
     ends: int = 0
@@ -50,10 +51,11 @@ class Row:
 
     @property
     def in_flight(self) -> bool:
-        return self.status is S.RUNNING or (self.status is S.CLAIMED and self.lease_runs)
+        """Whether it has a place under the caps."""
+        return self.status is S.RUNNING or (self.status is S.CLAIMED and self.counts)
 
     def claim(self, token: Token, lease_runs: bool) -> None:
-        self.status, self.token, self.lease_runs = S.CLAIMED, token, lease_runs
+        self.status, self.token, self.lease_runs, self.counts = S.CLAIMED, token, lease_runs, True
 
     def run(self, pid: int) -> None:
         self.status, self.lease_runs, self.pid = S.RUNNING, False, pid
@@ -66,7 +68,7 @@ class Row:
         self.status, self.lease_runs, self.pid = status, False, None
         self.ends += 1
 
-    def start(self, pid: int) -> str:
+    def start(self, pid: int, *, fits: bool) -> str:
         if self.status is S.RUNNING:
             self.run(pid)
             return "started again"
@@ -75,6 +77,8 @@ class Row:
         if self.deadline_passed:
             self.end(S.EXPIRED)
             return "expired"
+        if not fits:
+            return "waiting"
         if not self.lease_runs:
             return "stale"
         self.run(pid)
@@ -155,13 +159,47 @@ class Model:
     def in_flight(self, queue: str | None = None) -> int:
         return sum(row.in_flight for row in self.rows.values() if queue in (None, row.queue))
 
-    def under_caps(self, budget: int) -> list[Row]:
-        """What a claim under caps should yield, from the capped queue first."""
-        room = min(budget, CLUSTER_CAP - self.in_flight())
+    def under_caps(self, budget: int, *, hard: bool) -> list[Row]:
+        """What a claim under caps should yield, from the capped queue first; without `hard` under no cluster cap.
+
+        Where a cap has less room than it wants, it releases what has expired.
+        """
+        busy = [queue for queue in (CAPPED, PLAIN) if queue not in self.paused and self._has_pending(queue)]
+        room = budget
+        if busy and hard:
+            room = self._room(None, CLUSTER_CAP, room)
         chosen: list[Row] = []
-        for queue, cap in ((CAPPED, CAP), (PLAIN, None)):
+        for queue in busy:
             free = room - len(chosen)
-            if cap is not None:
-                free = min(free, cap - self.in_flight(queue))
+            if free <= 0:
+                break
+            if queue == CAPPED:
+                free = self._room(CAPPED, CAP, free)
             chosen += self.waiting(queue)[: max(free, 0)]
         return chosen
+
+    def _has_pending(self, queue: str) -> bool:
+        return any(row.queue == queue and row.status is S.PENDING for row in self.rows.values())
+
+    def _room(self, queue: str | None, cap: int, wanted: int) -> int:
+        if cap - self.in_flight(queue) < wanted:
+            for row in self.expired([CAPPED, PLAIN] if queue is None else [queue]):
+                if row.counts:
+                    row.wait()
+        return min(wanted, cap - self.in_flight(queue))
+
+    def unfit(self, tokens: list[Token], caps: dict[str, int]) -> set[Token]:
+        """Those of one worker's tokens for whose start their caps have no room."""
+        unfit: set[Token] = set()
+        for queue, cap in caps.items():
+            asked = {token.task_id for token in tokens if self.rows[token.task_id].queue == queue}
+            others = sum(
+                row.status is S.RUNNING or (row.in_flight and row.id not in asked)
+                for row in self.rows.values()
+                if row.queue == queue
+            )
+            claimed = [self.rows[task_id] for task_id in asked if self.rows[task_id].status is S.CLAIMED]
+            first = sorted(claimed, key=lambda row: self.place(row.id))[: max(cap - others, 0)]
+            turned_away = {row.id for row in claimed if row not in first}
+            unfit |= {token for token in tokens if token.task_id in turned_away}
+        return unfit

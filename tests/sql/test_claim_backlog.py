@@ -86,7 +86,7 @@ async def claim_known_capped(conn: asyncpg.Connection, limit: int) -> list[Claim
     claims = await claim_capped(
         conn,
         worker_id=ME,
-        queues=[("default", 50_000)],
+        queues=[("default", 60_000)],  # more than have expired: these keep their places until they are released
         budget=limit,
         cluster_cap=None,
         hard=True,

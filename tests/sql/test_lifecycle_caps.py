@@ -24,7 +24,7 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import claim_capped, release, release_expired
+from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
 from horsies.store.statements import statement
@@ -204,20 +204,65 @@ async def test_what_is_not_due_is_left(connection: asyncpg.Connection, columns: 
     assert await capped(connection, [("default", 5)], cluster=5) == []
 
 
-async def test_an_expired_claim_frees_its_place_and_is_claimed_again_when_a_place_is_left(
-    connection: asyncpg.Connection,
+@pytest.mark.parametrize("cluster", [None, 2])
+async def test_an_expired_claim_goes_back_to_the_queue_with_its_place(
+    connection: asyncpg.Connection, cluster: int | None
 ) -> None:
     await enqueue(connection, "a", "b", "c")
-    (old,) = await capped(connection, [("default", 2)], worker="dead", budget=1, lease_ms=0)
-    assert names(await capped(connection, [("default", 2)], budget=1)) == ["b"]
-    assert names(await capped(connection, [("default", 2)])) == ["c"]
-    assert await release_expired(connection, ["default"]) == 1
-    assert await capped(connection, [("default", 2)]) == []
-    (new,) = await capped(connection, [("default", 3)])
-    assert (new.token.task_id, new.token.worker_id) == ("a", ME)
-    assert new.token.claimed_at > old.token.claimed_at
+    (old,) = await capped(connection, [("default", 2)], cluster=cluster, worker="dead", budget=1, lease_ms=0)
+    new, _ = claims = await capped(connection, [("default", 2)], cluster=cluster)
+    assert names(claims) == ["a", "b"]
+    assert (new.token.worker_id, new.token.claimed_at > old.token.claimed_at) == (ME, True)
+    assert await capped(connection, [("default", 2)], cluster=cluster) == []
     assert (await start_tokens(connection, [old.token], "dead")).stale == {old.token}
     assert (await start_tokens(connection, [new.token])).started == {new.token}
+
+
+async def test_an_expired_claim_of_another_queue_gives_its_place_under_the_cluster_cap_back(
+    connection: asyncpg.Connection,
+) -> None:
+    await enqueue(connection, "a", queue_name="'left'")
+    await enqueue(connection, "b")
+    await capped(connection, [("left", None)], cluster=1, worker="dead", lease_ms=0)
+    assert names(await capped(connection, cluster=1)) == ["b"]
+    assert await statuses(connection) == {"a": "PENDING", "b": "CLAIMED"}
+
+
+@pytest.mark.parametrize(("queues", "cluster"), [([("default", 1)], None), ([("default", None)], 1)])
+async def test_a_start_that_waits_for_its_row_keeps_its_place_when_its_lease_runs_out_meanwhile(
+    database: str, connection: asyncpg.Connection, queues: list[tuple[str, int | None]], cluster: int | None
+) -> None:
+    await enqueue(connection, "a", "b")
+    slow, holder = await asyncpg.connect(database), await asyncpg.connect(database)
+    (claimed,) = await capped(slow, queues, cluster=cluster, budget=1, lease_ms=300)
+    async with holder.transaction():
+        await holder.execute("SELECT FROM horsies_tasks WHERE id = 'a' FOR UPDATE")
+        starting = await waits_for_a_lock(connection, slow, start_tokens(slow, [claimed.token]))
+        await connection.execute("SELECT pg_sleep_until($1)", claimed.token.claimed_at + timedelta(seconds=0.4))
+        other = await capped(connection, queues, worker="worker-b", cluster=cluster)
+        await start_tokens(connection, [one.token for one in other], "worker-b")
+    assert (await starting).started == {claimed.token}
+    assert await statuses(connection) == {"a": "RUNNING", "b": "PENDING"}
+    await slow.close()
+    await holder.close()
+
+
+async def test_workers_that_prefetch_and_workers_that_do_not_share_a_cap(connection: asyncpg.Connection) -> None:
+    await enqueue(connection, "a", "b", "c", "d", "e", "f")
+    queues = [("default", 3)]
+    ahead = await capped(connection, queues, budget=3, hard=False)
+    assert names(ahead) == ["a", "b", "c"]
+    others = await capped(connection, queues, worker="worker-b", budget=2)
+    assert names(others) == ["d", "e"], "what was claimed ahead takes no place"
+    starts = [Start(one.token, 7, "host", "worker-7", "default") for one in ahead]
+    verdicts = await start(connection, ME, starts, {"default": 3})
+    assert ({token.task_id for token in verdicts.started}, len(verdicts.waiting)) == ({"a"}, 2)
+    assert await capped(connection, queues, worker="worker-b") == []
+    assert len((await start_tokens(connection, [one.token for one in others], "worker-b")).started) == 2
+    assert len((await start(connection, ME, starts, {"default": 3})).waiting) == 2
+    await finish(connection, "worker-b", [ended(others[0].token, OutcomeKind.COMPLETED)])
+    verdicts = await start(connection, ME, starts, {"default": 3})
+    assert {token.task_id for token in verdicts.started} == {"a", "b"}
 
 
 async def test_a_task_claimed_under_a_cap_is_like_any_other(connection: asyncpg.Connection) -> None:
@@ -293,7 +338,8 @@ class TestCapsOnWhatRuns:
 
     async def claimed(self, conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Start]:
         await enqueue(conn, *ids, **columns)
-        tasks = await claim_some(conn, worker, queue=columns.get("queue_name", "'default'").strip("'"))
+        queue = columns.get("queue_name", "'default'").strip("'")
+        tasks = await capped(conn, [(queue, None)], worker=worker, hard=False)
         return [Start(one.token, 7, "host", "worker-7", one.queue_name) for one in tasks]
 
     async def test_no_more_start_than_the_cap_has_room_for_the_first_ones_first(

@@ -24,6 +24,7 @@ from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, r
 from horsies.lifecycle.finishing import Finished, Outcome, finish, mark_finalizing, stored_earlier
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
+from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.tokens import Token, Verdict
 from horsies.lifecycle.turnover import finish_and_claim, is_end
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 ENDS = [kind for kind in K if is_end(Outcome(None, kind))]  # type: ignore[arg-type]
 WORKERS = ("worker-a", "worker-b", "worker-c")
+PREFETCHES = "worker-c"
 HOUR_MS = 3_600_000
 ALLOWED = {(arrow.source, arrow.target) for arrow in TASK_TRANSITIONS if arrow.verb != "undo"}
 
@@ -205,22 +207,29 @@ class Lifecycle(RuleBasedStateMachine):
 
     def claim_capped(self, rng: Random) -> None:
         most = rng.randint(1, 4)
-        caps = {"queues": [(CAPPED, CAP), (PLAIN, None)], "cluster_cap": CLUSTER_CAP, "hard": True}
         worker, leased = rng.choice(WORKERS), rng.random() < 0.8
+        hard = worker != PREFETCHES
+        caps = {"queues": [(CAPPED, CAP), (PLAIN, None)], "cluster_cap": CLUSTER_CAP if hard else None, "hard": hard}
         limits = {"worker_id": worker, "budget": most, "lease_ms": leased * HOUR_MS, "task_names": None, **caps}
-        expected = self._model.under_caps(most)
+        expected = self._model.under_caps(most, hard=hard)
         claims = self._do(claim_capped(self._connections[worker], **limits))
         assert {task.token.task_id for task in claims.tasks} == {row.id for row in expected}
         for task in claims.tasks:
-            self._issue(self._model.rows[task.token.task_id], task, leased)
+            row = self._model.rows[task.token.task_id]
+            self._issue(row, task, leased)
+            row.counts = hard
 
     def start(self, rng: Random) -> None:
         for conn, worker, own in self._tokens(rng, S.CLAIMED):
-            verdicts = self._do(start_tokens(conn, own, worker))
+            caps = {CAPPED: CAP} if worker == PREFETCHES else {}
+            starts = [Start(token, 4242, "host", "worker-4242", self._model.rows[token.task_id].queue) for token in own]
+            unfit = self._model.unfit(own, caps)
+            verdicts = self._do(start(conn, worker, starts, caps))
             for token in own:
                 row = self._model.current(token)
-                expected = row.start(4242) if row else "stale"
+                expected = row.start(4242, fits=token not in unfit) if row else "stale"
                 assert (token in verdicts.started) is expected.startswith("started")
+                assert (token in verdicts.waiting) is (expected == "waiting")
                 assert (token in verdicts.expired) is (expected == "expired")
                 assert (token in verdicts.stale) is (expected == "stale")
                 if expected == "started":

@@ -286,7 +286,14 @@ async def test_a_rule_that_fails_keeps_no_other_from_being_applied(
             Retention(RecoveryConfig(terminal_record_retention_hours=None), Events()),
             (
                 "pruned",
-                {"heartbeats": 1, "worker_states": 0, "worker_losses": 0, "operator_actions": 0, "complete": True},
+                {
+                    "heartbeats": 1,
+                    "worker_states": 0,
+                    "sweep_state": 0,
+                    "worker_losses": 0,
+                    "operator_actions": 0,
+                    "complete": True,
+                },
             ),
         ),
     ],

@@ -6,16 +6,26 @@ from typing import Any
 
 import asyncpg
 import pytest
-from lifecycle_steps import LANE
+from lifecycle_steps import LANE, waits_for_a_lock
 from sweep_steps import poison
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.retention import MOST_ROWS, Category, Pruned, ages_of, prunable, prune
+from horsies.store.sweep_state import take_duty
 
 DEFAULTS = ages_of(RecoveryConfig())
 OLD, YOUNG = "now() - interval '31 days'", "now() - interval '29 days'"
 TERMINAL = ("COMPLETED", "FAILED", "CANCELLED", "EXPIRED")
-PRUNED = ("heartbeats", "worker_states", "workflows", "workflow_tasks", "tasks", "worker_losses", "operator_actions")
+PRUNED = (
+    "heartbeats",
+    "worker_states",
+    "sweep_state",
+    "workflows",
+    "workflow_tasks",
+    "tasks",
+    "worker_losses",
+    "operator_actions",
+)
 
 
 async def insert(conn: asyncpg.Connection, table: str, **columns: Any) -> None:
@@ -56,6 +66,35 @@ async def add_losses(conn: asyncpg.Connection, count: int, age: str) -> None:
         "INSERT INTO horsies_worker_losses (worker_id, taken_at, failed)"
         f" SELECT 'w', now() - interval '{age}', '{{t}}' FROM generate_series(1, {count})"
     )
+
+
+async def add_duties(conn: asyncpg.Connection, count: int, age: str) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_sweep_state (sweep, ran_at, interval_ms)"
+        f" SELECT 'runs ' || n, now() - interval '{age}', 30000 FROM generate_series(1, {count}) n"
+    )
+
+
+async def test_duties_of_thresholds_that_no_worker_has_go_and_the_others_stay(connection: asyncpg.Connection) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_sweep_state (sweep, ran_at, interval_ms) VALUES"
+        " ('runs 6000', now() - interval '8 days', 1000),"
+        " ('claims 6000', now() - interval '6 days', 1000), ('recovery', now() - interval '8 days', 1000)"
+    )
+    assert (await prune(connection, DEFAULTS)).rows["sweep_state"] == 1
+    assert await connection.fetchval("SELECT array_agg(sweep ORDER BY sweep) FROM horsies_sweep_state") == [
+        "claims 6000", "recovery"
+    ]  # fmt: skip
+
+
+async def test_a_duty_that_is_taken_while_it_is_pruned_stays(database: str, connection: asyncpg.Connection) -> None:
+    await add_duties(connection, 1, "8 days")
+    pruning = await asyncpg.connect(database)
+    async with connection.transaction():
+        assert await take_duty(connection, "runs 1", "w", 1_000) is None
+        deleting = await waits_for_a_lock(connection, pruning, prune(pruning, DEFAULTS))
+    assert (await deleting).rows["sweep_state"] == 0
+    await pruning.close()
 
 
 async def add_states(conn: asyncpg.Connection, count: int, age: str) -> None:
@@ -204,13 +243,14 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     field = category.value.removesuffix("s") + "_retention_hours"
     await add_beats(connection, 1, "400 days")
     await add_states(connection, 1, "400 days")
+    await add_duties(connection, 1, "400 days")
     await add_task(connection, "t", "COMPLETED", completed_at=OLD)
     await add_workflow(connection, "w", "COMPLETED", OLD)
     await add_actions(connection, 1, "400 days")
     await add_losses(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
-        Category.WORKER_STATES: {"worker_states"},
+        Category.WORKER_STATES: {"worker_states", "sweep_state"},
         Category.TERMINAL_RECORDS: {"tasks", "workflows"},
         Category.OPERATOR_ACTIONS: {"worker_losses", "operator_actions"},
     }
@@ -249,6 +289,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         )
     await add_beats(connection, 12_000, "3 days")
     await add_states(connection, 6_000, "9 days")
+    await add_duties(connection, 20, "9 days")
     await add_actions(connection, 6_000, "366 days")
     await add_losses(connection, 20, "366 days")
     await connection.execute("SET session_replication_role = replica")
@@ -271,6 +312,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
     assert done.rows == {
         "heartbeats": 12_000,
         "worker_states": 6_000,
+        "sweep_state": 20,
         "workflows": 700,
         "workflow_tasks": 7_000,
         "tasks": 4_000,

@@ -51,6 +51,7 @@ CONTRACT = {
         unique_key              | character varying(255)   |   |
         rerun_of                | character varying(36)    |   |
         workflow_paused_at      | timestamp with time zone |   |
+        uncounted_claim_at      | timestamp with time zone |   |
     """,
     "horsies_task_attempts": """
         id                  | bigint                   | ! | nextval('horsies_task_attempts_id_seq'::regclass)

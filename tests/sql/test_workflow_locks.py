@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 from advance_steps import end_task, grow, states, task_of
+from blackhole_proxy import BlackholeProxy
+from until import until
 from workflow_plans import node, plan
 
 from horsies.config.url import DatabaseUrl
@@ -19,12 +21,17 @@ from horsies.lifecycle.children import start_child
 from horsies.lifecycle.controlling import pause
 from horsies.lifecycle.following import follow
 from horsies.lifecycle.reconciling import reconcile_all
+from horsies.lifecycle.recovering import end_silent_sessions
 from horsies.run.advancer import Advancer
 from horsies.run.events import Events
 from horsies.store.connect import Database, is_transient
 from horsies.store.lane import Lane
 
 OTHERS = 60
+STOPPED = """
+EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'horsies worker advance' AND datname = current_database()
+                                      AND state = 'active' AND wait_event = 'ClientRead')
+"""
 ROOT = "SELECT FROM horsies_workflows WHERE id = $1 FOR UPDATE"
 BELOW = "SELECT FROM horsies_workflow_tasks WHERE workflow_id = $1 FOR UPDATE"
 
@@ -42,6 +49,28 @@ async def foreign(database: str) -> AsyncIterator[asyncpg.Connection]:
     connected = await asyncpg.connect(database, server_settings={"application_name": "a forgotten psql"})
     yield connected
     await connected.close()
+
+
+async def test_a_session_that_is_stopped_within_a_statement_loses_its_locks(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    """Its server has parsed the statement and waits for the parameters: no timeout of PostgreSQL 16 counts there."""
+    workflow_id = await grow(connection, node(0))
+    async with BlackholeProxy(database) as proxy:
+        stopped = await Database(DatabaseUrl.parse(proxy.url), "in a test", None).connect("worker advance")
+        transaction = stopped.transaction()
+        await transaction.start()
+        await stopped.execute(ROOT, workflow_id)
+        proxy.swallow_replies()
+        asked = asyncio.create_task(stopped.fetchval("SELECT 1 + $1::integer", 1))
+        await until(connection, STOPPED)
+        assert await end_silent_sessions(connection) == []  # not before it has been silent for 5 s
+        assert await end_silent_sessions(connection, 0) == ["horsies worker advance"]
+        await connection.execute(f"{ROOT} NOWAIT", workflow_id)
+        proxy.cut()
+        with pytest.raises((asyncpg.PostgresError, OSError)):
+            await asked
+        stopped.terminate()
 
 
 @pytest.fixture

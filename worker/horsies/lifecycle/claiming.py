@@ -101,7 +101,7 @@ async def claim_capped(
 ) -> CappedClaims:
     """Due tasks of each queue in the order given, as far as budget and caps leave room.
 
-    In flight is what runs and, if `hard`, what is claimed under a lease that has not run out.
+    In flight is what runs and what is claimed; without `hard` a claim of this call counts only when it starts.
     """
     names, caps = [name for name, _ in queues], [cap for _, cap in queues]
     given = worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names

@@ -30,6 +30,7 @@ _MOST_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
 _BATCH = 200
 _TOLD = 20
+_SILENT_MS = 5_000  # as idle_in_transaction_session_timeout of our sessions
 # Of a caller that names a threshold only: the default of RecoveryConfig.
 BEAT_MS = 30_000
 
@@ -176,6 +177,11 @@ async def recover_stale_runs(
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
     refused += await follow(conn, failed)
     return Recovered(retried=len(taken) - len(failed), failed=len(failed), refused=refused)
+
+
+async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:
+    """End sessions of ours that hold locks and whose process was stopped in the middle of a statement; their names."""
+    return [name for (name,) in await conn.fetch(statement("end_silent_sessions"), silent_ms)]
 
 
 async def expire_pending(conn: asyncpg.Connection) -> Recovered:

@@ -58,6 +58,7 @@ class _Part:
 _PARTS = (
     _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", 0),
     _Part(Category.WORKER_STATES, "worker_states", "worker_states", 0),
+    _Part(Category.WORKER_STATES, "sweep_state", "sweep_state", ""),
     # Nodes go with their workflow, and before their tasks: a node never points to a task that is not there.
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),

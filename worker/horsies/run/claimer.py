@@ -388,24 +388,29 @@ class Claimer:
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
 
     async def take_back(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
-        """What a statement has claimed or started whose answer never came, and the rows of these that are locked.
+        """What a statement has claimed or started whose answer never came, and what must wait for a lock or a cap.
 
         The caller holds `claiming`. A row whose execution has ended is none of that: the database has lost the commit
         of the outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and
-        the outcome is stored again.
+        the outcome is stored again, as soon as the cap has room for its start.
         """
         rules, recent = self._rules, self._holdings.recent
+        waiting: list[Token] = []
         for task, is_claimed in await unaccounted(connection, rules.worker_id, self._holdings.tokens()):
             if not recent.has_run(task.token):
                 continue
             if is_claimed:  # its start was lost, too
-                again = Start(task.token, os.getpid(), rules.hostname, "lost commit")
-                if task.token not in (await start(connection, rules.worker_id, [again])).started:
+                again = Start(task.token, os.getpid(), rules.hostname, "lost commit", task.queue_name)
+                verdicts = await start(connection, rules.worker_id, [again], rules.caps_on_running)
+                waiting += verdicts.waiting
+                if task.token not in verdicts.started:
                     continue
             held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
             self._holdings.add(held)
             self._on_lost_commit(held, recent.outcome(task.token))
-        return await take_back_unlocked(connection, rules.worker_id, self._holdings.tokens())
+        kept = [*self._holdings.tokens(), *waiting]
+        returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
+        return returned, [*locked, *waiting]
 
     async def _take_back(self, connection: asyncpg.Connection) -> None:
         """What a statement has claimed or started whose answer never came, or the starter gave up as it was locked."""

@@ -72,7 +72,7 @@ class Orders:
                 self._holdings.drop(held)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
-                returned = await self._claimer.take_back(connection)
+                returned, _ = await self._claimer.take_back(connection)
             except BaseException:
                 for held in waiting:  # whether they are still ours, their start will tell
                     self._holdings.add(held)

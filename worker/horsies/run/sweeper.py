@@ -8,7 +8,12 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from horsies.lifecycle.reconciling import reconcile_all
-from horsies.lifecycle.recovering import expire_pending, recover_stale_runs, requeue_stale_claims
+from horsies.lifecycle.recovering import (
+    end_silent_sessions,
+    expire_pending,
+    recover_stale_runs,
+    requeue_stale_claims,
+)
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.run.loops import Wake
 from horsies.store.pulse import read_pulse, write_pulse
@@ -190,7 +195,10 @@ class StaleRuns(_Stale):
 
 
 class Recovery:
-    """What no setting switches off: tasks that came too late expire, and workflows are brought back into step."""
+    """What no setting switches off: tasks that came too late expire, and workflows are brought back into step.
+
+    First it ends sessions that keep locks for a process that is stopped.
+    """
 
     name = UPKEEP
 
@@ -200,6 +208,8 @@ class Recovery:
         self._events = events
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
+        for name in await end_silent_sessions(connection):
+            self._events.warn("ended a silent session", of=name, reason="its process is stopped or cut off")
         done = await expire_pending(connection)
         reconciled = await reconcile_all(connection, self._grace_ms)
         _tell(self._events, UPKEEP, done, reconciled)

@@ -11,8 +11,8 @@ WITH mine AS MATERIALIZED (
        SET claim_expires_at = statement_timestamp() + $2 * interval '1 ms', updated_at = statement_timestamp()
      WHERE task.id = ANY (ARRAY(SELECT id FROM mine
                                  WHERE claimed_at > statement_timestamp() - $3 * interval '1 ms'
-                                       -- One that has run out does not count under a cap any more, and its place may
-                                       -- be taken: it must not come back.
+                                       -- One that has run out is about to be released by any worker: it must not
+                                       -- come back.
                                    AND claim_expires_at > statement_timestamp()))
 ), beats AS (
     INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at, hostname, pid)

@@ -9,7 +9,8 @@ ALTER TABLE IF EXISTS horsies_tasks
     ADD COLUMN IF NOT EXISTS finalizing_by_worker_id text,
     ADD COLUMN IF NOT EXISTS unique_key              varchar(255),
     ADD COLUMN IF NOT EXISTS rerun_of                varchar(36),
-    ADD COLUMN IF NOT EXISTS workflow_paused_at      timestamptz;
+    ADD COLUMN IF NOT EXISTS workflow_paused_at      timestamptz,
+    ADD COLUMN IF NOT EXISTS uncounted_claim_at      timestamptz;
 ALTER TABLE IF EXISTS horsies_worker_states
     ADD COLUMN IF NOT EXISTS children_memory_mb double precision,
     ADD COLUMN IF NOT EXISTS task_names         text[],

@@ -1,7 +1,33 @@
 -- claims and starts under the caps of queues and of the cluster; a part of version 10, run by upgrade.py
 
+-- Claims that have a place under a cap and have expired go back to the queue, NULL: of any queue; how many there were, at most
+-- 500. Only so they lose their place, not by the time alone: a start may have found its lease valid and now wait for the row or
+-- for its commit. Its lock on the row decides: a row that is locked is left out and keeps its place.
+CREATE OR REPLACE FUNCTION horsies_release_places(queue text, moment timestamptz) RETURNS integer AS $$
+DECLARE
+    released text[];
+BEGIN
+    WITH released AS (
+        UPDATE horsies_tasks
+           SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
+               updated_at = statement_timestamp()
+         WHERE id = ANY (ARRAY(SELECT id FROM horsies_tasks
+                                WHERE status = 'CLAIMED' AND (queue IS NULL OR queue_name = queue)
+                                  AND uncounted_claim_at IS DISTINCT FROM claimed_at AND claim_expires_at < moment
+                                LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED))
+        RETURNING queue_name
+    )
+    SELECT array_agg(queue_name) INTO released FROM released;
+    -- As where a worker gives its claims back.
+    PERFORM pg_notify('task_queue_' || name, 'capacity:released')
+       FROM (SELECT DISTINCT unnest(released) AS name) queues WHERE octet_length(name) <= 52;
+    RETURN COALESCE(cardinality(released), 0);
+END;
+$$ LANGUAGE plpgsql;
+
 -- A claim under caps: one round trip, which holds the locks of its caps. Besides the claimed tasks it returns a row without id for
 -- each queue whose cap has no room left, and one without queue where the cluster's cap has none.
+-- What has a place under a cap: a task that runs, and a claim until its row has left CLAIMED, unless `hard` was false for it.
 -- A statement sees what was committed when it began: one that waits for a lock and then counts would miss the claims of the
 -- session that held the lock before. In this function each statement begins anew.
 CREATE OR REPLACE FUNCTION horsies_claim_capped(
@@ -12,6 +38,8 @@ DECLARE
     room         integer := budget;
     cluster_room integer;
     queue_room   integer;
+    used         integer;
+    expired      integer;
     taken        integer;
     chosen       text[];
     busy         text[] := '{}';
@@ -53,10 +81,13 @@ BEGIN
     moment := clock_timestamp();
 
     IF cluster_cap IS NOT NULL THEN
-        cluster_room := cluster_cap - (
-            SELECT count(*) FROM horsies_tasks
-             WHERE status IN ('CLAIMED', 'RUNNING')
-               AND (status = 'RUNNING' OR hard AND (claim_expires_at IS NULL OR claim_expires_at >= moment)));
+        SELECT count(*), count(*) FILTER (WHERE status = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
+          FROM horsies_tasks
+         WHERE status IN ('CLAIMED', 'RUNNING') AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
+        IF expired > 0 AND cluster_cap - used < room THEN
+            used := used - horsies_release_places(NULL, moment);
+        END IF;
+        cluster_room := cluster_cap - used;
         room := LEAST(room, cluster_room);
     END IF;
 
@@ -67,17 +98,22 @@ BEGIN
         EXIT WHEN room <= 0;
         queue_room := NULL;
         IF queue.cap IS NOT NULL THEN
-            queue_room := queue.cap - (
-                SELECT count(*) FROM horsies_tasks
-                 WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
-                   AND (status = 'RUNNING' OR hard AND (claim_expires_at IS NULL OR claim_expires_at >= moment)));
+            SELECT count(*), count(*) FILTER (WHERE status = 'CLAIMED' AND claim_expires_at < moment) INTO used, expired
+              FROM horsies_tasks
+             WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
+               AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at);
+            IF expired > 0 AND queue.cap - used < room THEN
+                used := used - horsies_release_places(queue.name, moment);
+            END IF;
+            queue_room := queue.cap - used;
         END IF;
         IF queue_room IS NULL OR queue_room > 0 THEN
             chosen := (SELECT ids FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room), NULL));
             RETURN QUERY
             UPDATE horsies_tasks task
                SET status = 'CLAIMED', claimed = true, claimed_by_worker_id = worker_id, claimed_at = moment,
-                   claim_expires_at = moment + lease, updated_at = moment
+                   claim_expires_at = moment + lease, updated_at = moment,
+                   uncounted_claim_at = CASE WHEN NOT hard THEN moment END
              WHERE task.id = ANY (chosen)
             RETURNING task.*;
             GET DIAGNOSTICS taken = ROW_COUNT;
@@ -97,8 +133,8 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- Which of these claims may run now, where claims do not count under caps: as many of each capped queue as its cap has room, the
--- first ones first, and what runs already. It locks the caps until the statement that starts them has ended.
+-- Which of these claims may run now, where they have no place under the caps yet: as many of each capped queue as its cap has
+-- room, the first ones first, and what runs already. It locks the caps until the statement that starts them has ended.
 CREATE OR REPLACE FUNCTION horsies_room_to_run(task_ids text[], queues text[], capped text[], caps integer[])
     RETURNS SETOF varchar AS $$
 DECLARE
@@ -120,7 +156,9 @@ BEGIN
          WHERE task.id = ANY (task_ids) AND CASE WHEN status = 'CLAIMED' THEN task.queue_name = queue.name END
          ORDER BY task.priority, task.enqueued_at, task.id
          LIMIT GREATEST(queue.cap - (SELECT count(*) FROM horsies_tasks
-                                      WHERE queue_name = queue.name AND status = 'RUNNING'), 0);
+                                      WHERE queue_name = queue.name AND status IN ('CLAIMED', 'RUNNING')
+                                        AND (status = 'RUNNING'
+                                             OR uncounted_claim_at IS DISTINCT FROM claimed_at AND id <> ALL (task_ids))), 0);
     END LOOP;
 END;
 $$ LANGUAGE plpgsql;

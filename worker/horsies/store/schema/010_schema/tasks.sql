@@ -40,7 +40,10 @@ CREATE TABLE IF NOT EXISTS horsies_tasks (
     rerun_of                varchar(36),
     -- Since when the pause of its workflow keeps this task in the queue. The triggers on workflows write it; NULL says nothing: a
     -- task that was locked at the pause has none, so a claim still asks horsies_is_held.
-    workflow_paused_at      timestamptz
+    workflow_paused_at      timestamptz,
+    -- claimed_at of the newest claim that has no place under the caps before it starts: that of a worker that prefetches. Any
+    -- other claim counts, so both kinds share one cap. Nothing takes the mark off: claimed_at of a later claim differs.
+    uncounted_claim_at      timestamptz
 );
 
 CREATE TABLE IF NOT EXISTS horsies_task_attempts (
