@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from itertools import product
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -23,7 +24,7 @@ from lifecycle_steps import (
 from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from horsies.lifecycle.claiming import ClaimedTask
 
@@ -117,12 +118,14 @@ async def worker(request: pytest.FixtureRequest, database: str) -> AsyncIterator
 
 
 @pytest.mark.parametrize("hindrance", HINDRANCES)
-@pytest.mark.parametrize("make", [claim_known, claim_known_capped], ids=["claim", "capped"])
 @pytest.mark.parametrize("quiet", [False, True], ids=["statistics", "statistics of a quiet hour"])
 async def test_what_cannot_run_is_not_read(
-    connection: asyncpg.Connection, worker: asyncpg.Connection, hindrance: str, make: object, quiet: bool
+    connection: asyncpg.Connection, database: str, hindrance: str, quiet: bool
 ) -> None:
-    """`quiet`: the server believes that nothing waits, as it found when it looked last."""
+    """`quiet`: the server believes that nothing waits, as it found when it looked last.
+
+    All ways to claim meet the same backlog: to make it takes longer than the claims.
+    """
     if quiet:
         await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = false)")
         await connection.execute(
@@ -131,15 +134,33 @@ async def test_what_cannot_run_is_not_read(
         )
         await connection.execute("VACUUM ANALYZE horsies_tasks")
     await backlog(connection, hindrance, analyze=not quiet)
+    read = {}
+    for settings, make in product((LANE, {}), (claim_known, claim_known_capped)):
+        worker = await asyncpg.connect(database, server_settings=settings)
+        way = make.__name__, "lane" if settings else "not set up"
+        read[way] = await entries_read_by_a_claim(connection, worker, make)
+        await worker.close()
+        await connection.execute("DELETE FROM horsies_tasks WHERE id LIKE 'mine-%'")
+        await connection.execute("VACUUM horsies_tasks")
+    # A cap counts what it caps.
+    counted = 50_000 if hindrance == "expired leases" else 0
+    most = {way: 400 + (counted if way[0] == "claim_known_capped" else 0) for way in read}
+    assert {way: entries for way, entries in read.items() if entries >= most[way]} == {}
+
+
+async def entries_read_by_a_claim(
+    connection: asyncpg.Connection,
+    worker: asyncpg.Connection,
+    make: Callable[[asyncpg.Connection, int], Awaitable[list[ClaimedTask]]],
+) -> float:
     mine = [f"mine-{n:02}" for n in range(60)]
     await enqueue(connection, *mine, task_name="'demo.' || CASE WHEN number % 2 = 0 THEN 'add' ELSE 'sum' END")
-    counted = 50_000 if make is claim_known_capped and hindrance == "expired leases" else 0  # a cap counts what it caps
     for first in range(0, 12, 2):  # the first five plans are made for their parameters
         assert [one.token.task_id for one in await make(worker, 2)] == mine[first : first + 2]
     before = await entries_read(worker)
     for first in range(12, 52, 2):
         assert [one.token.task_id for one in await make(worker, 2)] == mine[first : first + 2]
-    assert (await entries_read(worker) - before) / 20 < 400 + counted
+    return (await entries_read(worker) - before) / 20
 
 
 async def test_leases_that_have_run_out_go_back_in_portions_and_are_claimed_in_the_order_of_the_queue(
