@@ -257,8 +257,11 @@ class Link:
 
     async def _hear(self, database: Database) -> Connection:
         connection = await database.connect("console listener")
-        with suppress(*TROUBLE):
+        try:
             self._plain = connection if await is_as_the_server(connection) else None
+        except BaseException:
+            connection.terminate()  # the listener does not have it yet
+            raise
         if self._reader is not None:
             self._tell_writes(self._role_no_writes)
         return connection

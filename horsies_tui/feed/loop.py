@@ -126,7 +126,9 @@ class Feed(ABC):
         self._wake.set()
 
     async def _run(self) -> None:
-        while True:
+        task = asyncio.current_task()
+        # A read that is cancelled may end otherwise, as slow or with its answer: the stop must not be lost with it.
+        while task is not None and not task.cancelling():
             try:
                 due = self._next_at()
                 if due is not None and due <= self._now():
