@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from horsies.operations.selection import Selection
     from horsies_tui.actions import Action
-    from horsies_tui.feed import DeskFeed, Link
+    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.report import DeskFeed
     from horsies_tui.options import ConsoleOptions
 
 SnapshotT = TypeVar("SnapshotT")

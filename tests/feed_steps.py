@@ -12,7 +12,10 @@ import asyncpg
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
-from horsies_tui.feed import DatabaseClock, Link, LinkStatus, Rhythm
+from horsies_tui.feed.clock import DatabaseClock
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Rhythm
+from horsies_tui.feed.status import LinkStatus
 
 T = TypeVar("T")
 

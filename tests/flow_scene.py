@@ -8,7 +8,7 @@ from typing import Any
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import NodeStory, NodeView, WorkflowRow, WorkflowStory
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.story.graph_labels import Labels
+from horsies_tui.workflow.graph_labels import Labels
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 

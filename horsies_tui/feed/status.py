@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from traceback import extract_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
@@ -14,6 +14,8 @@ from horsies.store.pool import TROUBLE
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+_USUAL_CONNECT_S: Final = 3.0
 
 
 class LinkState(StrEnum):
@@ -171,3 +173,15 @@ def _span(seconds: float) -> str:
         return f"{seconds:.0f}s"
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def not_connected(status: LinkStatus, now: datetime) -> str:
+    """Which database, and why. The status cell counts the seconds."""
+    if status.detail:
+        return f"Not connected to {status.database_label}.\n{status.detail}"
+    if status.waiting_s(now) < _USUAL_CONNECT_S:
+        return f"Connecting to {status.database_label}…"
+    return (
+        f"No answer yet from {status.database_label}: a firewall, a wrong host, or a server under load.\n"
+        "It is tried again by itself; @ chooses another database."
+    )

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Final
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.words import counted
 from horsies_tui.health.alert import Alert, Level
-from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, rows_of_finding, rows_of_worker
+from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, rows_of_worker
 from horsies_tui.health.times import lasting, whole_minutes
 from horsies_tui.look.units import number
-from horsies_tui.widgets.desk_rows import filter_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

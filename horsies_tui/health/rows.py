@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
+from horsies.operations.findings import FindingKind
 from horsies.views import RATES_OVER
-from horsies_tui.widgets.desk_rows import filter_of, quoted
+from horsies.views.losses import MOST_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from horsies.operations.findings import Finding
 
 _MOST_IDS: Final = 20
 """More would fill the filter line: the words that they have in common say it then."""
+_PLAIN_WORD: Final = re.compile(r"[\w.:@/-]+")
+_STATUS_OF: Final[Mapping[FindingKind, str]] = {
+    FindingKind.INTERRUPTED: "status:interrupted",
+    FindingKind.CRASHED: "status:failed error:WORKER_CRASHED",
+    FindingKind.STALE_RUN: "status:running",
+    FindingKind.FINALIZING: "status:running",
+    FindingKind.STALE_CLAIM: "status:claimed",
+    FindingKind.LEASE_RAN_OUT: "status:claimed",
+    FindingKind.WORKER_GONE: "status:claimed,running",
+    FindingKind.RULE_NOT_APPLIED: "status:claimed,running",
+    FindingKind.PAST_DEADLINE: "status:pending,retry has:deadline",
+    FindingKind.RETRY_OVERDUE: "status:pending,retry tries:>1",
+    FindingKind.UNKNOWN_NAME: "status:pending,retry",
+    FindingKind.QUEUE_WITHOUT_WORKER: "status:pending,retry",
+    FindingKind.PAUSED_QUEUE: "status:pending,retry",
+}
+_KNOWN_BY_ID: Final = frozenset({FindingKind.CRASHED, FindingKind.WORKER_DIED})
+"""What an operator has handled has the same state and error as what waits for him, and a returned task has any."""
 
 MOST_NAMED: Final = 100
 """Names of queues or workers in one filter."""
@@ -92,3 +112,25 @@ def rows_that_ended(since: datetime, until: datetime | None = None) -> str:
 
 def _ended(since: datetime, until: datetime | None) -> str:
     return f"ended:>={at(since)}" if until is None else f"ended:{at(since)}..{at(until)}"
+
+
+def filter_of(finding: Finding) -> str:
+    """The rows of a finding, as far as the filter language can say it; of what has crashed, exactly these."""
+    if finding.kind in _KNOWN_BY_ID and finding.ids and len(finding.ids) <= MOST_IDS:
+        return f"id:{','.join(finding.ids)}"
+    words = [_STATUS_OF[finding.kind]]
+    if finding.target_kind == "task":
+        words.append(f"name:{quoted(finding.name)}")
+    if finding.queue_name is not None:
+        words.append(f"queue:{quoted(finding.queue_name)}")
+    if finding.worker_id is not None:
+        words.append(f"worker:{quoted(finding.worker_id)}")
+    return " ".join(words)
+
+
+def quoted(value: str) -> str:
+    """As a value of the filter language, whatever is in it."""
+    if _PLAIN_WORD.fullmatch(value):
+        return value
+    escaped = re.sub(r'(["\\])', r"\\\1", value)
+    return f'"{escaped}"'

@@ -14,10 +14,11 @@ from textual import events
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
-from horsies_tui.app import ConsoleApp
-from horsies_tui.feed import FrozenClock, LinkState
-from horsies_tui.keymap import keymap
+from horsies_tui.feed.clock import FrozenClock
+from horsies_tui.feed.status import LinkState
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, nowhere
 
 if TYPE_CHECKING:

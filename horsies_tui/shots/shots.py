@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies_tui.feed import LinkState
+from horsies_tui.feed.status import LinkState
 from horsies_tui.shots.camera import Shot, Stand, press, sees, types
 from horsies_tui.shots.scene import arrive, shut
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
-
-from horsies_tui.story.document import BETWEEN, SIDE_BY_SIDE, widths
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -14,6 +12,17 @@ if TYPE_CHECKING:
 
 MARGIN = 1
 """Before each column, for the cursor."""
+SIDE_BY_SIDE: Final = 110
+"""With less, half of the width is too little for a traceback or a path."""
+BETWEEN: Final = 2
+
+
+def widths(width: int) -> tuple[int, ...]:
+    """Of the columns of a band with two sections."""
+    if width < SIDE_BY_SIDE:
+        return (width,)
+    left = (width - BETWEEN) // 2
+    return (left, width - BETWEEN - left)
 
 
 class Place(NamedTuple):

@@ -13,7 +13,13 @@ from feed_steps import linked
 
 from horsies.query import parse
 from horsies.views import Sort
-from horsies_tui.feed import DeskFeed, DetailFeed, Link, LinkState, Rhythm, TaskFeed, TaskNeed
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Rhythm
+from horsies_tui.feed.report import DeskFeed
+from horsies_tui.feed.status import LinkState
+from horsies_tui.task.feed import DetailFeed
+from horsies_tui.tasks.feed import TaskFeed
+from horsies_tui.tasks.snapshot import TaskNeed
 
 pytestmark = pytest.mark.bench
 

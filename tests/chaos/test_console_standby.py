@@ -12,8 +12,8 @@ from failover_pair import failover_pair
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.store.schema import create
-from horsies_tui.app import ConsoleApp
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.shell.app import ConsoleApp
 
 
 @pytest.mark.chaos

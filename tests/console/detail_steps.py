@@ -13,10 +13,10 @@ from task_steps import Screen
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.app import ConsoleApp
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.screens.detail import DetailView
-from horsies_tui.widgets.story_view import StoryView
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.story.view import StoryView
+from horsies_tui.task.view import DetailView
 
 ONE = "019a7c2e-0000-7000-8000-00001cd6ba9a"
 TWO = "019a7c2e-1111-7000-8000-00002222beef"

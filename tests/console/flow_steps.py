@@ -14,11 +14,11 @@ from task_steps import Screen
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.app import ConsoleApp
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.screens.workflow import WorkflowView
-from horsies_tui.widgets.graph_view import GraphView
-from horsies_tui.widgets.story_view import StoryView
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.story.view import StoryView
+from horsies_tui.workflow.graph_view import GraphView
+from horsies_tui.workflow.view import WorkflowView
 
 MONTH_END = "019a7c2e-aaaa-7000-8000-00000000e0d1"
 CHILD = "019a7c2e-bbbb-7000-8000-00000000c41d"

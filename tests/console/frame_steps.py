@@ -13,9 +13,9 @@ from textual.pilot import Pilot
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.app import ConsoleApp
-from horsies_tui.keymap import keymap
 from horsies_tui.options import ConsoleOptions
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.keymap import keymap
 
 NOWHERE = "postgresql://ops@127.0.0.1:1/app"
 

@@ -12,9 +12,9 @@ from verb_steps import shown, until
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice
 from horsies.config.url import DatabaseUrl
-from horsies_tui.app import ConsoleApp
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.screens.tasks import TasksView
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.filter_input import FilterInput
 
 WIDE = (120, 40)

@@ -13,7 +13,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
 from horsies.operations.actor import Actor
 from horsies.operations.workers import WorkerVerb, apply, preview
-from horsies_tui.widgets.task_table import TaskTable
+from horsies_tui.tasks.table import TaskTable
 
 WEB_3 = "web-3-88-aa11"
 TASKS = {*(f"r-{n}" for n in range(5)), *(f"c-{n}" for n in range(10))}

@@ -9,8 +9,8 @@ from frame_steps import console, lines, live, options, until
 from textual.command import CommandPalette
 
 from horsies_tui.actions import live_actions
-from horsies_tui.widgets.errors import ErrorSheet
-from horsies_tui.widgets.help import HelpSheet
+from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.help import HelpSheet
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 160])

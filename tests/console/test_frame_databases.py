@@ -12,7 +12,7 @@ from frame_steps import console, frame, lines, live, options, until
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.schema import create
-from horsies_tui.screens.picker import Picker
+from horsies_tui.shell.picker import Picker
 
 UPSTREAM_SHAPE = (Path(__file__).parents[1] / "sql" / "upstream_shape.sql").read_text("utf-8")
 

@@ -31,7 +31,7 @@ from horsies.cli.main import main
 main()
 """
 BREAK = """
-from horsies_tui.widgets.header import Header
+from horsies_tui.shell.header import Header
 def show(self, facts):
     if facts.status.is_up:
         raise LookupError("nothing at postgresql://ops:hunter2@db01/app")

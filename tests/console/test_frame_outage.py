@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 from horsies.store.embedded import Place, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import create
-from horsies_tui.feed import LinkStatus
-from horsies_tui.screens.picker import Picker
-from horsies_tui.widgets.errors import ErrorSheet
+from horsies_tui.feed.status import LinkStatus
+from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.picker import Picker
 
 SENT = "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, 'shop.send', 'default')"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from frame_steps import console, frame, lines, live, options, until
 
-from horsies_tui.screens.picker import Picker
-from horsies_tui.screens.task_list import TaskList
-from horsies_tui.screens.tasks import TasksView
-from horsies_tui.widgets.header import HeaderFacts
+from horsies_tui.shell.header import HeaderFacts
+from horsies_tui.shell.picker import Picker
+from horsies_tui.tasks.listing import TaskList
+from horsies_tui.tasks.view import TasksView
 
 
 @pytest.mark.parametrize("key", ["question_mark", "s", "at", "exclamation_mark"])

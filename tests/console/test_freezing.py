@@ -10,7 +10,7 @@ from feed_steps import send
 from task_steps import console
 from worker_steps import hold, tell
 
-from horsies_tui.feed.workers import WorkersFeed
+from horsies_tui.workers.feed import WorkersFeed
 
 NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery"}
 

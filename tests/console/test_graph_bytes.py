@@ -16,11 +16,11 @@ from textual.screen import Screen
 
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import UNICODE
-from horsies_tui.story.graph import arrange
-from horsies_tui.story.graph_labels import vertices, wants
-from horsies_tui.story.graph_sizes import Sizes
 from horsies_tui.widgets.exact_screen import ExactScreen
-from horsies_tui.widgets.graph_view import GraphView
+from horsies_tui.workflow.graph import arrange
+from horsies_tui.workflow.graph_labels import vertices, wants
+from horsies_tui.workflow.graph_sizes import Sizes
+from horsies_tui.workflow.graph_view import GraphView
 
 PARTS = 30
 NODES = (

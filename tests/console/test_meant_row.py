@@ -8,8 +8,8 @@ from task_rows import fill
 from task_steps import Screen, console
 from verb_steps import until
 
-from horsies_tui.screens.recovery import RecoveryView
-from horsies_tui.widgets.preview_sheet import PreviewSheet
+from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.shell.preview_sheet import PreviewSheet
 
 
 async def send(connection: asyncpg.Connection, *ids: str) -> None:

@@ -20,9 +20,9 @@ from verb_steps import until
 
 from horsies.domain.ids import new_task_id
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.screens.overview import OverviewView
+from horsies_tui.overview.view import OverviewView
+from horsies_tui.tasks.table import TaskTable
 from horsies_tui.widgets.chart_grid import ChartGrid
-from horsies_tui.widgets.task_table import TaskTable
 
 HORSIES = Path(sys.executable).with_name("horsies")
 APPS = Path(__file__).parent.parent / "process"

@@ -11,9 +11,9 @@ from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
 from horsies.operations.preview import OperationError, Target
-from horsies_tui.feed import FrozenClock
-from horsies_tui.widgets.outcome import RowsSheet
-from horsies_tui.widgets.preview_sheet import PreviewSheet, Where
+from horsies_tui.feed.clock import FrozenClock
+from horsies_tui.shell.outcome import RowsSheet
+from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 from horsies_tui.wishes import Wish
 
 HERE = Where("staging", None, FrozenClock(NOON))

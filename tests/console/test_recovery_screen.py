@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 from verb_steps import SmallConsole, shown, until
 
 from horsies.query import parse
-from horsies_tui.screens.recovery import RecoveryView
-from horsies_tui.widgets.arguments_sheet import ArgumentsSheet
-from horsies_tui.widgets.outcome import RowsSheet
-from horsies_tui.widgets.preview_sheet import PreviewSheet
+from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.shell.arguments_sheet import ArgumentsSheet
+from horsies_tui.shell.outcome import RowsSheet
+from horsies_tui.shell.preview_sheet import PreviewSheet
 
 WIDE = (160, 40)
 

@@ -21,9 +21,9 @@ from worker_steps import hold, tell
 
 from horsies_tui.actions import ACTIONS, action_of
 from horsies_tui.keys import key_name
-from horsies_tui.widgets.arguments_sheet import ArgumentsSheet
-from horsies_tui.widgets.errors import ErrorSheet
-from horsies_tui.widgets.preview_sheet import PreviewSheet
+from horsies_tui.shell.arguments_sheet import ArgumentsSheet
+from horsies_tui.shell.errors import ErrorSheet
+from horsies_tui.shell.preview_sheet import PreviewSheet
 
 RUNBOOK = (Path(__file__).parents[2] / "docs" / "runbook.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))

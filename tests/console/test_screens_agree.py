@@ -23,11 +23,11 @@ from test_frame_outage import stopped
 
 from horsies.store.embedded import Place, acquire
 from horsies.store.schema import create
-from horsies_tui.widgets.columns import TASK_COLUMNS
-from horsies_tui.widgets.desk_rows import COLUMNS as DESK_COLUMNS
-from horsies_tui.widgets.overview_rows import ALERT_COLUMNS, QUEUE_COLUMNS
-from horsies_tui.widgets.worker_columns import HELD_COLUMNS, WORKER_COLUMNS
-from horsies_tui.widgets.workflow_columns import WORKFLOW_COLUMNS
+from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
+from horsies_tui.recovery.rows import COLUMNS as DESK_COLUMNS
+from horsies_tui.widgets.task_columns import TASK_COLUMNS
+from horsies_tui.workers.columns import HELD_COLUMNS, WORKER_COLUMNS
+from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -16,8 +16,8 @@ import pytest
 from verb_steps import until
 from worker_steps import Screen, grow_older, hold, tell, workers
 
-from horsies_tui.screens.detail import DetailView
-from horsies_tui.screens.tasks import TasksView
+from horsies_tui.task.view import DetailView
+from horsies_tui.tasks.view import TasksView
 
 HORSIES = Path(sys.executable).with_name("horsies")
 APPS = Path(__file__).parent.parent / "process"

@@ -8,8 +8,8 @@ from detail_steps import ONE, Detail
 from flow_steps import CHILD, MONTH_END, Flows, flows, month_end, node, wide, workflow
 from verb_steps import until
 
-from horsies_tui.screens.workflows import WorkflowsView
 from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.workflows.view import WorkflowsView
 
 SIZES = [(80, 24), (100, 30), (120, 40), (200, 60)]
 WIDE = "019a7c2e-cccc-7000-8000-00000000f1de"

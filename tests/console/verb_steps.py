@@ -17,10 +17,12 @@ from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
-from horsies_tui.feed import DatabaseClock, DeskFeed, Link
+from horsies_tui.feed.clock import DatabaseClock
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.report import DeskFeed
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.verbs import Verbs
+from horsies_tui.shell.verbs import Verbs
 from horsies_tui.view import ConsoleView
 from horsies_tui.wishes import Done, Wish
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.screen import ModalScreen
 
-    from horsies_tui.feed import DeskSnapshot
+    from horsies_tui.feed.report import DeskSnapshot
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 OPS = Actor("ops", "bastion")

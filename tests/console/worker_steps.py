@@ -11,9 +11,9 @@ from frame_steps import options
 from textual.pilot import Pilot
 from verb_steps import OPS, shown, until
 
-from horsies_tui.app import ConsoleApp
 from horsies_tui.look.cells import GUTTER
-from horsies_tui.screens.workers import WorkersView
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.workers.view import WorkersView
 
 WIDE = (160, 40)
 STATES = ("alive", "draining", "late", "lost", "died", "stopped")

@@ -10,20 +10,20 @@ from textual.widget import Widget
 
 from horsies.domain.errors import ConfigurationError
 from horsies_tui.actions import ACTIONS, FIXED, TOGETHER, Action, Scope, action_of, bindings
-from horsies_tui.app import ConsoleApp
-from horsies_tui.keymap import keymap
 from horsies_tui.keys import key_label, key_name
-from horsies_tui.screens.detail import DetailView
-from horsies_tui.screens.picker import Picker
-from horsies_tui.screens.recovery import RecoveryView
-from horsies_tui.screens.tasks import TasksView
-from horsies_tui.screens.workers import WorkersView
-from horsies_tui.screens.workflow import WorkflowView
-from horsies_tui.screens.workflows import WorkflowsView
-from horsies_tui.widgets.graph_view import GraphView
-from horsies_tui.widgets.help import TITLES
+from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.shell.app import ConsoleApp
+from horsies_tui.shell.help import TITLES
+from horsies_tui.shell.keymap import keymap
+from horsies_tui.shell.picker import Picker
+from horsies_tui.task.view import DetailView
+from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.sheet import Sheet
+from horsies_tui.workers.view import WorkersView
+from horsies_tui.workflow.graph_view import GraphView
+from horsies_tui.workflow.view import WorkflowView
+from horsies_tui.workflows.view import WorkflowsView
 
 FILE = Path("/home/ops/.config/horsies/config.toml")
 OWNERS: dict[Scope, type] = {

@@ -15,7 +15,7 @@ from horsies.cli.payload import Masks
 from horsies.domain.errors import HorsiesError
 from horsies.views import Stored
 from horsies_tui.clipboard import MOST_BYTES, fits, given_to_a_program, sequence, through_tmux
-from horsies_tui.export import is_cut, new_file, story_json, write_new
+from horsies_tui.task.export import is_cut, new_file, story_json, write_new
 
 
 @given(st.text(max_size=200))

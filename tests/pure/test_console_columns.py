@@ -16,7 +16,7 @@ from horsies_tui.look.cells import GAP, GUTTER, Look
 from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
 from horsies_tui.look.lines import Line, Piece, changed_spans, row_line, title_line, words_line
 from horsies_tui.look.tones import Tone
-from horsies_tui.widgets.columns import TASK_COLUMNS
+from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 LOOK = Look(NOW)

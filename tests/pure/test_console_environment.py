@@ -7,9 +7,18 @@ import sys
 
 import pytest
 
-from horsies_tui import environment
-from horsies_tui.environment import ANSI, DARK, LIGHT, fitting_theme, for_textual, unknown_theme, wants_ascii, why_unfit
 from horsies_tui.look import themes
+from horsies_tui.shell import environment
+from horsies_tui.shell.environment import (
+    ANSI,
+    DARK,
+    LIGHT,
+    fitting_theme,
+    for_textual,
+    unknown_theme,
+    wants_ascii,
+    why_unfit,
+)
 
 TRUE_COLOUR = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 
@@ -72,7 +81,7 @@ def test_an_empty_no_color_is_no_wish() -> None:
     assert for_textual({}, fps=4)["TEXTUAL_FPS"] == "4"
 
 
-@pytest.mark.parametrize("module", ["horsies.cli.main", "horsies_tui.launch", "horsies_tui.options"])
+@pytest.mark.parametrize("module", ["horsies.cli.main", "horsies_tui.shell.launch", "horsies_tui.options"])
 def test_nothing_loads_textual_before_the_environment_is_set(module: str) -> None:
     code = f"import {module}, sys; print([name for name in sys.modules if name.partition('.')[0] == 'textual'])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

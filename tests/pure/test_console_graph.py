@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from horsies_tui.story.graph import Vertex, arrange
-from horsies_tui.story.graph_page import Drawing, Scale, Wants, draw
+from horsies_tui.workflow.graph import Vertex, arrange
+from horsies_tui.workflow.graph_page import Drawing, Scale, Wants, draw
 
 SCALES = (
     Scale(label=14, rows=2, apart=1, extras=True),

@@ -10,7 +10,7 @@ from story_scene import T0, at, row, running, story, told, waiting
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import Execution
-from horsies_tui.story.heartbeats import Beating, Heard, beating, heartbeats, strip
+from horsies_tui.task.heartbeats import Beating, Heard, beating, heartbeats, strip
 
 MINUTE = timedelta(minutes=1)
 

@@ -9,7 +9,7 @@ from horsies.query import parse
 from horsies.query.keys import EVERY_STATE, SCHEDULED
 from horsies.query.sense import states
 from horsies.views import GROUPINGS, Sort
-from horsies_tui.narrowing import GROUP_KEYS, NoSuchFilter, all_shown, of_groups, of_states
+from horsies_tui.tasks.filter_edits import GROUP_KEYS, NoSuchFilter, all_shown, of_groups, of_states
 
 SOME_STATES = st.frozensets(st.sampled_from(sorted(EVERY_STATE - {SCHEDULED})), min_size=1)
 """As rows show them: one that is due later is shown as pending."""

@@ -8,8 +8,7 @@ from horsies.query import parameters, parse
 from horsies.views import Count, Cursor, TaskCounts, count_parts
 from horsies.views.counts import Rest as Left
 from horsies.views.search import Source
-from horsies_tui.feed import Rhythm
-from horsies_tui.feed.pace import Pace, Rest
+from horsies_tui.feed.pace import Pace, Rest, Rhythm
 from horsies_tui.feed.tally import MOST_TURNS, Tally
 
 RHYTHM = Rhythm()

@@ -12,17 +12,17 @@ from horsies.cli.payload import Masks
 from horsies.operations.why import Reason, ReasonKind, Why
 from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail
-from horsies_tui.feed import DetailSnapshot
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.document import choices, document, nothing
 from horsies_tui.story.drawing import FOUND, row_pieces, span_pieces
-from horsies_tui.story.facts import head, links, quoted, why
 from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers, Span
 from horsies_tui.story.page import Page, Place, lay_out, text_width
 from horsies_tui.story.payload import read_payload
 from horsies_tui.story.search import Search, find_in_payload, hits, pattern
 from horsies_tui.story.telling import Telling
+from horsies_tui.task.document import choices, document, nothing
+from horsies_tui.task.facts import head, links, quoted, why
+from horsies_tui.task.feed import DetailSnapshot
 
 WIDTHS = (80, 100, 120, 160, 200)
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from horsies_tui.feed import LinkState, LinkStatus, TaskSnapshot
-from horsies_tui.screens.task_words import empty_words
+from horsies_tui.feed.status import LinkState, LinkStatus
+from horsies_tui.tasks.snapshot import TaskSnapshot
+from horsies_tui.tasks.words import empty_words
 
 NOW = datetime(2026, 11, 18, 3, 0, tzinfo=UTC)
 CONNECTING = LinkStatus(

@@ -7,10 +7,10 @@ import re
 import pytest
 from textual.color import Color
 
-from horsies_tui import environment
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import STATE_GLYPHS
 from horsies_tui.look.tones import state_tone, tone_css
+from horsies_tui.shell import environment
 
 READABLE = 4.5
 """The contrast that WCAG AA asks of text."""

@@ -17,10 +17,11 @@ from horsies.operations.reruns import Arguments
 from horsies.operations.tasks import TaskVerb
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS
-from horsies_tui.editing import Draft, EditError
-from horsies_tui.feed import DeskSnapshot
+from horsies_tui.feed.report import DeskSnapshot
+from horsies_tui.health.rows import filter_of
 from horsies_tui.look.cells import Look
-from horsies_tui.widgets.desk_rows import COLUMNS, countdown, filter_of, headline, rows_of, why_of
+from horsies_tui.recovery.rows import COLUMNS, countdown, headline, rows_of, why_of
+from horsies_tui.shell.editing import Draft, EditError
 from horsies_tui.wishes import UNDO, WORDS, Done, Wish, facts_of, summed, word_to_type
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from horsies.views import Cursor, Sort, TaskPage, TaskRow, cursor_of
-from horsies_tui.feed.window import RowWindow, Slice
+from horsies_tui.tasks.window import RowWindow, Slice
 
 NOW = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.plot import plot
 from horsies_tui.look.sparks import drawable, spark, squeezed
 from horsies_tui.look.tones import Tone
-from horsies_tui.widgets.overview_rows import charts_of
+from horsies_tui.overview.rows import charts_of
 
 UNICODE, ASCII = glyphs(ascii_only=False), glyphs(ascii_only=True)
 ANY_NUMBER = st.one_of(

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from horsies.views import Count, QueueRate
 from horsies_tui.health.rates import Course, Outlook, all_queues, all_rates, outlook
 from horsies_tui.look.cells import Look
-from horsies_tui.widgets.overview_rows import QUEUE_COLUMNS, QueueLine
+from horsies_tui.overview.rows import QUEUE_COLUMNS, QueueLine
 
 RATES = st.floats(0, 1000, allow_subnormal=False)
 

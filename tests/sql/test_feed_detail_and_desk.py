@@ -11,7 +11,9 @@ from feed_steps import QUICK, Published, linked, send
 
 from horsies.operations.findings import FindingKind
 from horsies.operations.why import ReasonKind
-from horsies_tui.feed import DeskFeed, DeskSnapshot, DetailFeed, DetailSnapshot, Link
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.report import DeskFeed, DeskSnapshot
+from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 
 
 @asynccontextmanager

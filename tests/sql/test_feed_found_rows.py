@@ -11,7 +11,8 @@ import asyncpg
 from feed_steps import QUICK, Published, ids, linked, send
 
 from horsies.query import parse
-from horsies_tui.feed import TaskFeed, TaskNeed, TaskSnapshot
+from horsies_tui.tasks.feed import TaskFeed
+from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 
 RARE = [f"rare-{number:02}" for number in range(60)]
 

@@ -20,19 +20,12 @@ from horsies.operations import tasks
 from horsies.operations.selection import Selection
 from horsies.store.embedded import EmbeddedServer
 from horsies.views.tables import tables
-from horsies_tui.feed import (
-    DatabaseClock,
-    Link,
-    LinkDown,
-    LinkError,
-    LinkState,
-    LinkStatus,
-    Patience,
-    Refused,
-    SlowRead,
-    TaskFeed,
-    TaskSnapshot,
-)
+from horsies_tui.feed.clock import DatabaseClock
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Patience
+from horsies_tui.feed.status import LinkDown, LinkError, LinkState, LinkStatus, Refused, SlowRead
+from horsies_tui.tasks.feed import TaskFeed
+from horsies_tui.tasks.snapshot import TaskSnapshot
 
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 CONSOLE = "FROM pg_stat_activity WHERE application_name LIKE 'horsies console%' AND datname = current_database()"

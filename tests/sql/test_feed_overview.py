@@ -10,9 +10,10 @@ import pytest
 from feed_steps import Published, linked, send
 
 from horsies.views import task_series
-from horsies_tui.feed import Rhythm, overview
-from horsies_tui.feed.overview import OverviewFeed, OverviewSnapshot
+from horsies_tui.feed.pace import Rhythm
 from horsies_tui.health.windows import Window
+from horsies_tui.overview import feed as overview
+from horsies_tui.overview.feed import OverviewFeed, OverviewSnapshot
 
 QUICK = Rhythm(tick_s=0.02, poll_s=0.1, reconcile_s=0.1)
 SHORT = Window("1m", timedelta(seconds=60), timedelta(seconds=1))

@@ -15,7 +15,10 @@ from until import until
 
 from horsies.query import parse
 from horsies.views import Count, Sort
-from horsies_tui.feed import Link, Patience, Rhythm, TaskFeed, TaskNeed, TaskSnapshot
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Patience, Rhythm
+from horsies_tui.tasks.feed import TaskFeed
+from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 
 
 @asynccontextmanager

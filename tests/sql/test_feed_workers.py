@@ -12,9 +12,10 @@ import asyncpg
 from feed_steps import QUICK, Published, linked
 
 from horsies.views import Liveness
-from horsies_tui.feed import Link, Rhythm
-from horsies_tui.feed.workers import WorkersFeed, WorkersNeed, WorkersSnapshot
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.pace import Rhythm
 from horsies_tui.health.windows import WINDOWS
+from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
 
 SELDOM = Rhythm(tick_s=0.02, poll_s=60.0, reconcile_s=60.0)
 NEED = WorkersNeed(window=WINDOWS[0])

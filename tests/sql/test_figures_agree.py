@@ -33,7 +33,7 @@ from horsies.views import (
 )  # fmt: skip
 from horsies.views.workers import name_of
 from horsies_tui.feed.pace import USUAL as RHYTHM
-from horsies_tui.feed.snapshots import DeskSnapshot
+from horsies_tui.feed.report import DeskSnapshot
 from horsies_tui.feed.tally import Tally
 from horsies_tui.health.alerts import alerts
 from horsies_tui.health.glance import Glance
@@ -43,8 +43,8 @@ from horsies_tui.health.windows import USUAL
 from horsies_tui.look.cells import Look
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import count
-from horsies_tui.widgets.desk_rows import headline
-from horsies_tui.widgets.overview_rows import QUEUE_COLUMNS, charts_of, queue_lines
+from horsies_tui.overview.rows import QUEUE_COLUMNS, charts_of, queue_lines
+from horsies_tui.recovery.rows import headline
 from horsies_tui.workers.words import capacity, summary
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def _why_no_console(*, asked: bool) -> str | None:
     if find_spec("horsies_tui") is None or find_spec("textual") is None:
         return "the console is not part of this installation"
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    reason: str | None = import_module("horsies_tui.environment").why_unfit(os.environ, is_terminal=terminal)
+    reason: str | None = import_module("horsies_tui.shell.environment").why_unfit(os.environ, is_terminal=terminal)
     return reason
 
 
@@ -86,7 +86,8 @@ def _show(demo: Demo) -> NoReturn:
 
     file = read_config_file(config_path(os.environ))
     with demo:
-        launch, _ = import_module("horsies_tui.launch"), import_module("horsies_tui.feed")  # while the server starts
+        launch = import_module("horsies_tui.shell.launch")
+        import_module("horsies_tui.shell.app")  # while the server starts
         demo.wait()
         options = import_module("horsies_tui.options").ConsoleOptions(
             choice=_choice(demo),

@@ -97,7 +97,7 @@ def tui(
         raise typer.Exit(1)
     choice = choose(database_url, context)
     # By name, because the engine must work, and be checked, without the console.
-    launch = import_module("horsies_tui.launch")
+    launch = import_module("horsies_tui.shell.launch")
     # Before a database is asked for: the question would wait for an answer on a terminal that is of no use.
     if not launch.has_terminal():
         raise typer.Exit(1)

@@ -43,8 +43,10 @@ UPSTREAM_TABLES: dict[str, Table] = {
             " next_retry_at task_options worker_pid worker_hostname worker_process_name claim_expires_at enqueue_sha"
             " created_at updated_at"
         ),
-        _names("is_workflow_task finalizing_at finalizing_by_worker_id unique_key rerun_of workflow_paused_at"
-            " uncounted_claim_at"),
+        _names(
+            "is_workflow_task finalizing_at finalizing_by_worker_id unique_key rerun_of workflow_paused_at"
+            " uncounted_claim_at"
+        ),
         triggers=_names("horsies_task_notify_trigger horsies_task_status_notify_trigger horsies_task_return_trigger"),
         indexes=_names(
             "ix_horsies_tasks_ready ix_horsies_tasks_ready_by_name ix_horsies_tasks_ready_until"

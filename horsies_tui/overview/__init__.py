@@ -1,0 +1,1 @@
+"""The overview: how the cluster is, in words, curves and numbers."""

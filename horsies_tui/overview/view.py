@@ -1,0 +1,272 @@
+"""The overview: how the cluster is, in words, curves and numbers, each of which opens the rows behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from textual import on
+from textual.containers import Horizontal
+
+from horsies.operations.words import counted
+from horsies.views import RATES_OVER
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.feed.report import DeskSnapshot
+from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.alerts import alerts
+from horsies_tui.health.rows import rows_of_number
+from horsies_tui.health.verdict import verdict
+from horsies_tui.health.windows import neighbour
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.plot import plotter
+from horsies_tui.look.units import age
+from horsies_tui.overview.feed import OverviewFeed, OverviewSnapshot
+from horsies_tui.overview.rows import (
+    ALERT_COLUMNS,
+    QUEUE_COLUMNS,
+    QUEUE_NUMBERS,
+    QueueLine,
+    charts_of,
+    queue_lines,
+)
+from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.chart_grid import LEAST_HEIGHT, ChartGrid
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.number_table import NumberTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from horsies.operations.findings import Report
+    from horsies_tui.feed.link import Link
+    from horsies_tui.health.glance import Glance
+
+Seen: TypeAlias = OverviewSnapshot | DeskSnapshot
+"""What this view draws: its own feed's reading, and the application's recovery report."""
+
+_NARROW: Final = 100
+_CHART_COLUMNS: Final = (2, 3)
+_CHARTS: Final = 6
+_LOW: Final = 34
+"""With fewer lines the lists need more of them than the charts."""
+_SHARE: Final = (0.4, 0.5)
+"""Of the height, for the charts: of a low screen, and of one that is not."""
+_MOST_QUEUES: Final = 0.4
+"""Of the height, where there are so many; they have as many lines as they need."""
+_CLASSES: Final = {Level.HURT: "-hurt", Level.LOOK: "-look", Level.NOTE: "-well"}
+
+
+class OverviewView(ConsoleView[Seen]):
+    """Its parts can have the focus: the queues, the alerts, the charts."""
+
+    BINDINGS = bindings(Scope.OVERVIEW)
+
+    DEFAULT_CSS = """
+    OverviewView {
+        #verdict-line { height: 1; padding: 0 1; }
+        #verdict { width: 1fr; text-style: bold; }
+        #verdict.-hurt { color: $text-error; }
+        #verdict.-look { color: $text-warning; }
+        #verdict.-well { color: $text-success; }
+        #window { color: $text-muted; padding: 0 0 0 2; }
+        #alerts-title { width: 1fr; padding: 0 1; color: $text-muted; }
+        #alerts { height: 1fr; }
+        &.-old NumberTable { text-style: dim; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._snapshot = OverviewSnapshot()
+        self._report: Report | None = None
+        self._alerts: tuple[Alert, ...] = ()
+        with Horizontal(id="verdict-line"):
+            yield LineCell(id="verdict")
+            yield LineCell(id="window")
+        yield ChartGrid(self._glyphs, id="charts")
+        yield NumberTable[QueueLine](QUEUE_COLUMNS, QUEUE_NUMBERS, glyphs=self._glyphs, id="queues")
+        yield LineCell(id="alerts-title")
+        yield NumberTable[Alert](ALERT_COLUMNS, glyphs=self._glyphs, id="alerts")
+
+    def on_mount(self) -> None:
+        if self.app.size.width >= _NARROW:
+            self.run_worker(asyncio.to_thread(plotter))  # while the database is asked
+        self._say_window(self._snapshot)
+
+    def create_feed(self, link: Link, publish: Callable[[Seen], None]) -> OverviewFeed:
+        return OverviewFeed(link, publish)
+
+    @property
+    def queues(self) -> NumberTable[QueueLine]:
+        return self.query_one("#queues", NumberTable)
+
+    @property
+    def alert_table(self) -> NumberTable[Alert]:
+        return self.query_one("#alerts", NumberTable)
+
+    @property
+    def charts(self) -> ChartGrid:
+        return self.query_one(ChartGrid)
+
+    @property
+    def parts(self) -> tuple[Widget, ...]:
+        """In the order of `tab`."""
+        return (self.queues, self.alert_table, self.charts)
+
+    # What is shown.
+
+    def draw(self, snapshot: Seen) -> None:
+        if isinstance(snapshot, DeskSnapshot):
+            self._report = snapshot.report
+        else:
+            before, self._snapshot = self._snapshot, snapshot
+            self._say_window(snapshot)
+            if snapshot.series is not None and (snapshot.series, snapshot.glance) != (before.series, before.glance):
+                self.charts.show(charts_of(snapshot.series, snapshot.window, self._glyphs.dash, snapshot.glance))
+        self._judge()
+
+    def _judge(self) -> None:
+        snapshot = self._snapshot
+        self.set_class(snapshot.error is not None, "-old")
+        if snapshot.glance is None:
+            self._say(snapshot.error or "looking at the cluster…", "-look" if snapshot.error else "")
+            return
+        glance = replace(snapshot.glance, report=self._report)
+        began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}
+        self._alerts = alerts(glance, self.console.options.config.targets, began)
+        self._show_queues(glance)
+        self._show_alerts(glance)
+        found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
+        # Where the line is short, the sign and the colour say what the first words would.
+        sign = "" if found.level is Level.NOTE else f"{self._glyphs.alarm} "
+        text = f"{sign if self.size.width < _NARROW else found.lead}{found.words}"
+        tone = _CLASSES[found.level] if glance.alive or found.alert else ""
+        self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
+
+    def _show_queues(self, glance: Glance) -> None:
+        # Ages are those of the reading, as the numbers beside them: ticking, each row would be sent each second.
+        lines = queue_lines(glance)
+        self.queues.show(lines, now=glance.now, empty="No queue has tasks, and no worker serves one.")
+        self._arrange(len(lines))
+
+    def _show_alerts(self, glance: Glance) -> None:
+        shown = self._alerts
+        notes = sum(alert.level is Level.NOTE for alert in shown)
+        title = f"alerts {len(shown) - notes}" if len(shown) > notes else "no alerts"
+        title += f" {self._glyphs.dot} {counted(notes, 'note')}" if notes else ""
+        rule = self._glyphs.rule * max(self.size.width - len(title) - 6, 0)
+        self.query_one("#alerts-title", LineCell).put(f"{self._glyphs.rule * 2} {title} {rule}")
+        empty = "Nothing needs action: nothing is late, stuck, or failing more than usual."
+        if not glance.workers and not glance.queues:
+            empty = "Nothing is here yet. horsies worker MODULE:APP starts a worker;\nhorsies demo shows it all."
+        self.alert_table.show(shown, now=glance.now, empty=empty)
+
+    def _say(self, words: str, *classes: str) -> None:
+        self.query_one("#verdict", LineCell).put(self._glyphs.text(words), *filter(None, classes))
+
+    def _say_window(self, snapshot: OverviewSnapshot) -> None:
+        ways = " ".join(key_for(f"overview.{way}", self.screen, self._glyphs) for way in ("shorter", "longer"))
+        wait = f"{self._glyphs.ellipsis}" if snapshot.series is None else ""
+        # Each rate of the list of queues is that of these minutes; a chart says at its foot of what its number is.
+        rates = f"rates over {age(RATES_OVER)} · " if self.app.size.width >= _NARROW else ""
+        self.query_one("#window", LineCell).put(self._glyphs.text(f"{rates}window {snapshot.window.name}{wait} {ways}"))
+
+    def on_resize(self) -> None:
+        self._arrange(len(self.queues.rows))
+        self.call_after_refresh(self._judge)
+
+    def _arrange(self, queues: int) -> None:
+        """Charts where there is room for them, else a line for each; the queues in full where that is not too much."""
+        width, height = self.size
+        if not height:
+            return
+        columns = _CHART_COLUMNS[width >= _NARROW]
+        rows = -(-_CHARTS // columns)
+        each = int(height * _SHARE[height >= _LOW]) // rows if width >= _NARROW else 1
+        _set_height(self.charts, rows * (each if each >= LEAST_HEIGHT else 1))
+        self.charts.stand_in(columns)
+        _set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
+
+    # What the operator does.
+
+    def take_focus(self) -> None:
+        self.queues.focus()
+
+    def refresh_now(self) -> None:
+        self.console.desk.refresh()
+        if isinstance(self.feed, OverviewFeed):
+            self.feed.refresh()
+
+    def action_left(self) -> None:
+        self._move(-1)
+
+    def action_right(self) -> None:
+        self._move(1)
+
+    def _move(self, step: int) -> None:
+        part = self._part
+        if isinstance(part, ChartGrid | NumberTable):
+            part.move(step)
+
+    def action_next_part(self) -> None:
+        self._to_part(1)
+
+    def action_previous_part(self) -> None:
+        self._to_part(-1)
+
+    def _to_part(self, step: int) -> None:
+        at = self.parts.index(self._part) if self._part in self.parts else 0
+        self.parts[(at + step) % len(self.parts)].focus()
+
+    @property
+    def _part(self) -> Widget:
+        return next((part for part in self.parts if part.has_focus), self.queues)
+
+    def action_shorter(self) -> None:
+        self._look_at(-1)
+
+    def action_longer(self) -> None:
+        self._look_at(1)
+
+    def _look_at(self, step: int) -> None:
+        if isinstance(self.feed, OverviewFeed):
+            self.feed.look_at(neighbour(self._snapshot.window, step))
+
+    @on(NumberTable.NumberOpened, "#queues")
+    def _open_number(self, message: NumberTable.NumberOpened) -> None:
+        message.stop()
+        if self._snapshot.glance is not None:
+            self.console.show_tasks(rows_of_number(message.column, message.row_id, self._snapshot.glance.now))
+
+    @on(NumberTable.NumberOpened, "#alerts")
+    def _open_alert(self, message: NumberTable.NumberOpened) -> None:
+        message.stop()
+        alert = self.alert_table.cursor_row
+        if alert is None:
+            return
+        if alert.rows is not None:
+            self.console.show_tasks(alert.rows)
+        elif alert.workers is not None:
+            self.console.show_workers(alert.workers)
+        elif alert.workflow is not None:
+            self.console.show_workflow(alert.workflow)
+        else:
+            self.console.show_recovery()
+
+    @on(ChartGrid.Opened)
+    def _open_chart(self, message: ChartGrid.Opened) -> None:
+        message.stop()
+        if message.chart.rows is not None:
+            self.console.show_tasks(message.chart.rows)
+
+
+def _set_height(widget: Widget, height: int) -> None:
+    """A layout sends the whole screen again: only where it is another height."""
+    wanted = widget.styles.height
+    if wanted is None or wanted.value != height:
+        widget.styles.height = height

@@ -1,0 +1,180 @@
+"""The recovery report as rows and sentences: what a line says, and how it counts down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.findings import FindingKind, Severity
+from horsies.views.workers import name_of
+from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import count, number, ticking
+from horsies_tui.wishes import Fact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+
+    from horsies.operations.findings import Finding, Report
+    from horsies_tui.feed.report import DeskSnapshot
+
+_MOST_IDS_SHOWN: Final = 3
+_TONES: Final = {Severity.NEEDS_YOU: Tone.BAD, Severity.HANDLED: Tone.WARNING, Severity.NOTE: Tone.MUTED}
+_STATES: Final = {
+    FindingKind.INTERRUPTED: "INTERRUPTED",
+    FindingKind.CRASHED: "FAILED",
+    FindingKind.STALE_CLAIM: "CLAIMED",
+    FindingKind.LEASE_RAN_OUT: "CLAIMED",
+    FindingKind.RETRY_OVERDUE: "RETRY",
+    FindingKind.PAST_DEADLINE: "EXPIRED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DeskRow:
+    """A finding as it was at `taken_at`. `may` are what can be done, each with its key."""
+
+    id: str
+    finding: Finding
+    taken_at: datetime
+    may: tuple[tuple[str, str], ...]
+
+    def left(self, now: datetime) -> timedelta | None:
+        """Until the system acts; None where nothing will happen, or nobody can say when."""
+        if self.finding.in_seconds is None:
+            return None
+        return max(timedelta(seconds=self.finding.in_seconds) - (now - self.taken_at), timedelta())
+
+
+def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[DeskRow, ...]:
+    """In the order of the report. What is told about one and the same thing keeps its id from report to report."""
+    rows: dict[str, DeskRow] = {}
+    for finding in report.findings:
+        row_id = "\t".join((finding.kind, finding.name, finding.queue_name or "", finding.worker_id or ""))
+        while row_id in rows:  # they differ only in what will become of them
+            row_id += "'"
+        may = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.may)
+        rows[row_id] = DeskRow(row_id, finding, report.now, may)
+    return tuple(rows.values())
+
+
+def countdown(left: timedelta) -> str:
+    """0:18, 12:05, 3:00:00."""
+    minutes, seconds = divmod(int(left.total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def headline(snapshot: DeskSnapshot, now: datetime) -> str:
+    """`3 need action · 4 will be handled by the sweep · next sweep in 0:18, the last was by web-2`."""
+    report = snapshot.report
+    if report is None:
+        return snapshot.error or "reading the recovery report…"
+    parts = [snapshot.error] if snapshot.error else []
+    parts += [f"{report.needing_you} need action", f"{report.handled} will be handled by the system"]
+    return " · ".join((*parts, *_about_sweeps(report, now)))
+
+
+def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
+    if not report.workers_alive:
+        yield "no worker is alive"
+    if report.sweep is not None:
+        by = f", the last was by {name_of(report.sweep.worker_id)}" if report.sweep.worker_id else ""
+        if report.sweep.next_in_s is not None:
+            left = max(timedelta(seconds=report.sweep.next_in_s) - (now - report.now), timedelta())
+            yield f"next sweep in {countdown(left)}{by}"
+    elif report.workers_alive:
+        yield "no sweep has left a trace"
+    if report.spared is not None and (until := report.spared.until) > now:
+        yield f"no silent run counts as dead for {countdown(until - now)}"
+    if report.settings_differ:
+        yield "workers disagree about the thresholds"
+
+
+def nothing_wrong(report: Report) -> str:
+    """What stands in the list where the report is empty."""
+    workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
+    return f"Everything is where it should be: nothing is stuck, nothing needs action.\n{workers}."
+
+
+def why_of(row: DeskRow) -> list[Fact]:
+    """The evidence in full, the sentences behind it, what may be done by which key, and which rows are meant."""
+    finding = row.finding
+    facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
+    facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
+    facts.append(Fact("will", finding.system_will))
+    if row.may:
+        facts.append(Fact("actions", _ways(row), Tone.ACCENT))
+    if finding.target_kind in ("task", "workflow"):
+        facts.append(Fact(f"{finding.target_kind}s", _ids(finding), Tone.MUTED))
+    return facts
+
+
+def _ids(finding: Finding) -> str:
+    shown = ", ".join(finding.ids[:_MOST_IDS_SHOWN])
+    left = finding.count - min(len(finding.ids), _MOST_IDS_SHOWN)
+    more = f" and {'at least ' if finding.at_least else ''}{number(left)} more" if left > 0 else ""
+    limit = ""
+    if finding.count > len(finding.ids):
+        limit = f"; a verb takes the {number(len(finding.ids))} oldest, repeat it for the rest"
+    return f"{shown}{more}{limit}"
+
+
+def _what(row: DeskRow, look: Look) -> Cell:
+    state = _STATES.get(row.finding.kind)
+    sign = look.glyphs.warning if state is None else look.glyphs.state(state)
+    return Cell(f"{sign} {row.finding.kind.value}", _TONES[row.finding.severity])
+
+
+def _name(row: DeskRow, _look: Look) -> Cell:
+    """Of a worker, as the Workers screen names it; why_of tells its id."""
+    finding = row.finding
+    return Cell(name_of(finding.name) if finding.target_kind == "worker" else finding.name)
+
+
+def _ways(row: DeskRow) -> str:
+    return "  ".join(f"{key} {verb}" for key, verb in row.may)
+
+
+def _rows(row: DeskRow, look: Look) -> Cell:
+    finding = row.finding
+    if finding.count == 1 and not finding.at_least:
+        return Cell("")
+    return Cell(f"{look.glyphs.times}{count(finding.count, at_least=finding.at_least)}")
+
+
+def _since(row: DeskRow, look: Look) -> Cell:
+    return Cell("" if row.finding.since is None else ticking(look.now - row.finding.since))
+
+
+def _will(row: DeskRow, look: Look) -> Cell:
+    left = row.left(look.now)
+    if left is None:
+        return Cell(row.finding.system_will, Tone.MUTED if row.finding.severity is Severity.NOTE else None)
+    return Cell(f"{row.finding.system_will} in {countdown(left)}", None, f"{countdown(left)} {row.finding.system_will}")
+
+
+def _may(row: DeskRow, _look: Look) -> Cell:
+    return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.may))
+
+
+COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
+    columns=(
+        Column("what", "WHAT", _what),
+        Column("name", "NAME", _name),
+        Column("rows", "ROWS", _rows, right=True),
+        Column("since", "SINCE", _since, right=True),
+        Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence)),
+        Column("will", "THE SYSTEM WILL", _will),
+        Column("may", "ACTIONS", _may),
+    ),
+    layouts={
+        0: {"what": 14, "name": 16, "since": 5, "will": 28, "may": REST},
+        100: {"what": 18, "name": 19, "rows": 5, "since": 5, "will": 31, "may": REST},
+        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 22, "will": 28, "may": REST},
+        160: {"what": 18, "name": 20, "rows": 6, "since": 5, "evidence": 41, "will": 31, "may": REST},
+        200: {"what": 18, "name": 26, "rows": 6, "since": 5, "evidence": 60, "will": 41, "may": REST},
+    },
+)

@@ -1,0 +1,197 @@
+"""The recovery desk: what is not where it should be, worst first, what will become of it and what may be done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.containers import VerticalScroll
+
+from horsies.operations.selection import Selection
+from horsies.operations.workflows import WorkflowSelection
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.health.rows import filter_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.recovery.rows import COLUMNS, DeskRow, headline, nothing_wrong, rows_of, why_of
+from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.facts import Facts
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.wishes import Wish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+    from horsies.operations.findings import Finding
+    from horsies_tui.actions import Action
+    from horsies_tui.feed.report import DeskSnapshot
+
+_TICK_S: Final = 1.0
+_LABEL_WIDTH: Final = 10
+_KEY_OF_VERB: Final = {
+    "requeue": "verbs.requeue",
+    "fail": "verbs.fail",
+    "cancel": "verbs.cancel",
+    "release": "verbs.release",
+    "rerun": "verbs.rerun",
+    "recover": "recovery.recover",
+    "acknowledge": "recovery.acknowledge",
+    "expire": "recovery.expire",
+    "reconcile": "recovery.reconcile",
+    "retry": "verbs.requeue",
+    "resume": "recovery.resume",
+}
+
+
+class RecoveryView(ConsoleView["DeskSnapshot"]):
+    """Draws the application's own DeskFeed; acts on the finding under the cursor, or on the marked ones."""
+
+    BINDINGS = bindings(Scope.RECOVERY, Scope.VERBS)
+
+    DEFAULT_CSS = """
+    RecoveryView {
+        #summary { width: 1fr; padding: 0 1; text-style: bold; }
+        #why-title { width: 1fr; padding: 0 1; color: $text-muted; }
+        #why-scroll { height: 9; padding: 0 1; }
+        #why { min-height: 9; }
+        #summary.-error { color: $text-error; }
+        &.-old RowTable { text-style: dim; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._snapshot: DeskSnapshot | None = None
+        yield LineCell(id="summary")
+        yield RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
+        yield LineCell(id="why-title")
+        with VerticalScroll(id="why-scroll", can_focus=False):
+            yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
+
+    @property
+    def table(self) -> RowTable[DeskRow]:
+        return self.query_one(RowTable)
+
+    def draw(self, snapshot: DeskSnapshot) -> None:
+        self._snapshot = snapshot
+        self.set_class(snapshot.error is not None, "-old")
+        if snapshot.report is None:
+            self._summarise()
+            return
+        rows = rows_of(snapshot.report, self._key)
+        now = self.now
+        self.table.show(rows, now=now, empty=nothing_wrong(snapshot.report))
+        self.table.marks &= {row.id for row in rows}
+        self._summarise()
+        self._explain()
+
+    def take_focus(self) -> None:
+        self.table.focus()
+
+    def show(self) -> None:
+        super().show()
+        self.table.choose_one()
+
+    def refresh_now(self) -> None:
+        self.console.desk.refresh()
+
+    def acted(self) -> None:
+        self.table.action_clear_marks()
+        self.refresh_now()
+
+    def wish(self, verb: str) -> Wish | None:
+        """The remedy of this name that the chosen findings offer, for all of their rows."""
+        chosen = self._chosen()
+        if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
+            verb = "retry"  # what it is called for a workflow, under the same key as on its own screen
+        remedies = [remedy for finding in chosen for remedy in finding.may if remedy.verb == verb]
+        kinds = {remedy.target_kind for remedy in remedies}
+        if len(kinds) != 1 or not all(any(may.verb == verb for may in finding.may) for finding in chosen):
+            self._say_what_may_be(verb, chosen)
+            return None
+        ids = [row_id for remedy in remedies for row_id in remedy.ids]
+        kind = kinds.pop()
+        if kind == "workflow":
+            return Wish(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
+        return Wish(verb, kind=kind, selection=Selection.of_ids(ids))
+
+    def fits(self, action: Action) -> bool:
+        """A verb that each of the chosen findings names as a way out."""
+        if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
+            return action.scope is not Scope.TABLE or bool(self.table.rows)
+        verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
+        chosen = self._chosen()
+        return bool(chosen) and all(any(may.verb in verbs for may in finding.may) for finding in chosen)
+
+    def _chosen(self) -> list[Finding]:
+        """The marked ones, else the one under the cursor."""
+        table = self.table
+        if table.marks:
+            return [row.finding for row in table.rows if row.id in table.marks]
+        return [] if table.cursor_row is None else [table.cursor_row.finding]
+
+    def _say_what_may_be(self, verb: str, chosen: Sequence[Finding]) -> None:
+        if not chosen:
+            self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
+            return
+        offered = set.intersection(*({remedy.verb for remedy in finding.may} for finding in chosen))
+        ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].may if may.verb in offered)
+        here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
+        self.console.say(f"{verb} is no way out for {here}; {ways or 'act on them one by one'}")
+
+    # What the operator does.
+
+    @on(RowTable.Opened)
+    def _open(self, message: RowTable.Opened) -> None:
+        message.stop()
+        row = self.table.cursor_row
+        if row is None:
+            return
+        if row.finding.target_kind == "task" and len(row.finding.ids) == 1:
+            self.console.open_task(row.finding.ids[0])
+        elif row.finding.target_kind == "workflow":
+            self.console.show_workflow(row.finding.ids[0])
+        else:
+            self.console.show_tasks(filter_of(row.finding))
+
+    @on(RowTable.CursorMoved)
+    def _explain_another(self, message: RowTable.CursorMoved) -> None:
+        message.stop()
+        self._explain()
+
+    @on(RowTable.MarksChanged)
+    def _count_marks(self, message: RowTable.MarksChanged) -> None:
+        message.stop()
+        self.console.note(f"{self._glyphs.mark} {len(message.marks)} marked" if message.marks else "")
+
+    # What is shown.
+
+    def _tick(self) -> None:
+        if self.shown and self._snapshot is not None:
+            if self._snapshot.report is not None:
+                self.table.tick(self.now)
+            self._summarise()
+
+    def _summarise(self) -> None:
+        if self._snapshot is not None:
+            link = self.console.link
+            words = headline(self._snapshot, self.now)
+            if self._snapshot.report is None and not link.status.is_up:
+                words = f"not connected to {link.status.database_label}"
+            classes = ("-error",) if self._snapshot.error else ()
+            self.query_one("#summary", LineCell).put(self._glyphs.text(words), *classes)
+
+    def _explain(self) -> None:
+        row = self.table.cursor_row
+        title = f"why: {row.finding.what}" if row is not None else ""
+        self.query_one("#why-title", LineCell).put(self._glyphs.text(title))
+        self.query_one("#why", Facts).show([] if row is None else why_of(row))
+
+    def _key(self, verb: str) -> str:
+        return key_for(_KEY_OF_VERB[verb], self.screen, self._glyphs)

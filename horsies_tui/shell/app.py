@@ -1,0 +1,443 @@
+"""The application: the frame around the views, the one link, and what views may ask for.
+
+For whoever writes a screen (the whole surface is `view.Console`; the base class is `view.ConsoleView`):
+- `self.console.link` is the Link, `.options` the ConsoleOptions, `.utc` how to show absolute times.
+- `create_feed(link, publish)` makes the view's feed; the base starts it when the view is shown, stops it when hidden.
+- Each snapshot that the feed publishes arrives in `draw(snapshot)`, on the loop, newest only.
+- Keys: declare them in actions.py, put `BINDINGS = bindings(Scope.TASKS, …)` on the view, write `action_<name>`.
+- `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
+  `console.show_workflow(id, node)`, `console.push_sheet(sheet, done)`, `console.why_no_writes()`,
+  `console.act(verb, view)`.
+- VIEWS below names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`),
+  `recovery.view.RecoveryView`; `verbs.Verbs(console).begin(verb, view)` is what `act` calls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
+
+from textual import events, on
+from textual.command import CommandPalette
+
+from horsies.config.contexts import Context, DatabaseChoice
+from horsies.operations.actor import Actor
+from horsies_tui.actions import Action, Scope, bindings, live_actions
+from horsies_tui.clipboard import copy
+from horsies_tui.feed.clock import DatabaseClock
+from horsies_tui.look import themes
+from horsies_tui.look.clock import time_of_day, zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import size
+from horsies_tui.overview.view import OverviewView
+from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.shell.errors import ErrorLine, ErrorSheet
+from horsies_tui.shell.footer import Footer
+from horsies_tui.shell.header import Header, HeaderFacts
+from horsies_tui.shell.help import HelpSheet, KeyList
+from horsies_tui.shell.in_turn import InTurn
+from horsies_tui.shell.named_filters import NamedFilters
+from horsies_tui.shell.palette import ActionCommands
+from horsies_tui.shell.picker import Picker
+from horsies_tui.shell.stage import Stage
+from horsies_tui.shell.tabs import Tab, Tabs
+from horsies_tui.shell.verbs import Verbs
+from horsies_tui.shell.wire import Wire
+from horsies_tui.task.view import DetailView
+from horsies_tui.tasks.view import TasksView
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.exact_screen import ExactScreen
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.workers.view import WorkersView
+from horsies_tui.workflow.view import WorkflowView
+from horsies_tui.workflows.view import WorkflowsView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+    from textual.command import Provider
+    from textual.screen import ModalScreen
+
+    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.options import ConsoleOptions
+    from horsies_tui.view import ConsoleView
+
+ResultT = TypeVar("ResultT")
+
+TABS: Final = (
+    Tab("1", "overview", "Overview"),
+    Tab("2", "tasks", "Tasks"),
+    Tab("3", "workers", "Workers"),
+    Tab("4", "workflows", "Workflows"),
+    Tab("5", "recovery", "Recovery"),
+)
+VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
+    "overview": OverviewView,
+    "tasks": TasksView,
+    "detail": DetailView,
+    "workers": WorkersView,
+    "workflows": WorkflowsView,
+    "workflow": WorkflowView,
+    "recovery": RecoveryView,
+}
+WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
+"""The class of every screen from so many columns on; style sheets and views ask for it."""
+MOST_ERRORS: Final = 50
+_OF_THE_DESK: Final = ("recovery", "overview")
+"""The views that draw the recovery report, which is read for the header in any case."""
+_SECOND: Final = 1.0
+
+
+def outage(status: LinkStatus) -> tuple[str, ...]:
+    """Why figures are old, a line for each reason."""
+    if not status.is_up:
+        return (status.detail,) if status.detail else ()
+    return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
+
+
+class ConsoleApp(InTurn, inherit_bindings=False):
+    """Everything on the terminal. `keys` is what `keymap.keymap` made of the config file."""
+
+    TITLE = "horsies"
+    CSS_PATH = "console.tcss"
+    BINDINGS = bindings(Scope.APP)
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {ActionCommands, NamedFilters}
+
+    def __init__(
+        self,
+        options: ConsoleOptions,
+        *,
+        keys: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        actor: Actor | None = None,
+    ) -> None:
+        theme = themes.THEMES[options.theme or themes.DEFAULT]
+        # Textual decides in here what NO_COLOR means: greys in 24 bit, unless the colours are the terminal's own.
+        super().__init__(ansi_color=theme.ansi or None)
+        self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
+        self.options = options
+        self.utc = True
+        self.crash: BaseException | None = None
+        self._clock, self._actor = clock, actor or Actor.current()
+        self._keys = dict(keys or {})
+        self._glyphs = glyphs(ascii_only=options.ascii)
+        self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
+        self._use(options.choice)
+        self._verbs = Verbs(self)
+        self.header = Header(self._glyphs)
+        self.tabs = Tabs(TABS, self._glyphs)
+        self.outage = LineCell(id="outage")
+        self.stage = Stage(VIEWS, self.link)
+        self.footer = Footer(self._glyphs)
+        for known in themes.THEMES.values():
+            self.register_theme(known)
+        self.theme = theme.name
+        self.ansi_color = None
+        self.set_class(options.ascii, "-ascii")
+
+    def get_default_screen(self) -> ExactScreen:
+        return ExactScreen(id="_default")
+
+    def compose(self) -> ComposeResult:
+        yield from (self.header, self.tabs, self.outage, self.stage, self.footer)
+
+    async def on_mount(self) -> None:
+        self.set_keymap(self._keys)
+        # After ctrl+z and fg the terminal is empty, and textual draws only what changes.
+        self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
+        self._wire.start()
+        await self.stage.go(self.options.screen)
+        if self.options.task_id is not None:
+            await self._open_task(self.options.task_id)
+        self.set_interval(_SECOND, self._draw_frame)
+
+    async def on_unmount(self) -> None:
+        await self._wire.stop()
+
+    # What views ask for, see view.Console.
+
+    def say(self, text: str) -> None:
+        self.footer.say(text, error=False)
+
+    def say_error(self, text: str) -> None:
+        at = time_of_day(self.link.clock.now(), zone_of(utc=self.utc))
+        last = self._errors[-1] if self._errors else None
+        if last is not None and last.text == text:
+            self._errors[-1] = replace(last, at=at, times=last.times + 1)
+        else:
+            self._errors.append(ErrorLine(at, text))
+        self.footer.say(text, error=True)
+
+    def note(self, text: str) -> None:
+        self.footer.note(text)
+
+    def open_task(self, task_id: str) -> None:
+        self.call_later(self._open_task, task_id)
+
+    def show_tasks(self, filter_text: str) -> None:
+        self.call_later(self._show_tasks, filter_text)
+
+    def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
+        self.call_later(self._show_workflow, workflow_id, index)
+
+    def show_workers(self, filter_text: str) -> None:
+        self.call_later(self._show_workers, filter_text)
+
+    def show_recovery(self) -> None:
+        self.call_later(self.stage.follow, "recovery")
+
+    def neighbour(self, step: int) -> str | None:
+        below = self.stage.below
+        return None if below is None else below.neighbour(step)
+
+    def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
+        view = self.stage.top
+
+        def closed(result: ResultT | None) -> None:
+            if view is not None:
+                view.busy(False)
+            done(result)
+
+        if view is not None:
+            view.busy(True)
+        self.push_screen(sheet, closed)
+
+    def why_no_writes(self) -> str | None:
+        status = self.link.status
+        if status.read_only:
+            return f"read-only: {status.no_writes or 'this session changes nothing'}"
+        return None if status.is_up else f"not connected: {status.words(self.link.clock.now())}"
+
+    def offers(self, action: Action) -> bool:
+        if action.writes and self.why_no_writes():
+            return False
+        view = self.stage.top
+        return view is None or len(self.screen_stack) > 1 or view.fits(action)
+
+    def act(self, verb: str, view: ConsoleView[Any]) -> None:
+        self._verbs.begin(verb, view)
+
+    async def _open_task(self, task_id: str) -> None:
+        cast("DetailView", await self.stage.lay("detail")).open(task_id)
+
+    async def _show_tasks(self, filter_text: str) -> None:
+        cast("TasksView", await self.stage.follow("tasks")).filter_by(filter_text)
+
+    async def _show_workflow(self, workflow_id: str, index: int | None) -> None:
+        cast("WorkflowView", await self.stage.lay("workflow")).open(workflow_id, index)
+
+    async def _show_workers(self, filter_text: str) -> None:
+        cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
+
+    # The database.
+
+    def _use(self, choice: DatabaseChoice) -> None:
+        clock = self._clock or DatabaseClock()
+        self._wire = Wire(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self.link, self.desk = self._wire.link, self._wire.desk
+        self._told: tuple[str, ...] = ()
+        self._told_outage: tuple[str, ...] = ()
+        self._framed = ""
+        """The view that is known to be shown. What is said before the first one is, is said of the database."""
+
+    def _picked(self, context: Context | None) -> None:
+        if context is not None:
+            self._wire.left = True
+            self.call_later(self._go_to, context)
+
+    async def _go_to(self, context: Context) -> None:
+        """Another database from now on, and what the command line asked for was about the first."""
+        self.options = replace(self.options, filter="", task_id=None)
+        self.footer.message_over()
+        await self._wire.stop()
+        self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
+        self._wire.start()
+        await self.stage.use(self.link)
+
+    @on(Wire.LinkChanged)
+    def _tell_how_it_stands(self, message: Wire.LinkChanged) -> None:
+        if message.wire.left:
+            return
+        status, picker = message.status, self._picker
+        if status.lacks != self._told:
+            self._told = status.lacks
+            if status.lacks:
+                # What adds it stands first: the line may be cut.
+                self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
+        self._tell_outage(status)
+        if picker is None and not status.is_up and status.last_data_at is None and status.detail:
+            self._pick(forced=True)
+        elif picker is not None and picker.forced and status.is_up:
+            picker.dismiss(None)
+        self._draw_frame()
+
+    @on(Wire.DeskRead)
+    def _show_what_is_stuck(self, message: Wire.DeskRead) -> None:
+        if message.wire.left:
+            return
+        self._draw_frame()
+        top = self.stage.top
+        on_desk = self.stage.name_shown in _OF_THE_DESK and self.stage.below is None
+        if on_desk and top is not None and top.frozen_at is None:
+            top.publish(message.snapshot)
+
+    def _tell_outage(self, status: LinkStatus) -> None:
+        """Each reason once, into the list behind `!`; the line above the view says it as long as it holds."""
+        # During an attempt to connect the reason is that of the one before.
+        now = outage(status) or (() if status.is_up else self._told_outage)
+        for words in now:
+            if words not in self._told_outage:
+                self.say_error(words)
+        self._told_outage = now
+
+    def _pick(self, *, forced: bool) -> None:
+        picker = Picker(self.options.config, self._wire.choice, self._glyphs, forced=forced)
+        self.push_screen(picker, self._picked)
+
+    # The frame.
+
+    @property
+    def _picker(self) -> Picker | None:
+        return next((screen for screen in self.screen_stack if isinstance(screen, Picker)), None)
+
+    def _draw_frame(self) -> None:
+        if not self.screen_stack:
+            return  # the last words of a feed arrive while the console closes
+        status, now = self._status, self.link.clock.now()
+        clock = time_of_day(now, zone_of(utc=self.utc))
+        need_you = self.desk.snapshot.need_you
+        top = self.stage.top
+        zone = zone_of(utc=self.utc)
+        frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
+        self.header.show(HeaderFacts(status, now, clock, need_you, frozen))
+        self.tabs.show(self.stage.name_shown, {"recovery": need_you or 0})
+        self.footer.draw_again()
+        old_since = self._old_since(status)
+        self.stage.set_class(old_since is not None, "-stale")
+        words = "; ".join(outage(status) or self._told_outage)
+        if old_since is not None:
+            key = key_for("app.refresh", self.screen, self._glyphs)
+            words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
+        self.outage.put(words)
+        self.outage.display = bool(words) and status.last_data_at is not None
+        if self._picker is not None:
+            self._picker.show(status, now)
+
+    def _old_since(self, status: LinkStatus) -> datetime | None:
+        """Of when the figures are that are shown, where they are not of now."""
+        if not status.is_up:
+            return status.last_data_at
+        return min((failure.since for failure in status.failing if failure.name in self._feeds_shown), default=None)
+
+    @property
+    def _feeds_shown(self) -> frozenset[str | None]:
+        """By the names of their views."""
+        name = self.stage.top.id if self.stage.top is not None else None
+        return frozenset({name, "recovery"} if name in _OF_THE_DESK else {name})
+
+    @property
+    def _status(self) -> LinkStatus:
+        """What fails in the view that is shown stands first."""
+        status = self.link.status
+        failing = sorted(status.failing, key=lambda failure: failure.name not in self._feeds_shown)
+        return replace(status, failing=tuple(failing))
+
+    @on(Stage.Shown)
+    def _frame_the_view(self, message: Stage.Shown) -> None:
+        self.note("")
+        if self._framed not in ("", message.name):
+            self.footer.message_over()
+        self._framed = message.name
+        self.desk.watch(message.name == "recovery")
+        if message.name in _OF_THE_DESK:
+            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
+        self._draw_frame()
+
+    @on(events.TextSelected)
+    def _copy_what_was_selected(self) -> None:
+        """When the mouse is released, as terminals do it themselves."""
+        text = self.screen.get_selected_text()
+        if text and not copy(self.stage, text, size(len(text.encode()))):
+            self.say_error("that is more than a terminal's clipboard takes")
+
+    @on(Tabs.Chosen)
+    async def _go_where_clicked(self, message: Tabs.Chosen) -> None:
+        await self.stage.go(message.name)
+
+    # Actions, see actions.py.
+
+    async def action_show(self, tab: str) -> None:
+        await self.stage.go(tab)
+
+    def action_refresh(self) -> None:
+        self.link.retry_now()
+        self.desk.refresh()
+        if self.stage.top is None:
+            return
+        if self.stage.top.frozen_at is not None:
+            self.say(f"this view is frozen: {key_for('app.freeze', self.screen, self._glyphs)} lets it go on")
+        self.stage.top.refresh_now()
+
+    def action_freeze(self) -> None:
+        view = self.stage.top
+        if view is None:
+            return
+        on = view.frozen_at is None
+        view.freeze(on)
+        key = key_for("app.freeze", self.screen, self._glyphs)
+        self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
+        if not on:
+            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
+        self._draw_frame()
+
+    def action_contexts(self) -> None:
+        self._pick(forced=False)
+
+    def action_errors(self) -> None:
+        self.push_screen(ErrorSheet(self._errors, self._glyphs))
+
+    def action_help(self) -> None:
+        keys = KeyList(live_actions(self.screen), self._glyphs, no_writes=self.why_no_writes())
+        self.push_screen(HelpSheet(keys))
+
+    def action_command_palette(self) -> None:
+        if not any(isinstance(screen, CommandPalette) for screen in self.screen_stack):
+            self.push_screen(CommandPalette(placeholder="the name of an action"))
+
+    def action_utc(self) -> None:
+        self.utc = not self.utc
+        self.say("times in UTC" if self.utc else "times in this machine's zone")
+        if self.stage.top is not None:
+            self.stage.top.times_changed()
+        self._draw_frame()
+
+    def action_theme(self) -> None:
+        names = list(themes.THEMES)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self.say(f'theme = "{self.theme}" in the config file keeps it')
+
+    async def action_back(self) -> None:
+        view = self.stage.top
+        if (view is None or not view.leave()) and not await self.stage.back():
+            await self.stage.return_()
+
+    async def action_leave(self) -> None:
+        if not await self.stage.back():
+            self.exit(0)
+
+    def action_quit_now(self) -> None:
+        self.exit(0)
+
+    # A bug of ours ends in one sentence, which launch prints: nobody reads a traceback on a restored terminal.
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash = error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        if self.options.debug:
+            super()._print_error_renderables()

@@ -1,0 +1,114 @@
+"""The first line: which database, how fresh, how many rows need a person, who acts, and the database's time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.containers import Horizontal
+
+from horsies_tui.shell.status_cell import StatusCell
+from horsies_tui.widgets.cell import LineCell
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.look.glyphs import Glyphs
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFacts:
+    """What the header shows at one moment."""
+
+    status: LinkStatus
+    now: datetime
+    clock: str
+    need_you: int | None
+    """None where it has not been counted yet."""
+    frozen: str = ""
+    """The time at which the view that is shown was frozen."""
+
+
+class Header(Horizontal):
+    DEFAULT_CSS = """
+    Header {
+        height: 1;
+        padding: 0 1;
+        background: $panel;
+        color: $foreground;
+        & > #brand { width: 9; color: $text-muted; }
+        & > #context { width: auto; max-width: 30; text-style: bold; padding: 0 1; }
+        & > #place { width: 1fr; color: $text-muted; padding: 0 1; }
+        & > StatusCell { width: 27; }
+        & > #need { width: 17; color: $text-warning; text-style: bold; }
+        & > #actor { width: auto; max-width: 24; color: $text-muted; }
+        & > #clock { width: 12; padding-left: 2; }
+        & > #context.-red { background: ansi_red; color: ansi_bright_white; }
+        & > #context.-green { background: ansi_green; color: ansi_black; }
+        & > #context.-yellow { background: ansi_yellow; color: ansi_black; }
+        & > #context.-blue { background: ansi_blue; color: ansi_bright_white; }
+        & > #context.-magenta { background: ansi_magenta; color: ansi_bright_white; }
+        & > #context.-cyan { background: ansi_cyan; color: ansi_black; }
+        & > #context.-white { background: ansi_white; color: ansi_black; }
+    }
+    """
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._facts: HeaderFacts | None = None
+        # Kept, not looked up: the link tells how it stands before the first frame and after the last.
+        self._context_cell, self._place_cell = LineCell(id="context"), LineCell(id="place")
+        self._status_cell = StatusCell(id="status")
+        self._need_cell, self._actor_cell, self._clock_cell = (
+            LineCell(id="need"),
+            LineCell(id="actor"),
+            LineCell(id="clock"),
+        )
+
+    def compose(self) -> ComposeResult:
+        brand = LineCell(id="brand")
+        brand.put("horsies")
+        yield from (
+            brand,
+            self._context_cell,
+            self._place_cell,
+            self._status_cell,
+            self._need_cell,
+            self._actor_cell,
+            self._clock_cell,
+        )
+
+    def on_resize(self) -> None:
+        """Once the cells have their new places: words that fitted before would stay cut for a second."""
+        self.call_after_refresh(self._show_again)
+
+    def _show_again(self) -> None:
+        if self._facts is not None:
+            self.show(self._facts)
+
+    def show(self, facts: HeaderFacts) -> None:
+        self._facts = facts
+        status = facts.status
+        self._show_place(status)
+        self._status_cell.show(status, facts.now, facts.frozen)
+        self._need_cell.put(self._need_words(facts))
+        self._actor_cell.put(status.actor)
+        self._clock_cell.put(facts.clock)
+
+    def _show_place(self, status: LinkStatus) -> None:
+        """Production is red where nobody chose a colour; PROD says the same without one."""
+        colour = status.context_colour or ("red" if status.production else None)
+        words = " ".join(filter(None, (status.context_name, "PROD" if status.production else None)))
+        self._context_cell.display = bool(words)
+        self._context_cell.put(words, *([f"-{colour}"] if colour else []))
+        self._place_cell.put(f"{self._glyphs.crumb} {status.database_label}" if words else status.database_label)
+
+    def _need_words(self, facts: HeaderFacts) -> str:
+        if not facts.need_you:
+            return ""
+        words = f"{self._glyphs.alarm} {facts.need_you} need action"
+        return words if len(words) <= self._need_cell.content_size.width else f"{self._glyphs.alarm}{facts.need_you}"

@@ -1,0 +1,84 @@
+"""From the command line to the running console and back; the terminal is left as it was found, whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from dataclasses import replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from platformdirs import user_state_path
+
+from horsies.config.url import mask
+from horsies_tui.shell.environment import fitting_theme, for_textual, unknown_theme, wants_ascii, why_unfit
+from horsies_tui.shell.leaving import Leaving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from horsies_tui.options import ConsoleOptions
+
+
+def has_terminal() -> bool:
+    """Whether a console can be drawn here; where not, why and what to do instead has been said."""
+    terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if reason := why_unfit(os.environ, is_terminal=terminal):
+        print(f"{reason}\n = help: `horsies tasks ls` prints the same rows, also as JSON", file=sys.stderr)
+    return reason is None
+
+
+def run(options: ConsoleOptions) -> int:
+    """The console until it is left; the exit code. ConfigurationError for keys or a theme that do not exist."""
+    theme = options.theme or fitting_theme(os.environ, options.config.theme)
+    if (error := unknown_theme(theme)) is not None:
+        raise error if options.theme else error.with_note(f"it comes from {options.config.path}")
+    options = replace(options, ascii=options.ascii or wants_ascii(os.environ), theme=theme)
+    _set_environment(options)
+    # Textual reads the environment when it is imported, so its modules come only now.
+    keys = import_module("horsies_tui.shell.keymap").keymap(options.config.keys, options.config.path)
+    app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)
+    leaving = Leaving()
+    code = asyncio.run(_drive(app, leaving, mouse=options.mouse))
+    return _last_words(app, leaving, code)
+
+
+def _set_environment(options: ConsoleOptions) -> None:
+    for name, value in for_textual(os.environ, fps=options.fps).items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+async def _drive(app: Any, leaving: Leaving, *, mouse: bool) -> int:
+    leaving.watch(asyncio.get_running_loop(), lambda: app.exit(0))
+    code: int | None = await app.run_async(mouse=mouse)
+    return code or 0
+
+
+def _last_words(app: Any, leaving: Leaving, code: int) -> int:
+    """One sentence on the restored terminal, where there is anything to say."""
+    if app.crash is not None:
+        place = _write_report(app.crash)
+        print(f"horsies tui stopped: {type(app.crash).__name__}: {mask(str(app.crash))}", file=sys.stderr)
+        print(f" = help: that is a mistake of ours; {place} tells us where", file=sys.stderr)
+        return 1
+    if leaving.signal is not None:
+        print(f"horsies tui was ended by {leaving.signal.name}", file=sys.stderr)
+        return 128 + leaving.signal
+    return code
+
+
+def _write_report(error: BaseException) -> Path | str:
+    text = mask("".join(traceback.format_exception(error)))
+    path = user_state_path("horsies") / "tui-crash.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)  # task arguments may stand in it
+        path.write_text(text, encoding="utf-8")
+    except OSError:
+        return "running it again with --debug"
+    return path

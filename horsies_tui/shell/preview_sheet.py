@@ -1,0 +1,355 @@
+"""The sheet before anything changes: what a verb would do, and the question whether it shall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from textual import on
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Button, Input, Label
+
+from horsies.store.pool import TROUBLE
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.clipboard import copy
+from horsies_tui.feed.status import sentence
+from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import size, ticking
+from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
+from horsies_tui.widgets.cell import LineCell
+from horsies_tui.widgets.facts import Facts
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.sheet import Sheet
+from horsies_tui.wishes import Done, Fact, facts_of, things, word_to_type
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from horsies.operations.preview import Preview
+    from horsies_tui.feed.clock import Clock
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.wishes import Operation
+
+_TICK_S: Final = 1.0
+_LONGEST_REASON: Final = 500
+_WIDEST_WORD: Final = 24
+
+
+class Phase(Enum):
+    READING = auto()
+    READY = auto()
+    """Waits for a yes."""
+    CLOSED = auto()
+    """Nothing can be done from here: nothing is eligible, or the database said no."""
+    DOING = auto()
+    STOPPING = auto()
+    """Told to stop after the batch at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which database is acted on. `production` is the name to type, where the context is such a one."""
+
+    label: str
+    production: str | None
+    clock: Clock
+
+
+class _ClickButton(Button, can_focus=False):
+    """For a pointer. Focused, enter would press it: a key that also ends a reason must not confirm anything."""
+
+
+class PreviewSheet(Sheet[Done]):
+    """Dismissed with what was done, or with None when nothing was.
+
+    The reason has the focus, so that every letter is one of its sentence, and no key without ctrl confirms. While the
+    sheet works it does not close: it is told to stop, and then says what was done.
+    """
+
+    BINDINGS = bindings(Scope.PREVIEW)
+    AUTO_FOCUS = "#reason"
+
+    DEFAULT_CSS = """
+    PreviewSheet {
+        &.-production > #sheet { border: heavy $error; }
+        #facts-scroll { height: auto; max-height: 45vh; }
+        #facts-scroll:focus { background: $panel; }
+        .line { height: 1; }
+        .line > Label { width: 26; color: $text-muted; }
+        Input { background: $panel; }
+        Input:focus { background: $primary 40%; }
+        Input:ansi { text-style: underline; }
+        Input:focus:ansi { text-style: underline bold; }
+        .line > Input { width: 1fr; }
+        #read { color: $text-muted; width: 1fr; }
+        #offers { width: 1fr; color: $text-muted; }
+        #ask { height: 1; }
+        #question { width: 1fr; padding: 0 2; text-align: right; }
+        #word { display: none; }
+        &.-typed #word { display: block; }
+        #decide { height: 1; }
+        #decide Button { min-width: 0; }
+        #space { width: 1fr; }
+        #confirm { display: none; }
+        &.-ready #confirm { display: block; }
+        #question.-error { color: $text-error; text-style: bold; }
+        &.-old #facts { text-style: dim; }
+    }
+    """
+
+    @dataclass
+    class Looked(Message):
+        preview: Preview
+
+    @dataclass
+    class Progressed(Message):
+        done: int
+        of: int
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, PreviewSheet.Progressed)
+
+    @dataclass
+    class Ended(Message):
+        done: Done
+
+    @dataclass
+    class Refused(Message):
+        """Nothing was done. `text` says why and what to do."""
+
+        text: str
+
+    def __init__(self, operation: Operation, where: Where, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._operation = operation
+        self._where = where
+        self._glyphs = glyphs
+        self._phase = Phase.READING
+        self._preview: Preview | None = None
+        self._word: str | None = None
+        self._fresh_budget = False
+        self.set_class(where.production is not None, "-production")
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="sheet"):
+            with VerticalScroll(id="facts-scroll"):
+                yield Facts(self._glyphs, id="facts")
+            with Horizontal(classes="line"):
+                yield Label("read")
+                yield LineCell(id="read")
+            with Horizontal(classes="line"):
+                yield Label("reason, for the audit")
+                yield Input(id="reason", compact=True, max_length=_LONGEST_REASON)
+            yield LineCell(id="offers")
+            with Horizontal(id="ask"):
+                yield LineCell(id="question")
+                yield Input(id="word", compact=True)
+            with Horizontal(id="decide"):
+                yield _ClickButton("", id="keep", compact=True)
+                yield LineCell(id="space")
+                yield _ClickButton("", id="confirm", compact=True, variant="primary")
+
+    def on_mount(self) -> None:
+        self._set_title(None)
+        production = " · PRODUCTION" if self._where.production is not None else ""
+        self.query_one("#sheet").border_subtitle = Content(self._glyphs.text(self._where.label + production))
+        self.query_one("#word", Input).can_focus = False
+        self.set_interval(_TICK_S, self._tick)
+        self._look()
+
+    # What the operator does.
+
+    def action_confirm(self) -> None:
+        """Do it, where the key is enough or the word was typed; otherwise to where it is typed."""
+        if self._phase is not Phase.READY:
+            return
+        word = self.query_one("#word", Input)
+        typed = word.value.strip()
+        if self._word is None or typed == self._word:
+            self._do()
+            return
+        if typed:
+            self._ask(f"that is not it: type {self._word}", error=True)
+        word.focus()
+
+    def action_fresh(self) -> None:
+        if self._phase is Phase.READY and self._operation.wish.has_budget:
+            self._fresh_budget = not self._fresh_budget
+            self._look()
+
+    def action_rows(self) -> None:
+        if self._preview is not None:
+            rows = rows_of_preview(self._operation.wish, self._preview)
+            self.app.push_screen(RowsSheet(self._title(self._preview), rows, self._where.clock.now(), self._glyphs))
+
+    def action_copy(self) -> None:
+        """The line that does the same from a shell. While a reason is typed, `y` is a letter of it."""
+        if self._preview is not None:
+            what = size(len(self._preview.command.encode()))
+            if not copy(self, self._preview.command, what, self._ask):
+                self._ask(f"{what} is more than a terminal's clipboard takes")
+
+    def action_close(self) -> None:
+        if self._phase is Phase.DOING:
+            self._set_phase(Phase.STOPPING)
+            self.workers.cancel_group(self, "doing")
+        elif self._phase is not Phase.STOPPING:
+            self.dismiss(None)
+
+    @on(Button.Pressed, "#keep")
+    def _keep(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.action_close()
+
+    @on(Button.Pressed, "#confirm")
+    def _confirm(self, event: Button.Pressed) -> None:
+        event.stop()
+        self.action_confirm()
+
+    @on(Input.Submitted, "#reason")
+    def _leave_the_reason(self, event: Input.Submitted) -> None:
+        """Enter ends a sentence, and changes nothing."""
+        event.stop()
+        if self._word is not None:
+            self.query_one("#word").focus()
+        elif self._phase is Phase.READY:
+            self._ask(f"{self._key('preview.confirm')} does it, {self._key('sheet.close')} keeps all as it is")
+
+    @on(Input.Submitted, "#word")
+    def _check_the_word(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_confirm()
+
+    # What comes back.
+
+    @on(Looked)
+    def _show_preview(self, message: Looked) -> None:
+        message.stop()
+        self._preview = preview = message.preview
+        self._word = word_to_type(len(preview.eligible), self._where.production) if preview.eligible else None
+        self.set_class(self._word is not None, "-typed")
+        word = self.query_one("#word", Input)
+        word.can_focus = self._word is not None
+        # Room for the cursor behind what is to be typed.
+        word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
+        self.query_one(Facts).show(facts_of(self._operation.wish, preview))
+        self._set_title(preview)
+        self._tick()
+        self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
+
+    @on(Progressed)
+    def _show_progress(self, message: Progressed) -> None:
+        message.stop()
+        stop = "stopping" if self._phase is Phase.STOPPING else f"{self._key('sheet.close')} stops"
+        self._ask(f"{message.done:,} of {message.of:,} done, {stop}")
+
+    @on(Ended)
+    def _end(self, message: Ended) -> None:
+        message.stop()
+        self.dismiss(message.done)
+
+    @on(Refused)
+    def _show_refusal(self, message: Refused) -> None:
+        message.stop()
+        self._set_phase(Phase.CLOSED)
+        # Among the facts it has as many lines as it takes: the way out stands at its end.
+        before = [] if self._preview is None else facts_of(self._operation.wish, self._preview)
+        self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
+        self._ask("nothing was done", error=True)
+
+    # The operation, which answers with messages.
+
+    def _look(self) -> None:
+        self._set_phase(Phase.READING)
+        self.run_worker(self._ask_for_preview(), group="looking", exclusive=True)
+
+    async def _ask_for_preview(self) -> None:
+        try:
+            self.post_message(self.Looked(await self._operation.look(fresh_budget=self._fresh_budget)))
+        except TROUBLE as error:
+            self.post_message(self.Refused(sentence(error)))
+
+    def _do(self) -> None:
+        if self._preview is not None:
+            reason = self.query_one("#reason", Input).value.strip() or None
+            self._set_phase(Phase.DOING)
+            self.run_worker(self._carry_out(self._preview, reason), group="doing")
+
+    async def _carry_out(self, preview: Preview, reason: str | None) -> None:
+        def progress(done: int, of: int) -> None:
+            self.post_message(self.Progressed(done, of))
+
+        try:
+            self.post_message(self.Ended(await self._operation.do(preview, reason, progress)))
+        except TROUBLE as error:
+            self.post_message(self.Refused(sentence(error)))
+
+    # What is shown.
+
+    def _set_phase(self, phase: Phase) -> None:
+        self._phase = phase
+        self.set_class(phase is Phase.READING, "-old")
+        self.set_class(phase is Phase.READY, "-ready")
+        self._ask(self._question())
+        self._label_buttons()
+        self.query_one("#offers", LineCell).put(self._glyphs.text(self._offers()))
+
+    def _question(self) -> str:
+        match self._phase:
+            case Phase.READING:
+                return f"reading what would change{self._glyphs.ellipsis}"
+            case Phase.DOING:
+                return "at work"
+            case Phase.STOPPING:
+                return "stopping after these rows"
+            case Phase.CLOSED:
+                return "nothing to do"
+            case Phase.READY:
+                return (
+                    "" if self._word is None else f"type {self._word} to confirm, then {self._key('preview.confirm')}"
+                )
+
+    def _label_buttons(self) -> None:
+        """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key, and what it does."""
+        keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
+        self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
+        if self._preview is not None:
+            wish, count = self._operation.wish, len(self._preview.eligible)
+            words = f"{self._key('preview.confirm')} {wish.words.title} {things(count, wish.kind)}"
+            self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
+
+    def _offers(self) -> str:
+        """What else the keys do here."""
+        if self._preview is None:
+            return ""
+        offers = {"preview.rows": "list rows"}
+        if self._phase is Phase.READY and self._operation.wish.has_budget:
+            offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
+        keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
+        return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
+
+    def _key(self, action_id: str) -> str:
+        """`^y` might be read as two keys, and this is no place for a guess."""
+        key = key_for(action_id, self, self._glyphs)
+        return f"ctrl+{key[1:]}" if key.startswith("^") and len(key) > 1 else key
+
+    def _ask(self, text: str, *, error: bool = False) -> None:
+        self.query_one("#question", LineCell).put(self._glyphs.text(text), *(("-error",) if error else ()))
+
+    def _tick(self) -> None:
+        if self._preview is not None:
+            passed = ticking(self._where.clock.now() - self._preview.taken_at)
+            self.query_one("#read", LineCell).put(f"{passed} ago; what has changed since is skipped")
+
+    def _title(self, preview: Preview | None) -> str:
+        wish = self._operation.wish
+        if preview is None:
+            return wish.words.title
+        count = len(preview.eligible) + len(preview.refused)
+        return f"{wish.words.title} {things(count, wish.kind)}"
+
+    def _set_title(self, preview: Preview | None) -> None:
+        self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title(preview)))

@@ -1,0 +1,108 @@
+"""Where the views stand: one is shown, the detail may lie above it, and only what is shown reads the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from textual.containers import Container
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies_tui.feed.link import Link
+    from horsies_tui.view import ConsoleView
+
+
+class Stage(Container):
+    """Views are made when they are first shown, and made anew for another database."""
+
+    DEFAULT_CSS = "Stage { height: 1fr; }"
+
+    @dataclass
+    class Shown(Message):
+        """Another view is shown."""
+
+        name: str
+
+    def __init__(self, views: Mapping[str, type[ConsoleView[Any]]], link: Link) -> None:
+        super().__init__()
+        self._makers = views
+        self._link = link
+        self._views: dict[str, ConsoleView[Any]] = {}
+        self._stack: list[str] = []
+        self._came_from = ""
+        """The tab from which a number, an alert or a link led to this one."""
+
+    @property
+    def name_shown(self) -> str:
+        """Of the tab, whatever lies above it; empty before the first."""
+        return self._stack[0] if self._stack else ""
+
+    @property
+    def top(self) -> ConsoleView[Any] | None:
+        """The view that is shown."""
+        return self._views.get(self._stack[-1]) if self._stack else None
+
+    @property
+    def below(self) -> ConsoleView[Any] | None:
+        """The view under the one that is shown, where there is one."""
+        return self._views.get(self._stack[-2]) if len(self._stack) > 1 else None
+
+    async def go(self, name: str) -> ConsoleView[Any]:
+        """This tab, and nothing above it."""
+        self._stack, self._came_from = [name], ""
+        return await self._show_top()
+
+    async def follow(self, name: str) -> ConsoleView[Any]:
+        """The same, with a way back to the tab that was shown."""
+        before = self.name_shown
+        view = await self.go(name)
+        self._came_from = "" if before == name else before
+        return view
+
+    async def return_(self) -> bool:
+        """To where one came from; False where that is nowhere."""
+        if not self._came_from:
+            return False
+        await self.go(self._came_from)
+        return True
+
+    async def lay(self, name: str) -> ConsoleView[Any]:
+        """This view above all others; once only: a task's node leads to its task again."""
+        self._stack = [*(below for below in self._stack if below != name), name]
+        return await self._show_top()
+
+    async def back(self) -> bool:
+        """One level back; False where there is none."""
+        if len(self._stack) < 2:
+            return False
+        self._stack.pop()
+        await self._show_top()
+        return True
+
+    async def use(self, link: Link) -> None:
+        """Another database: nothing of the last one stays, no row and no mark."""
+        self._link = link
+        for view in self._views.values():
+            view.hide()
+        self._views.clear()
+        await self.remove_children()
+        await self.go(self._stack[0])
+
+    async def _show_top(self) -> ConsoleView[Any]:
+        name = self._stack[-1]
+        view = self._views.get(name)
+        if view is None:
+            view = self._views[name] = self._makers[name](id=name)
+            await self.mount(view)
+            view.attach(self._link)
+        for other in self._views.values():
+            other.display = other is view
+            if other.shown and other is not view:
+                other.hide()
+        if not view.shown:
+            view.show()
+            self.post_message(self.Shown(name))
+        return view

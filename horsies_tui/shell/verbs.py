@@ -1,0 +1,137 @@
+"""A key to its end: what is meant, the sheet that shows what would change, what became of it, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from horsies.views import Ambiguous, TaskDetail, task_detail
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.shell.arguments_sheet import UNEDITED, ArgumentsSheet
+from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
+from horsies_tui.shell.preview_sheet import PreviewSheet, Where
+from horsies_tui.shell.value_sheet import ValueSheet
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.wishes import UNDO, Done, Operation, Wish
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from horsies.operations.reruns import Arguments
+    from horsies.store.connect import Connection
+    from horsies_tui.feed.link import Link
+    from horsies_tui.view import Console, ConsoleView
+
+_MOST_EDITED: Final = 100_000
+"""Characters of arguments that an editor opens without a pause."""
+
+
+class Verbs:
+    """One for the application. It remembers the last operation, for undo and to look at its rows again."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._glyphs = glyphs(ascii_only=console.options.ascii)
+        self._last: Done | None = None
+        self._last_link: Link | None = None
+
+    @property
+    def last(self) -> Done | None:
+        """The last operation on the database that is open."""
+        return self._last if self._last_link is self._console.link else None
+
+    def begin(self, verb: str, view: ConsoleView[Any]) -> None:
+        """What a key of this name does in this view: a verb of the engine, `undo`, or `outcome`."""
+        if verb == "outcome":
+            self._show_last(view)
+        elif reason := self._console.why_no_writes():
+            self._console.say_error(f"cannot {verb.replace('_', ' ')}, {reason}")
+        elif wish := self._undoing() if verb == UNDO else view.wish(verb.replace("_", "-")):
+            self._open(wish, view)
+
+    def _undoing(self) -> Wish | None:
+        last = self.last
+        if last is None or not last.can_be_undone:
+            what = "nothing was done from here that could be taken back"
+            self._console.say(f"{what}; horsies audit undo takes any operation back")
+            return None
+        return Wish(UNDO, kind=last.wish.kind, undoes=last.outcome.operation_id)
+
+    def _open(self, wish: Wish, view: ConsoleView[Any]) -> None:
+        ids = wish.selection.ids
+        if wish.flows is not None and wish.flows.node is not None and wish.verb == "complete":
+            self._ask_for_value(wish, view)
+        elif wish.verb == "rerun" and wish.flows is None and wish.selection.filter is None and len(ids) == 1:
+            self._edit(wish, ids[0], view)
+        else:
+            self._preview(wish, view)
+
+    def _edit(self, wish: Wish, task_id: str, view: ConsoleView[Any]) -> None:
+        link = self._console.link
+
+        async def read(conn: Connection) -> TaskDetail | None:
+            found = await task_detail(conn, task_id, most_characters=_MOST_EDITED)
+            return None if isinstance(found, Ambiguous) else found
+
+        def edited(arguments: Arguments | None) -> None:
+            if arguments is not None:
+                self._preview(replace(wish, arguments=None if arguments == UNEDITED else arguments), view)
+
+        hidden = self._console.options.config.mask_arguments
+        self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
+
+    def _ask_for_value(self, wish: Wish, view: ConsoleView[Any]) -> None:
+        def written(value: str | None) -> None:
+            if value is not None:
+                self._preview(replace(wish, value=value), view)
+
+        self._console.push_sheet(ValueSheet("The result of this node", "null", self._glyphs), written)
+
+    def _preview(self, wish: Wish, view: ConsoleView[Any]) -> None:
+        link = self._console.link
+        status = link.status
+        label = status.context_name or status.database_label
+        where = Where(label, label if status.production else None, link.clock)
+
+        def closed(done: Done | None) -> None:
+            if done is not None:
+                self._tell(done, link, view)
+
+        self._console.push_sheet(PreviewSheet(Operation(link, wish), where, self._glyphs), closed)
+
+    def _tell(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
+        self._last, self._last_link = done, link
+        self._console.desk.refresh()
+        view.acted()
+        if not done.went_well:
+            self._show(done, view)
+            return
+        ways = [f"{self._key('verbs.outcome')} rows"]
+        if done.can_be_undone:
+            ways.append(f"{self._key('verbs.undo')} undo what has not started")
+        self._console.say(f"{done.line()}   ({', '.join(ways)})")
+
+    def _show_last(self, view: ConsoleView[Any]) -> None:
+        if self.last is None:
+            self._console.say("nothing has been done from here yet")
+        else:
+            self._show(self.last, view)
+
+    def _show(self, done: Done, view: ConsoleView[Any]) -> None:
+        def closed(chosen: Next | None) -> None:
+            if chosen is None:
+                return
+            if chosen.task_id is not None:
+                self._console.open_task(chosen.task_id)
+            if chosen.workflow_id is not None:
+                self._console.show_workflow(chosen.workflow_id)
+            if chosen.undo:
+                self.begin(UNDO, view)
+
+        now = self._console.link.clock.now()
+        title = f"{done.wish.words.title}: {done.line()}"
+        undo = done.can_be_undone and done is self.last
+        self._console.push_sheet(RowsSheet(title, rows_of_done(done), now, self._glyphs, undo=undo), closed)
+
+    def _key(self, action_id: str) -> str:
+        return key_for(action_id, cast("App[object]", self._console).screen, self._glyphs)

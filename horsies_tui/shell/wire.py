@@ -1,0 +1,87 @@
+"""One database as the application has it: the link and the desk's feed, running, told as messages."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from horsies_tui.feed.link import Link
+from horsies_tui.feed.report import DeskFeed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.actor import Actor
+    from horsies_tui.feed.clock import Clock
+    from horsies_tui.feed.report import DeskSnapshot
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.options import ConsoleOptions
+
+
+class Wire:
+    """Left for another one when the operator goes to another database."""
+
+    @dataclass
+    class LinkChanged(Message, bubble=False):
+        """The link stands otherwise than before."""
+
+        wire: Wire
+        status: LinkStatus
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, Wire.LinkChanged) and message.wire is self.wire
+
+    @dataclass
+    class DeskRead(Message, bubble=False):
+        """What is stuck was looked at."""
+
+        wire: Wire
+        snapshot: DeskSnapshot
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, Wire.DeskRead) and message.wire is self.wire
+
+    def __init__(
+        self,
+        choice: DatabaseChoice,
+        options: ConsoleOptions,
+        *,
+        clock: Clock,
+        actor: Actor,
+        post: Callable[[Message], object],
+    ) -> None:
+        self.choice = choice
+        self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
+        self.desk = DeskFeed(self.link, self._tell_desk)
+        self.left = False
+        """What comes from it now is about a database that nobody looks at any more."""
+        self._post = post
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.link.on_status(self._tell_status)
+        self._running = asyncio.create_task(self.link.run(), name="link")
+        self.desk.start()
+
+    async def stop(self) -> None:
+        self.left = True
+        self.desk.stop()
+        if self._running is not None:
+            self._running.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._running
+
+    # By message: a mistake while something is drawn must end the application, and not the link that called.
+
+    def _tell_status(self, status: LinkStatus) -> None:
+        if not self.left:
+            self._post(self.LinkChanged(self, status))
+
+    def _tell_desk(self, snapshot: DeskSnapshot) -> None:
+        if not self.left:
+            self._post(self.DeskRead(self, snapshot))

@@ -1,0 +1,1 @@
+"""One task's whole story: attempts, heartbeats, arguments, result, live while it is open."""

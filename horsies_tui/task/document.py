@@ -1,0 +1,90 @@
+"""The whole story of a task in sections, side by side where there is room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies_tui.look.tones import Tone
+from horsies_tui.story.lines import Band, Line, OpenTask, Section, Span, cut_spans, words, wrapped
+from horsies_tui.story.page import widths
+from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
+from horsies_tui.task.facts import by_hand, links, why
+from horsies_tui.task.heartbeats import heartbeats
+from horsies_tui.task.timeline import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.views import Ambiguous
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.story.lines import Document
+    from horsies_tui.story.payload import Payload, Told
+    from horsies_tui.story.telling import Telling
+    from horsies_tui.task.feed import DetailSnapshot
+
+
+def document(tell: Telling, width: int) -> Document:
+    """`width` is that of the text, without the gutter of each column."""
+    columns = widths(width)
+    bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
+    bands += _side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
+    if tell.payload is not None and tell.payload.options is not None:
+        bands.append(Band((_told(tell.payload.options, OPTIONS, "options", width, tell.glyphs),)))
+    return tuple(bands)
+
+
+def course(tell: Telling, width: int) -> Iterator[Band]:
+    """What became of it so far."""
+    for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
+        if section is not None:
+            yield Band((section,))
+
+
+def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]:
+    """What it was given, and what it gave."""
+    columns = widths(width)
+    if payload is None:
+        yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
+        return
+    arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
+    outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
+    # Where they stand below each other, what went wrong comes first.
+    yield from _side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
+
+
+def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
+    if len(columns) > 1:
+        yield Band(sections)
+    else:
+        yield from (Band((section,)) for section in sections)
+
+
+def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
+    if told is None:
+        return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
+    lines = told.tree.lines(width, glyphs)
+    if told.note:
+        note = cut_spans((words(f"{glyphs.ellipsis} {told.note}", Tone.WARNING, glyphs),), width, glyphs)
+        lines = (*lines, Line("note", note))
+    return Section(key, told.title, lines)
+
+
+def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
+    """What to open, where an id is the beginning or end of several."""
+    lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenTask(each)) for each in ambiguous.ids]
+    more = "  and others, older than these" if ambiguous.more else ""
+    if more:
+        lines.append(Line("more", (Span(more.strip(), Tone.MUTED),)))
+    title = words(f"several ids begin or end with {ambiguous.text}", None, glyphs).text
+    return (Band((Section("choices", title, tuple(lines)),)),)
+
+
+def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs) -> Document:
+    """Where there is no story to tell: what is the matter, and the way out."""
+    text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if snapshot.error is not None:
+        text = snapshot.error
+    elif snapshot.loading:
+        text = f"looking for {snapshot.text}" if snapshot.text else "waiting for the database"
+    lines = tuple(Line(number, spans) for number, spans in enumerate(wrapped(text, width, None, glyphs)))
+    return (Band((Section("nothing", "task", lines),)),)

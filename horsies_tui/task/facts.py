@@ -1,0 +1,181 @@
+"""The head of the story and its small parts: why it waits, what was done by hand, where it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.domain.retry import RetryRule
+from horsies.operations.why import ReasonKind
+from horsies.views.workers import place_of
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.tones import Tone, state_tone
+from horsies_tui.look.units import ticking
+from horsies_tui.story.lines import (
+    Line,
+    OpenTask,
+    OpenWorkflow,
+    Section,
+    ShowTasks,
+    ShowWorkers,
+    Span,
+    cut_spans,
+    flow,
+    words,
+    wrapped,
+)
+from horsies_tui.task.timeline import actor_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.operations.why import Reason
+    from horsies.views import AuditRow
+    from horsies_tui.story.lines import Spans, Target
+    from horsies_tui.story.telling import Telling
+
+
+def head(tell: Telling, width: int) -> tuple[Line, ...]:
+    """Who it is and how it stands, on as few lines as there is room for."""
+    rows = flow((*_who(tell), *_when(tell)), width, tell.glyphs)
+    return tuple(Line(number, spans) for number, spans in enumerate(rows))
+
+
+def _who(tell: Telling) -> Iterator[Spans]:
+    row = tell.detail.row
+    tone = state_tone(row.state)
+    state = " ".join((tell.glyphs.state(row.state), row.state, *_for_how_long(tell)))
+    if row.error_code:
+        yield (Span(state, tone), words(f"  {row.error_code}", tone, tell.glyphs))
+    else:
+        yield (Span(state, tone),)
+    yield (words(row.name, Tone.STRONG, tell.glyphs),)
+    yield (words(row.id, Tone.MUTED, tell.glyphs),)
+    yield _fact("queue", row.queue, tell)
+    yield _fact("priority", str(row.priority), tell)
+    yield (Span(f"{row.attempt} of {row.attempts_allowed} {'try' if row.attempts_allowed == 1 else 'tries'}"),)
+
+
+def _for_how_long(tell: Telling) -> Iterator[str]:
+    """Of what is alive."""
+    row, now = tell.detail.row, tell.now
+    match row.status:
+        case "RUNNING" if row.started_at is not None:
+            yield ticking(now - row.started_at)
+        case "CLAIMED" if row.claimed_at is not None:
+            yield ticking(now - row.claimed_at)
+        case "PENDING" if row.due_at > now:
+            yield f"in {ticking(row.due_at - now)}"
+        case "PENDING":
+            yield f"for {ticking(now - row.due_at)}"
+
+
+def _when(tell: Telling) -> Iterator[Spans]:
+    row = tell.detail.row
+    sent = row.sent_at or row.created_at
+    yield _fact("sent", _moment(tell, sent), tell)
+    if row.next_retry_at is None and not tell.detail.attempts:
+        yield _fact("due", "at once" if row.enqueued_at <= sent else _moment(tell, row.enqueued_at), tell)
+    if row.finished_at is not None:
+        yield _fact("ended", _moment(tell, row.finished_at), tell)
+    if row.good_until is not None:
+        late = row.finished_at is None and row.good_until <= tell.now
+        until = Span(_moment(tell, row.good_until), Tone.WARNING if late else None)
+        yield (Span("good until " if not late else "was good until ", Tone.MUTED), until)
+    if row.claim_expires_at is not None and row.status == "CLAIMED":
+        yield _fact("lease ends", _moment(tell, row.claim_expires_at), tell)
+    rule = RetryRule.from_text(tell.detail.options.text if tell.detail.options else None)
+    if rule is not None and rule.auto_retry_for:
+        waits = f"{rule.backoff_strategy} {list(rule.intervals)}"
+        yield _fact("retry", f"{waits} on {', '.join(sorted(rule.auto_retry_for))}", tell)
+
+
+def _fact(name: str, value: str, tell: Telling) -> Spans:
+    return (Span(f"{name} ", Tone.MUTED), words(value, None, tell.glyphs))
+
+
+def _moment(tell: Telling, moment: object) -> str:
+    return moment_text(moment, tell.now, tell.zone)  # type: ignore[arg-type]
+
+
+def why(tell: Telling, width: int) -> Section | None:
+    if tell.why is None or not tell.why.reasons or tell.detail.row.status != "PENDING":
+        return None
+    lines: list[Line] = []
+    for number, reason in enumerate(tell.why.reasons):
+        for part, spans in enumerate(wrapped(_reason(reason, tell), width, None, tell.glyphs)):
+            lines.append(Line((number, part), spans))
+    return Section("why", "why it waits", tuple(lines))
+
+
+def _reason(reason: Reason, tell: Telling) -> str:
+    """A time that was told seconds ago is counted on; the rest is as it was told."""
+    if reason.until is None:
+        return reason.text
+    what = "it waits for its retry" if reason.kind is ReasonKind.RETRY_WAIT else "it is not due yet"
+    if reason.until <= tell.now:
+        return f"{what}: due now"
+    return f"{what}: due in {ticking(reason.until - tell.now)}, at {_moment(tell, reason.until)}"
+
+
+def by_hand(tell: Telling, width: int) -> Section:
+    audit = tell.detail.audit
+    lines = tuple(Line(row.id, cut_spans(tuple(_action(row, tell)), width, tell.glyphs)) for row in audit)
+    nothing = (Line("", (Span("nothing", Tone.MUTED),)),)
+    return Section("hand", "by hand", lines or nothing)
+
+
+def _action(row: AuditRow, tell: Telling) -> Iterator[Span]:
+    yield Span(f"{_moment(tell, row.acted_at)} ", Tone.MUTED)
+    yield words(f"{row.verb} by {actor_of(row)}", None, tell.glyphs)
+    if row.outcome != "applied":
+        yield words(f"  {row.outcome}: {row.detail or ''}", Tone.WARNING, tell.glyphs)
+    if row.undone_by is not None:
+        yield Span("  undone", Tone.MUTED)
+
+
+def links(tell: Telling, width: int) -> Section:
+    """Each line leads somewhere: `enter` goes there."""
+    lines = tuple(
+        Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, tell.glyphs), target)
+        for name, spans, target in _links(tell)
+    )
+    return Section("links", "links", lines)
+
+
+def _links(tell: Telling) -> Iterator[tuple[str, Spans, Target]]:
+    row, node = tell.detail.row, tell.detail.node
+
+    def shown(text: str, tone: Tone | None = Tone.ACCENT) -> Spans:
+        return (words(text, tone, tell.glyphs),)
+
+    if node is not None:
+        name = f"{node.workflow_name} {tell.glyphs.crumb} node {node.node_id or node.task_index}"
+        status = f"  {node.workflow_status.lower()}, node {node.node_status.lower()}"
+        yield "workflow", (*shown(name), *shown(status, None)), OpenWorkflow(node.workflow_id, node.task_index)
+    if row.worker_id is not None:
+        place = place_of(row.worker_id, row.worker_hostname, row.worker_pid)
+        named = (*shown(place), *shown(f"  {row.worker_id}", Tone.MUTED))
+        yield "worker", named, ShowWorkers(f"id:{quoted(row.worker_id)}")
+    if row.rerun_of is not None:
+        yield "rerun of", shown(row.rerun_of), OpenTask(row.rerun_of)
+    for copy in tell.detail.reruns:
+        yield "rerun as", shown(copy), OpenTask(copy)
+    if row.unique_key is not None:
+        yield "unique", shown(row.unique_key), ShowTasks(f"unique:{quoted(row.unique_key)}")
+    alike = f"name:{quoted(row.name)}"
+    if row.error_code is not None:
+        yield (
+            "similar",
+            shown(f"{row.name} with {row.error_code}"),
+            ShowTasks(f"{alike} error:{quoted(row.error_code)}"),
+        )
+    else:
+        yield "similar", shown(f"all {row.name}"), ShowTasks(alike)
+
+
+def quoted(value: str) -> str:
+    """A value as the filter language takes it to the letter."""
+    if value and all(char.isalnum() or char in "-_." for char in value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

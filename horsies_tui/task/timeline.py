@@ -1,0 +1,245 @@
+"""The attempt timeline: every attempt and every wait between two, drawn to one scale."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.words import span
+from horsies.views.workers import place_of
+from horsies_tui.look.clock import date_and_time, moment_text, time_of_day
+from horsies_tui.look.tones import Tone, state_tone
+from horsies_tui.look.units import length, ticking
+from horsies_tui.story.lines import Fold, Line, Section, Span, cut_spans, flow, words, wrapped
+from horsies_tui.task.lanes import Lane, Phase, lanes
+from horsies_tui.task.scale import places
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from horsies.views import Attempt, AuditRow
+    from horsies_tui.story.lines import Spans
+    from horsies_tui.story.telling import Telling
+
+KEY: Final = "timeline"
+EARLIER: Final = Fold(KEY, "earlier")
+
+_MOST_ATTEMPTS: Final = 6
+"""More are folded: the newest are what somebody comes for, and each line takes from the error below."""
+_NUMBER: Final = 3
+_LEAST_BAR: Final = 22
+"""As wide as the two times of the axis below it."""
+_INDENT: Final = Span(" " * (_NUMBER + 2))
+_DAY: Final = timedelta(days=1)
+
+_GLYPHS: Final = {
+    Phase.LATER: ("backoff", Tone.MUTED),
+    Phase.WAITING: ("waiting", Tone.PENDING),
+    Phase.CLAIMED: ("claimed", Tone.CLAIMED),
+    Phase.RUNNING: ("running", Tone.RUNNING),
+    Phase.BACKOFF: ("backoff", Tone.RETRY),
+}
+_LEGEND: Final = (
+    (Phase.WAITING, "waiting"),
+    (Phase.CLAIMED, "claimed"),
+    (Phase.RUNNING, "running"),
+    (Phase.BACKOFF, "backoff"),
+)
+
+
+def timeline(tell: Telling, width: int) -> Section:
+    told = lanes(tell.detail, tell.now)
+    shown = told if EARLIER in tell.open else _newest(told)
+    bar = max(_LEAST_BAR, width * 2 // 5)
+    lines = [*_left_out(tell, told, shown)]
+    for lane, drawn in zip(shown, _bars(shown, bar, tell), strict=True):
+        lines += _lane(lane, drawn, width, tell)
+    return Section(KEY, "timeline", (*lines, *_axis(shown, bar, width, tell)))
+
+
+def _newest(told: tuple[Lane, ...]) -> tuple[Lane, ...]:
+    starts = [index for index, lane in enumerate(told) if lane.attempt is not None]
+    return told[starts[-_MOST_ATTEMPTS] :] if len(starts) > _MOST_ATTEMPTS else told
+
+
+def _left_out(tell: Telling, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
+    folded = sum(lane.attempt is not None for lane in told) - sum(lane.attempt is not None for lane in shown)
+    is_open = EARLIER in tell.open
+    if folded or is_open:
+        sign = tell.glyphs.unfolded if is_open else tell.glyphs.folded
+        text = "all attempts" if is_open else f"{folded} earlier attempts"
+        yield Line(EARLIER.part, (Span(f"{sign} {text}"),), EARLIER, is_open)
+    if tell.detail.earlier_attempts and (is_open or not folded):
+        yield Line("older", (Span(f"  {tell.detail.earlier_attempts} older ones are not read", Tone.MUTED),))
+
+
+def _bars(shown: Sequence[Lane], bar: int, tell: Telling) -> list[Spans]:
+    """Each lane's drawing, as far to the right as its time; `bar` places and one for the sign of its end."""
+    stretches = [stretch for lane in shown for stretch in lane.stretches]
+    given = iter(places([stretch.length.total_seconds() for stretch in stretches], bar))
+    drawn: list[Spans] = []
+    at = 0
+    for lane in shown:
+        pieces = [Span(" " * at)]
+        for stretch in lane.stretches:
+            taken = next(given)
+            at += taken
+            name, tone = _GLYPHS.get(stretch.phase, ("", None))
+            pieces.append(Span((getattr(tell.glyphs, name) if name else " ") * taken, tone))
+        sign = _end_sign(lane, tell)
+        drawn.append((*pieces, sign, Span(" " * (bar - at + 1 - len(sign.text)))))
+    return drawn
+
+
+def _end_sign(lane: Lane, tell: Telling) -> Span:
+    """What the lane came to, where it came to an end."""
+    if lane.attempt is not None:
+        state = "COMPLETED" if lane.attempt.outcome == "COMPLETED" else "FAILED"
+    elif _is_end(lane, tell):
+        state = tell.detail.row.state
+    else:
+        return Span("")
+    return Span(tell.glyphs.state(state), state_tone(state))
+
+
+def _is_end(lane: Lane, tell: Telling) -> bool:
+    """A task that was cancelled, expired or failed without having run."""
+    return lane.due is None and lane.phase(Phase.ENDED) is None and tell.detail.row.finished_at is not None
+
+
+def _lane(lane: Lane, drawn: Spans, width: int, tell: Telling) -> Iterator[Line]:
+    attempt = lane.attempt
+    if attempt is not None:
+        number, said = str(attempt.attempt), _attempt_words(lane, attempt, tell)
+    elif lane.due is not None or lane.phase(Phase.ENDED):
+        number, said = tell.glyphs.state("RETRY"), _between_words(lane, tell)
+    else:
+        number, said = str(tell.detail.row.attempt), _present_words(lane, tell)
+    spans = (Span(number.ljust(_NUMBER), Tone.MUTED), *drawn, Span("  "), *said)
+    key = _key(lane)
+    fold = Fold(KEY, key)
+    yield Line(key, cut_spans(spans, width, tell.glyphs), fold if attempt else None, fold in tell.open)
+    if attempt is not None and fold in tell.open:
+        yield from _inside(lane, attempt, width, tell)
+
+
+def _key(lane: Lane) -> Hashable:
+    if lane.attempt is not None:
+        return lane.attempt.attempt
+    ended = lane.phase(Phase.ENDED)
+    return ("between", lane.due, ended and ended.begin) if lane.due is not None or ended else "now"
+
+
+def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span]:
+    ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
+    yield Span(f"{ran:<10}")
+    # Without the child: on 80 columns it pushes the error code out of the line.
+    child = None if attempt.worker_id else attempt.worker_pid
+    where = place_of(attempt.worker_id, attempt.worker_hostname, child)
+    if where:
+        yield words(f" on {where}", Tone.MUTED, tell.glyphs)
+    if attempt.error_code:
+        yield words(f"  {attempt.error_code}", None if attempt.will_retry else Tone.FAILED, tell.glyphs)
+    if lane.action is not None:
+        yield words(f" by {actor_of(lane.action)}", None, tell.glyphs)
+    elif attempt.error_message:
+        yield words(f"  {attempt.error_message}", Tone.MUTED, tell.glyphs)
+
+
+def _between_words(lane: Lane, tell: Telling) -> Iterator[Span]:
+    waited = lane.stretches[0].length if lane.stretches else timedelta()
+    if lane.due is None:
+        yield Span(f"requeued after {_long(waited)}")
+    elif lane.due > tell.now and tell.detail.row.status == "PENDING":
+        yield Span(f"retry in {ticking(lane.due - tell.now)}", Tone.RETRY)
+        yield Span(f"  at {moment_text(lane.due, tell.now, tell.zone)}", Tone.MUTED)
+    else:
+        yield Span(f"retry after {'about ' if lane.about else ''}{_long(waited)}")
+    if lane.action is not None:
+        hurried = "" if lane.due is None else "  retry now"
+        yield words(f"{hurried} by {actor_of(lane.action)}", Tone.MUTED, tell.glyphs)
+
+
+def _present_words(lane: Lane, tell: Telling) -> Iterator[Span]:
+    row = tell.detail.row
+    where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, tell.glyphs)
+    match row.status:
+        case "RUNNING":
+            said = "running" if row.finalizing_at is None else "code ended, its result is being written; started"
+            yield Span(f"{said} {ticking(tell.now - (row.started_at or tell.now))}", Tone.RUNNING)
+            yield where
+        case "CLAIMED":
+            yield Span(f"claimed {ticking(tell.now - (row.claimed_at or tell.now))}", Tone.CLAIMED)
+            yield where
+        case "PENDING" if row.due_at > tell.now:
+            yield Span(f"due in {ticking(row.due_at - tell.now)}")
+            yield Span(f"  at {moment_text(row.due_at, tell.now, tell.zone)}", Tone.MUTED)
+        case "PENDING":
+            yield Span(f"waiting {ticking(tell.now - row.due_at)}")
+        case _:
+            yield Span(row.state.lower(), state_tone(row.state))
+            waited = lane.phase(Phase.WAITING)
+            if waited is not None:
+                yield Span(f" after {_long(waited.length)} of waiting", Tone.MUTED)
+            if lane.action is not None:
+                yield words(f"  by {actor_of(lane.action)}", None, tell.glyphs)
+
+
+def _inside(lane: Lane, attempt: Attempt, width: int, tell: Telling) -> Iterator[Line]:
+    """What there is to know of one attempt, below its line."""
+    room = width - len(_INDENT.text)
+    lengths = [
+        f"{word} {_long(stretch.length)}"
+        for word, stretch in zip(
+            ("waited", "claimed", "ran"), map(lane.phase, (Phase.WAITING, Phase.CLAIMED, Phase.RUNNING)), strict=True
+        )
+        if stretch is not None
+    ]
+    items = [
+        *lengths,
+        f"started {date_and_time(attempt.started_at, tell.zone)}",
+        f"ended {date_and_time(attempt.finished_at, tell.zone)}",
+        f"outcome {attempt.outcome.lower()}{', tried again' if attempt.will_retry else ''}",
+        *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
+        *([f"process {attempt.worker_process_name}"] if attempt.worker_process_name else []),
+    ]
+    rows: list[Spans] = flow(((words(item, Tone.MUTED, tell.glyphs),) for item in items), room, tell.glyphs)
+    for text in dict.fromkeys((attempt.error_message, attempt.failed_reason)):
+        if text:
+            rows += wrapped(text, room, None, tell.glyphs)
+    for number, spans in enumerate(rows):
+        yield Line((attempt.attempt, number), (_INDENT, *spans))
+
+
+def _axis(shown: Sequence[Lane], bar: int, width: int, tell: Telling) -> Iterator[Line]:
+    """From when to when, and what the signs mean; one line."""
+    stretches = [stretch for lane in shown for stretch in lane.stretches]
+    if not stretches:
+        return
+    begin, end = stretches[0].begin, stretches[-1].end
+    far = end - begin >= _DAY
+    left, right = (
+        f"{moment.astimezone(tell.zone):%m-%d %H:%M}" if far else time_of_day(moment, tell.zone)
+        for moment in (begin, end)
+    )
+    middle = f" {_long(end - begin)} "
+    room = bar - len(left) - len(right) - 2
+    filled = middle.center(room, tell.glyphs.rule) if len(middle) <= room else " " * max(room, 0)
+    axis = Span(" " * _NUMBER + f"{left} {filled} {right}", Tone.MUTED)
+    present = {stretch.phase for stretch in stretches}
+    legend = "  ".join(
+        f"{getattr(tell.glyphs, _GLYPHS[phase][0])} {name}" for phase, name in _LEGEND if phase in present
+    )
+    spans = (axis, Span("   " + legend, Tone.MUTED))
+    yield Line("axis", cut_spans(spans, width, tell.glyphs))
+
+
+def _long(passed: timedelta) -> str:
+    """Exact to the second: here lengths are looked into, and not compared down a column."""
+    return length(passed) if passed < timedelta(minutes=1) else span(passed.total_seconds())
+
+
+def actor_of(action: AuditRow) -> str:
+    """`ops@bastion "stuck on lock"`"""
+    who = f"{action.os_user or '?'}@{action.os_host or '?'}"
+    return f'{who} "{action.reason}"' if action.reason else who

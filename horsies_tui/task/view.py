@@ -1,0 +1,310 @@
+"""One task's whole story, live while it is open."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from textual import on
+from textual.message import Message
+
+from horsies.cli.payload import Masks
+from horsies.config.recovery import RecoveryConfig
+from horsies.operations.judging import TaskVerb, fits_state
+from horsies.operations.selection import Selection
+from horsies_tui.actions import Scope, bindings
+from horsies_tui.look.clock import zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.story.head import StoryHead
+from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
+from horsies_tui.story.parts import plain
+from horsies_tui.story.payload import Payload, read_payload, source_of
+from horsies_tui.story.telling import Telling
+from horsies_tui.story.view import StoryView
+from horsies_tui.task.document import choices, document, nothing
+from horsies_tui.task.export_menu import Taker
+from horsies_tui.task.facts import head
+from horsies_tui.task.feed import DetailFeed, DetailSnapshot
+from horsies_tui.task.search import DetailSearch
+from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.prompt import Prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.timer import Timer
+
+    from horsies.views import TaskDetail
+    from horsies_tui.actions import Action
+    from horsies_tui.feed.link import Link
+    from horsies_tui.story.tree import Path, Tree
+
+_TICK_S: Final = 1.0
+_AT_ONCE: Final = 20_000
+"""Characters that are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+_PATIENCE_S: Final = 0.3
+"""So long the task before stays on the screen: to step through a list must not flicker."""
+
+
+class DetailView(ConsoleView[DetailSnapshot]):
+    TITLE = "Task"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.DETAIL, Scope.VERBS)]
+
+    @dataclass
+    class PayloadRead(Message, bubble=False):
+        """Arguments and result are decoded."""
+
+        payload: Payload
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._asked = ""
+        self._came_from: list[str] = []
+        """Tasks from which links led here."""
+        self._snapshot = DetailSnapshot()
+        self._payload: Payload | None = None
+        self._open: frozenset[Fold] = frozenset()
+        self._slow: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._masks = Masks(frozenset(self.console.options.config.mask_arguments))
+        self._head = StoryHead(self._glyphs, id="head")
+        self._story = StoryView(self._glyphs, id="story")
+        self._search = DetailSearch(self, self._story, self._show)
+        self._taker = Taker(self, self._masks, self._glyphs)
+        yield from (self._head, self._story)
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
+
+    # The base class asks.
+
+    def create_feed(self, link: Link, publish: Callable[[DetailSnapshot], None]) -> DetailFeed:
+        feed = DetailFeed(link, publish)
+        if self._asked:
+            feed.ask(self._asked)
+        return feed
+
+    def draw(self, snapshot: DetailSnapshot) -> None:
+        self._snapshot = snapshot
+        self.refresh_bindings()
+        if not snapshot.loading:
+            self._lose_patience()
+        if snapshot.detail is not None:
+            self._take_payload(snapshot.detail)
+        self._show()
+
+    def fits(self, action: Action) -> bool:
+        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+            return True
+        detail = self._snapshot.detail
+        return detail is not None and fits_state(TaskVerb(action.verb), detail.row.status, detail.row.error_code)
+
+    def selection(self) -> Selection | None:
+        detail = self._snapshot.detail
+        return None if detail is None else Selection.of_ids([detail.row.id])
+
+    def leave(self) -> bool:
+        """`esc`, one step at a time: what was searched, then the task from which a link led here."""
+        if self._search.needle:
+            self._search.begin("")
+        elif self._came_from:
+            self._ask(self._came_from.pop())
+        else:
+            return False
+        return True
+
+    def take_focus(self) -> None:
+        self._story.focus()
+
+    def refresh_now(self) -> None:
+        self._detail_feed.refresh()
+
+    def times_changed(self) -> None:
+        self._show()
+
+    def open(self, task_id: str) -> None:
+        """This task from now on: an id, or its beginning or end."""
+        self._came_from.clear()
+        self._ask(task_id)
+
+    # Keys.
+
+    def action_previous_row(self) -> None:
+        self._step(-1, "this is the first row of the list")
+
+    def action_next_row(self) -> None:
+        self._step(1, "this is the last row of the list")
+
+    def action_find(self) -> None:
+        hint = "a part of any line or value"
+        prompt = Prompt("search", hint, str, lambda _text: "", self._glyphs, value=self._search.needle)
+        self.console.push_sheet(prompt, self._find)
+
+    def action_next_match(self) -> None:
+        self._go_to_match(1)
+
+    def action_previous_match(self) -> None:
+        self._go_to_match(-1)
+
+    def action_copy(self) -> None:
+        if self._snapshot.detail is not None:
+            self._taker.take_task(self._snapshot.detail, self._snapshot.why)
+
+    def action_copy_line(self) -> None:
+        line, place = self._story.line, self._story.place
+        if line is None or place is None:
+            return
+        tree = self._tree(place.section)
+        if tree is not None and isinstance(line.key, tuple):
+            value = plain(tree.part(line.key).value)
+        else:
+            value = line.text.strip()
+        self._taker.take_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
+
+    # What the widgets tell.
+
+    @on(StoryView.Chosen)
+    def _follow(self, chosen: StoryView.Chosen) -> None:
+        chosen.stop()
+        match chosen.target:
+            case OpenTask(task_id):
+                if self._snapshot.detail is not None:
+                    self._came_from.append(self._snapshot.detail.row.id)
+                self._ask(task_id)
+            case OpenWorkflow(workflow_id, index):
+                self.console.show_workflow(workflow_id, index)
+            case ShowTasks(filter_text):
+                self.console.show_tasks(filter_text)
+            case ShowWorkers(filter_text):
+                self.console.show_workers(filter_text)
+            case Fold(section, part) as fold:
+                tree = self._tree(section)
+                if tree is not None:
+                    tree.toggle(cast("Path", part))
+                else:
+                    self._open ^= {fold}
+                self._show()
+
+    @on(StoryView.Resized)
+    def _make_for_width(self, resized: StoryView.Resized) -> None:
+        resized.stop()
+        self._show()
+
+    # What is shown.
+
+    def _ask(self, task_id: str) -> None:
+        self._asked = task_id
+        self._open = frozenset()
+        self._search.begin("")
+        self._story.start_again()
+        if self._slow is None and self._story.document:
+            self._slow = self.set_timer(_PATIENCE_S, self._show_without_patience)
+        if self.feed is not None:
+            self._detail_feed.ask(task_id)
+
+    def _lose_patience(self) -> None:
+        if self._slow is not None:
+            self._slow.stop()
+            self._slow = None
+
+    def _show_without_patience(self) -> None:
+        self._lose_patience()
+        self._show()
+
+    def _find(self, needle: str | None) -> None:
+        self.take_focus()
+        if needle:
+            self._search.begin(needle)
+
+    def _go_to_match(self, step: int) -> None:
+        if self._search.needle:
+            self._search.step(step)
+        else:
+            self.console.say("nothing was searched; / searches")
+
+    @on(DetailSearch.Done)
+    def _show_matches(self, done: DetailSearch.Done) -> None:
+        self._search.take(done)
+
+    def _step(self, step: int, no_more: str) -> None:
+        task_id = self.console.neighbour(step)
+        if task_id is None:
+            self.console.say(no_more)
+        else:
+            self.open(task_id)
+
+    def _tick(self) -> None:
+        """Ages grow: of what is alive, and where nobody holds the screen."""
+        detail, link = self._snapshot.detail, self.console.link
+        live = detail is not None and detail.row.finished_at is None
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
+            self._show()
+
+    def _show(self) -> None:
+        width = self._story.text_width
+        snapshot = self._snapshot
+        if not width:
+            return
+        if snapshot.detail is not None:
+            tell = self._telling(snapshot.detail, self._now(snapshot.detail))
+            self._head.put(head(tell, width))
+            self._story.put(document(tell, width))
+        elif snapshot.ambiguous is not None:
+            self._head.put(())
+            self._story.put(choices(snapshot.ambiguous, self._glyphs))
+        elif self._slow is None:
+            self._head.put(())
+            self._story.put(nothing(snapshot, width, self._glyphs))
+
+    def _telling(self, detail: TaskDetail, now: datetime) -> Telling:
+        payload = self._payload if self._payload and self._payload.source[0] == detail.row.id else None
+        recovery = self._snapshot.settings or RecoveryConfig()
+        zone = zone_of(utc=self.console.utc)
+        return Telling(detail, now, self._glyphs, zone, recovery, self._snapshot.why, payload, self._open)
+
+    def _now(self, detail: TaskDetail) -> datetime:
+        link = self.console.link
+        return self.now if link.status.is_up else self._snapshot.now or detail.now
+
+    @property
+    def _detail_feed(self) -> DetailFeed:
+        assert isinstance(self.feed, DetailFeed)
+        return self.feed
+
+    # The payload.
+
+    def _tree(self, section: str) -> Tree | None:
+        return None if self._payload is None else self._payload.tree(section)
+
+    def _take_payload(self, detail: TaskDetail) -> None:
+        """Decode it, unless that is done already."""
+        source = source_of(detail)
+        if self._payload is not None and self._payload.source == source:
+            return
+        texts = (detail.args, detail.kwargs, detail.result, detail.options, detail.failed_reason)
+        if sum(len(stored.text) for stored in texts if stored is not None) <= _AT_ONCE:
+            self._use(read_payload(detail, self._masks, self._payload))
+        else:
+            self.run_worker(self._decode(detail), group="payload", exclusive=True)
+
+    async def _decode(self, detail: TaskDetail) -> None:
+        payload = await asyncio.to_thread(read_payload, detail, self._masks, self._payload)
+        self.post_message(self.PayloadRead(payload))
+
+    @on(PayloadRead)
+    def _payload_read(self, read: PayloadRead) -> None:
+        detail = self._snapshot.detail
+        if detail is not None and source_of(detail) == read.payload.source:
+            self._use(read.payload)
+            self._show()
+
+    def _use(self, payload: Payload) -> None:
+        self._payload = payload
+        self._search.use(payload)

@@ -1,0 +1,1 @@
+"""The task list: live rows under a filter, in an order, or counted in groups."""

@@ -1,0 +1,346 @@
+"""The feed of the tasks screen: a window of rows that follows the database and does not run away from the operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from horsies.query import parameters
+from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
+from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
+from horsies_tui.feed.tally import Tally
+from horsies_tui.tasks.reading import read_fresh
+from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+from horsies_tui.tasks.window import ASCENDING, RowWindow
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from datetime import datetime
+
+    from horsies.query import TaskParameters
+    from horsies.views import TaskCounts, TaskPage
+    from horsies_tui.feed.link import Link
+    from horsies_tui.tasks.snapshot import Edge
+
+PAGE: Final = 200
+_MOST_STRETCHES: Final = 100
+"""What matches rarely is searched for through two million rows; then the operator must ask for more."""
+_SELDOM_TICKS: Final = 4
+"""Numbers need not be as fresh as rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """Rows to be fetched beyond an edge, or instead of those that are there, until there are enough."""
+
+    edge: Edge
+    start: Cursor | None = None
+    resets: bool = False
+    keeps: bool = False
+    """Of a reset: the rows of before stay until there are others, for they match as well."""
+    origin: Cursor | None = None
+    """Where the search began, whose start has moved on since."""
+    rows: int = PAGE
+    stretches: int = _MOST_STRETCHES
+
+
+class TaskFeed(Feed):
+    """Publishes a snapshot whenever something has changed. All methods return at once."""
+
+    NAME = "tasks"
+
+    def __init__(self, link: Link, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
+        super().__init__(link)
+        self.snapshot = TaskSnapshot()
+        self._publish_to = publish
+        self._rhythm = rhythm
+        self._need = TaskNeed()
+        self._parameters = parameters(self._need.filter)
+        self._window = RowWindow(self._need.sort)
+        self._load: _Load | None = _Load("end", resets=True)
+        self._load_at = 0.0
+        self._background_at = 0.0
+        self._around: str | None = None
+        self._rest = Rest(rhythm.settle_s)
+        seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
+        self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
+        self._further = Pace(seldom)
+        self._counts: Tally[TaskParameters, TaskCounts] = Tally(seldom, count_parts(self._parameters))
+        self._paces = (self._rows, self._above, self._groups, self._counts)
+        self._lets_in_now = False
+        """The operator wants to see what came above, whether he has rested or not."""
+        self._further_from: Cursor | None = None
+        """Where the last refresh stopped short of what was searched before; the next part to look through again."""
+        self._searched_above: tuple[Cursor, Cursor] | None = None
+        """The first row, and how far up from it nothing was found."""
+
+    def ask(self, need: TaskNeed) -> None:
+        """From now on this; the newest need wins."""
+        before, self._need = self._need, need
+        changes: dict[str, Any] = {"filter_text": need.filter.text, "sort": need.sort, "follow": need.follow}
+        if (need.filter, need.sort) != (before.filter, before.sort):
+            self._parameters = parameters(need.filter)
+            self._fetch(_Load("end", resets=True))
+            changes |= {"counts": None, "groups": None}
+            self._counts.ask(count_parts(self._parameters))
+            self._groups.renew()
+        elif need.follow and not before.follow:
+            self._to_newest()
+        if need.group_by != before.group_by:
+            changes["groups"] = None
+            self._groups.renew()
+        self._wake.set()
+        self._publish(**changes)
+
+    def touch(self, row_id: str | None = None) -> None:
+        """The operator moved (to this row): for two seconds nothing changes its place."""
+        self._around = row_id or self._around
+        self._rest.touch(self._now())
+
+    def busy(self, on: bool) -> None:
+        """There are marks, or a sheet is open."""
+        self._rest.busy = on
+        self._wake.set()
+
+    def refresh(self) -> None:
+        """Read everything again at once."""
+        self._renew()
+
+    def near(self, edge: Edge) -> None:
+        """The cursor comes near an edge of the window."""
+        if self._load is None and self._window.beyond(edge) is not None:
+            self._fetch(_Load(edge))
+            self._publish()
+
+    def jump(self, to: Literal["newest", "oldest"] | datetime) -> None:
+        """To an end of the order, or to a time in it: the rows from there on."""
+        self._around = None
+        if not isinstance(to, str):
+            self._fetch(_Load("end", Cursor(to), resets=True, keeps=True, origin=Cursor(to)))
+        elif (to == "oldest") is (self._need.sort in ASCENDING):
+            self._to_newest()
+        else:
+            self._fetch(_Load("start", resets=True, keeps=True))
+        self._publish()
+
+    def _to_newest(self) -> None:
+        """To the start of the order. Where the window has it, what came above is let in and no row goes."""
+        if self._window.before is None and self._load is None and len(self._window):
+            self._lets_in_now = True
+            self._renew()
+        else:
+            self._fetch(_Load("end", resets=True, keeps=True))
+
+    def _fetch(self, load: _Load) -> None:
+        self._load, self._load_at = load, 0.0
+        self._supersede()
+        self._wake.set()
+
+    def _on_dirty(self, channel: str, _payload: str) -> None:
+        if not channel:
+            self._renew()
+        elif channel not in ("horsies_worker_state", "horsies_workflow_status"):
+            if not self._rows.dirty:
+                self._wake.set()
+            for pace in self._paces:
+                pace.mark()
+
+    def _renew(self) -> None:
+        for pace in self._paces:
+            pace.renew()
+        self._load_at = self._background_at = 0.0
+        self._wake.set()
+
+    def _due_at(self) -> float | None:
+        if self._load is not None:
+            return self._load_at
+        if self._frozen:
+            return None
+        return max(self._background_at, self._most_due()[0])
+
+    def _most_due(self) -> tuple[float, Pace, Callable[[], Awaitable[bool]]]:
+        """What is read next without being asked for, and when."""
+        told = self._link.listens
+        reads = [(self._rows_due_at(), self._rows, self._read_rows)]
+        reads.append((self._counts.due_at(told=told), self._counts, self._read_counts))
+        if self._window.before is None and not self._lets_in:
+            reads.append((self._above.due_at(told=told), self._above, self._read_above))
+        if self._further_from is not None and self._rest.at(self._now()):
+            reads.append((self._further.earliest_at, self._further, self._read_further))
+        if self._need.group_by is not None:
+            reads.append((self._groups.due_at(told=told), self._groups, self._read_groups))
+        return min(reads, key=itemgetter(0))
+
+    @property
+    def _follows(self) -> bool:
+        return self._need.follow and self._window.before is None
+
+    @property
+    def _lets_in(self) -> bool:
+        return self._window.before is None and (self._lets_in_now or (self._need.follow and self._rest.at(self._now())))
+
+    def _rows_due_at(self) -> float:
+        due = self._rows.due_at(told=self._link.listens)
+        window, begins = self._window, self._rest.begins_at()
+        if begins is not None and (window.unsettled or (self._follows and window.held)):
+            due = min(due, max(begins, self._rows.earliest_at))
+        return due
+
+    async def _step(self) -> None:
+        if self._load is not None:
+            await self._read_load(self._load)
+            return
+        _, pace, read = self._most_due()
+        began = self._now()
+        pace.begin(began)
+        done = await read()
+        pace.end(self._now(), done=done)
+        if self._counts.is_complete or not done:
+            took_s = self._now() - began
+            self._background_at = began + max(self._rhythm.tick_s, took_s * self._rhythm.slow_factor)
+
+    async def _read_load(self, load: _Load) -> None:
+        window, sort, wanted = self._window, self._need.sort, self._parameters
+        start = load.start if load.resets else window.beyond(load.edge)
+        if start is None and not load.resets:
+            self._load = None  # the window has come to the end by itself
+            return
+        began = self._now()
+        if load.resets and load.start == load.origin:
+            self._rows.begin(began)
+        page = await self._read(
+            lambda conn: task_page(
+                conn, wanted, sort=sort, limit=load.rows, after=start, backwards=load.edge == "start"
+            )
+        )
+        if self._load is not load:
+            return  # something newer is wanted
+        if page is None:
+            took_s = (self._now() - began) * self._rhythm.slow_factor
+            self._load_at = began + max(self._rhythm.poll_s if self._error else self._rhythm.tick_s, took_s)
+        elif load.resets and load.keeps and not page.rows and (further := _beyond(load, page)) and load.stretches > 1:
+            self._load = replace(load, start=further, stretches=load.stretches - 1)
+        else:
+            self._put(load, page)
+            self._load = _rest_of(load, page)
+        if page is not None and load.start == load.origin and load.resets:
+            self._rows.end(self._now(), done=True)
+        self._publish()
+
+    def _put(self, load: _Load, page: TaskPage) -> None:
+        if not load.resets:
+            self._window.extend(load.edge, page)
+            return
+        if self._window.sort is not self._need.sort:
+            self._window = RowWindow(self._need.sort)
+        at_origin = replace(page, previous=load.origin) if load.edge == "end" else replace(page, next=load.origin)
+        self._window.reset(at_origin)
+        self._further_from, self._lets_in_now = None, False
+
+    async def _read_rows(self) -> bool:
+        window, wanted = self._window, self._parameters
+        part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
+        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        if fresh is not None and (self._load is None or not self._load.resets):
+            fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
+            self._lets_in_now = self._lets_in_now and not part.from_start
+            if self._further_from is None:
+                self._go_further(fresh.page)
+        self._publish()
+        return fresh is not None
+
+    async def _read_further(self) -> bool:
+        """What a refresh did not come to, a stretch at a time: there too rows begin to match, and stop."""
+        window, wanted, start = self._window, self._parameters, self._further_from
+        assert start is not None
+        part = window.slice_after(start, PAGE)
+        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        if fresh is not None and start == self._further_from and self._rest.at(self._now()):
+            fresh.put_into(window, part, at_rest=True)
+            self._go_further(fresh.page)
+        self._publish()
+        return fresh is not None
+
+    def _go_further(self, page: TaskPage) -> None:
+        """Only among few rows: many are read as far as the operator goes."""
+        searched = page.next is None or self._window.has_searched(page.next)
+        sparse = page.reached is not None and len(self._window) <= PAGE
+        self._further_from = page.next if sparse and not searched else None
+
+    async def _read_above(self) -> bool:
+        window, sort, wanted = self._window, self._need.sort, self._parameters
+        top = window.top
+        if top is None:
+            return True
+        before = self._searched_above
+        start, held = (before[1], window.held) if before is not None and before[0] == top else (top, frozenset[str]())
+        page = await self._read(
+            lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=start, backwards=True)
+        )
+        if page is None or window is not self._window or top != window.top:
+            return page is not None
+        window.hold({*held, *(row.id for row in page.rows)}, more=page.previous is not None)
+        self._publish()
+        if page.reached is None or page.previous is None:
+            return True
+        self._searched_above = (top, page.previous)
+        return False
+
+    async def _read_counts(self) -> bool:
+        wanted, part, rest = self._parameters, self._counts.part, self._counts.rest
+        counts = await self._read(lambda conn: task_counts(conn, part, rest))
+        if counts is not None and wanted is self._parameters:
+            self._counts.tell(counts)
+            self._publish(counts=self._counts.counts)
+        return counts is not None
+
+    async def _read_groups(self) -> bool:
+        wanted, by = self._parameters, self._need.group_by
+        assert by is not None
+        groups = await self._read(lambda conn: task_groups(conn, wanted, by=by))
+        if groups is not None and wanted is self._parameters and by == self._need.group_by:
+            self._publish(groups=groups)
+        return groups is not None
+
+    def _publish(self, **changes: Any) -> None:
+        window = self._window
+        snapshot = replace(
+            self.snapshot,
+            rows=window.rows,
+            struck=window.struck,
+            held=len(window.held),
+            held_more=window.held_more,
+            at_start=window.before is None,
+            at_end=window.after is None,
+            searched=self._searched(),
+            loading=self._load is not None or self._lets_in_now,
+            slow_s=self._slow_s,
+            error=self._error,
+            **changes,
+        )
+        if snapshot != self.snapshot:
+            self.snapshot = replace(snapshot, now=self._link.clock.now())
+            self._publish_to(self.snapshot)
+
+    def _searched(self) -> str:
+        """Empty where all was looked at, or where the next rows have been found and only are not loaded."""
+        window, load = self._window, self._load
+        reached = window.horizon if load is None or not load.keeps else load.start
+        if reached is None:
+            return ""
+        way = "up" if self._need.sort in ASCENDING else "back"
+        return f"searched {way} to {reached.time:%Y-%m-%d %H:%MZ}"
+
+
+def _beyond(load: _Load, page: TaskPage) -> Cursor | None:
+    """Where a search goes on."""
+    return page.previous if load.edge == "start" else page.next
+
+
+def _rest_of(load: _Load, page: TaskPage) -> _Load | None:
+    missing = load.rows - len(page.rows)
+    if _beyond(load, page) is None or missing <= 0 or load.stretches <= 1:
+        return None
+    return _Load(load.edge, rows=missing, stretches=load.stretches - 1)

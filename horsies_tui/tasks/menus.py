@@ -1,0 +1,98 @@
+"""The menus of the task list: its order, its groups, its states, its columns, and a time to go to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.views import Sort
+from horsies_tui.look.clock import date_and_time
+from horsies_tui.look.tones import state_tone
+from horsies_tui.tasks.moments import read_moment
+from horsies_tui.tasks.words import SORT_WORDS, states_on
+from horsies_tui.widgets.counts_line import ORDER, counted
+from horsies_tui.widgets.menus import Item, PickOne, PickSome
+from horsies_tui.widgets.prompt import Prompt
+from horsies_tui.widgets.task_columns import TASK_COLUMNS
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from horsies.query import TaskFilter
+    from horsies.views import GroupBy
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.tasks.snapshot import TaskSnapshot
+
+NO_GROUPS: Final = "rows"
+
+_SORTS: Final = (
+    Item(Sort.NEWEST, SORT_WORDS[Sort.NEWEST], "n", "by when they were sent"),
+    Item(Sort.OLDEST, SORT_WORDS[Sort.OLDEST], "o", "by when they were sent"),
+    Item(Sort.WAITING, SORT_WORDS[Sort.WAITING], "w", "only waiting tasks, by priority and time"),
+    Item(Sort.RUNNING, SORT_WORDS[Sort.RUNNING], "r", "only running tasks, by their start"),
+    Item(Sort.FINISHED, SORT_WORDS[Sort.FINISHED], "f", "only ended tasks, by their end"),
+)
+_GROUPINGS: Final = (
+    Item("error_code", "error code", "e", "of tasks that ended badly"),
+    Item("task_name", "task name", "n"),
+    Item("queue_name", "queue", "u"),
+    Item("worker", "worker", "w", "that has or had them"),
+    Item(NO_GROUPS, "no groups", "o", "row by row"),
+)
+_STATE_LETTERS: Final = {
+    "RUNNING": "r",
+    "CLAIMED": "c",
+    "PENDING": "p",
+    "RETRY": "t",
+    "FAILED": "f",
+    "INTERRUPTED": "i",
+    "EXPIRED": "x",
+    "CANCELLED": "n",
+    "COMPLETED": "d",
+}
+_STATE_HELP: Final = {
+    "PENDING": "due, or due later (status:scheduled)",
+    "RETRY": "waits for its next try",
+    "INTERRUPTED": "stopped at a shutdown, waits for a decision",
+}
+_COUNT_WIDTH: Final = 8
+
+
+def sort_menu(current: Sort, glyphs: Glyphs) -> PickOne:
+    return PickOne("Order", _SORTS, current, glyphs)
+
+
+def group_menu(current: GroupBy | None, glyphs: Glyphs) -> PickOne:
+    return PickOne("Group by", _GROUPINGS, current or NO_GROUPS, glyphs)
+
+
+def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> PickSome:
+    """Nothing switched on means any state, so that one key and enter show one state."""
+    found = snapshot.counts.states if snapshot.counts is not None else {}
+    items = [
+        Item(
+            state,
+            glyphs.state_text(state),
+            _STATE_LETTERS[state],
+            f"{counted(found.get(state)):>{_COUNT_WIDTH}}  {_STATE_HELP.get(state, '')}",
+            state_tone(state),
+        )
+        for state in ORDER
+    ]
+    return PickSome("States (none: any)", items, states_on(current), glyphs)
+
+
+def column_menu(width: int, hidden: frozenset[str], glyphs: Glyphs) -> PickSome:
+    """The columns for which a table of this width has room."""
+    titles = {column.key: column.title for column in TASK_COLUMNS.columns}
+    items = [Item(key, titles[key]) for key in TASK_COLUMNS.keys_at(width)]
+    return PickSome("Columns", items, [item.id for item in items if item.id not in hidden], glyphs)
+
+
+def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[datetime]:
+    return Prompt(
+        "Go to a time",
+        "14:05, 2h ago, 2026-11-17 14:05",
+        lambda text: read_moment(text, now, zone),
+        lambda moment: date_and_time(moment, zone),
+        glyphs,
+    )

@@ -1,0 +1,116 @@
+"""What the task list says about itself: its order, what it counts, what is chosen, and why it is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.query.keys import EVERY_STATE
+from horsies.query.sense import states
+from horsies.views import Sort
+from horsies_tui.feed.status import not_connected
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.units import count, number
+from horsies_tui.tasks.groups import GROUP_WORDS
+from horsies_tui.widgets.counts_line import Tally
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from horsies.query import TaskFilter
+    from horsies.views import GroupBy, TaskCounts, TaskGroups
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+
+SORT_WORDS: Final = {
+    Sort.NEWEST: "newest first",
+    Sort.OLDEST: "oldest first",
+    Sort.WAITING: "next to be claimed",
+    Sort.RUNNING: "longest running",
+    Sort.FINISHED: "ended last",
+}
+
+"""Whoever waits longer wants to know for whom; the connection itself is given up after ten seconds."""
+
+
+def states_on(current: TaskFilter) -> frozenset[str]:
+    """What is switched on in the menu: nothing where the filter does not speak of states."""
+    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
+
+
+def toggled(current: TaskFilter, state: str) -> frozenset[str]:
+    """The states of the filter with this one switched; from any state to this one alone."""
+    return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
+
+
+def tally(
+    snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, zone: tzinfo | None, *, frozen: bool, up: bool
+) -> Tally:
+    words = []
+    if need.sort is not Sort.NEWEST:
+        words.append(SORT_WORDS[need.sort])
+    if need.group_by is not None:
+        since = _since(snapshot, snapshot.groups, zone)
+        words.append(f"by {GROUP_WORDS[need.group_by]}{f' since {since}' if since else ''}")
+    elif snapshot.searched:
+        words.append(snapshot.searched)
+    return Tally(
+        counts=snapshot.counts,
+        counting=up,
+        filtered=bool(need.filter.terms),
+        since=_since(snapshot, snapshot.counts, zone),
+        shown=len(snapshot.rows) - len(snapshot.struck),
+        words=tuple(words),
+        loud=_loud(snapshot, need, glyphs, frozen=frozen),
+    )
+
+
+def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:
+    """How far back was counted; empty for all of it."""
+    if counted is None or counted.reached is None:
+        return ""
+    return moment_text(counted.reached, snapshot.now or counted.reached, zone)
+
+
+def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: bool) -> str:
+    if frozen:
+        return "FROZEN"
+    if need.group_by is not None:
+        return ""
+    if snapshot.held:
+        more = "more than " if snapshot.held_more else "+"
+        return f"{more}{number(snapshot.held)} newer {glyphs.up}"
+    follows = need.follow and need.sort is Sort.NEWEST and (snapshot.rows or not snapshot.loading)
+    return "FOLLOW" if follows else ""
+
+
+def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> str:
+    """In place of rows: what was looked for, how far, and the next step."""
+    if snapshot.now is None or snapshot.loading:
+        if not status.is_up:
+            return not_connected(status, now)
+        if snapshot.error is not None:
+            lacks = [lack for lack in status.lacks if lack not in snapshot.error]
+            return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
+        return f"Looking for tasks: {snapshot.searched}." if snapshot.searched else "Reading…"
+    if snapshot.filter_text:
+        return f"No task matches. {_searched(snapshot)} esc clears the filter."
+    if snapshot.sort in (Sort.NEWEST, Sort.OLDEST):
+        return "There are no tasks here yet.\nThey appear by themselves once they are sent; horsies demo shows some."
+    return f"No task to show in this order ({SORT_WORDS[snapshot.sort]}). s chooses another."
+
+
+def no_groups_words(snapshot: TaskSnapshot, by: GroupBy) -> str:
+    if snapshot.groups is None:
+        return "Counting…"
+    ended = " ended badly" if by == "error_code" and not snapshot.filter_text else " matches"
+    return f"No task{ended}. e chooses another grouping, esc goes back to the rows."
+
+
+def _searched(snapshot: TaskSnapshot) -> str:
+    in_table = None if snapshot.counts is None else snapshot.counts.in_table
+    if snapshot.searched:
+        return f"S{snapshot.searched[1:]}; end looks further."
+    if not (snapshot.at_start and snapshot.at_end):
+        return "Only a part was searched; home begins at the first row."
+    return f"Searched all of about {count(in_table)} rows." if in_table else "Searched all rows."

@@ -1,0 +1,297 @@
+"""The Workers screen without its keys: what is wanted of the feed, and what came of it on the screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, cast
+
+from horsies.query import WorkerFilter, parse_workers
+from horsies.query.worker_keys import WORKERS
+from horsies.views.worker_filter import matching
+from horsies_tui.feed.status import not_connected
+from horsies_tui.look.clock import zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import number
+from horsies_tui.view import ConsoleView
+from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.hints import key_for
+from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.workers.columns import HOST_COLUMNS, WORKER_COLUMNS
+from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
+from horsies_tui.workers.held_table import HeldTable
+from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, as_before, by_host, in_order
+from horsies_tui.workers.story import Shown, WorkerStory
+from horsies_tui.workers.summary_line import WorkerLine
+from horsies_tui.workers.words import capacity, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from textual import events
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from horsies.views import WorkerRow
+    from horsies_tui.feed.link import Link
+
+_TICK_S: Final = 1.0
+_REST_S: Final = 2.0
+"""So long nobody must have moved before rows may change their places."""
+_ORDER_EVERY_S: Final = 5.0
+"""What changes with each snapshot is put in order no more often than snapshots come."""
+_AHEAD: Final = timedelta(seconds=5)
+_HELD_TICK_S: Final = 5.0
+"""Beside the list the ages of tasks are no clocks: three of each row, each second, are 400 bytes."""
+_LOW: Final = 30
+"""Lines of a screen that has room for few."""
+_STORY, _HELD = 10, 8
+"""Lines of the two lower parts, at least."""
+_LIST_STEP: Final = 4
+"""The list has room for so many more lines at a time: a layout sends the whole screen."""
+_LEAST_LIST: Final = 8
+_STORY_SHARE: Final = 2 / 3
+"""Of what a short list leaves."""
+_MOST_STORY: Final = 22
+"""More lines than that say no more."""
+PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
+
+
+class WorkerList(ConsoleView[WorkersSnapshot]):
+    """The list, and under it the worker that the cursor is on; `-opened`: that one alone; `-grouped`: hosts instead."""
+
+    DEFAULT_CSS = """
+    WorkerList {
+        & > #hosts { display: none; }
+        &.-grouped > #hosts { display: block; }
+        &.-grouped > #rows { display: none; }
+        &.-grouped > #story, &.-grouped > #held { display: none; }
+        &.-empty > #story, &.-empty > #held { display: none; }
+        &.-low > #story { height: 6; }
+        &.-low > #held { height: 4; }
+        &.-opened > #line, &.-opened > #filter, &.-opened > #rows { display: none; }
+        &.-opened > #story { height: 45%; max-height: 18; }
+        &.-opened > #held { height: 1fr; }
+        &.-old > RowTable { text-style: dim; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._need = WorkersNeed()
+        self._snapshot = WorkersSnapshot()
+        self._filter = WorkerFilter()
+        self._sort = WorkerSort.TROUBLE
+        self._grouped = False
+        self._opened: WorkerRow | None = None
+        """As it was last; it may be gone from the list."""
+        self._shown: tuple[WorkerRow, ...] = ()
+        self._shown_filter = self._filter
+        self._struck: frozenset[str] = frozenset()
+        """Who no longer matches and still stands in the list, for the cursor is there."""
+        self._held_at: datetime | None = None
+        self._sorted_at: float | None = None
+        """None: it must be put in order."""
+        self._touched_at = 0.0
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
+        self._line = WorkerLine(self._glyphs, id="line")
+        self._table: RowTable[WorkerRow] = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
+        self._story = WorkerStory(self._glyphs, id="story")
+        self._held = HeldTable(self._glyphs, id="held")
+        yield from (self._filter_bar, self._line, self._table, self._hosts, self._story, self._held)
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.height < _LOW, "-low")
+        self._arrange_parts()
+
+    def create_feed(self, link: Link, publish: Callable[[WorkersSnapshot], None]) -> WorkersFeed:
+        feed = WorkersFeed(link, publish)
+        feed.ask(self._need)
+        return feed
+
+    @property
+    def _workers_feed(self) -> WorkersFeed:
+        return cast("WorkersFeed", self.feed)
+
+    def draw(self, snapshot: WorkersSnapshot) -> None:
+        self._snapshot = snapshot
+        self._filter_bar.learn(_values(snapshot.rows))
+        self._show_all()
+
+    def take_focus(self) -> None:
+        if not self._filter_bar.editing:
+            (self._held if self._opened is not None else self._hosts if self._grouped else self._table).focus()
+
+    def refresh_now(self) -> None:
+        self._sorted_at = None
+        self._workers_feed.refresh()
+
+    def times_changed(self) -> None:
+        self._show_one()
+
+    def busy(self, busy: bool) -> None:
+        self._busy = busy
+
+    # What is wanted.
+
+    def _ask(self, **changes: object) -> None:
+        need = replace(self._need, **changes)  # type: ignore[arg-type]
+        if need != self._need:
+            self._need = need
+            if self.feed is not None:
+                self._workers_feed.ask(need)
+
+    def _look_at(self, row: WorkerRow | None) -> None:
+        self._ask(selected=None if row is None else row.id)
+        self._show_one()
+
+    # What came.
+
+    def _show_all(self) -> None:
+        """The list, in the order and under the filter that are wanted."""
+        snapshot = self._snapshot
+        now = self._now
+        self._shown = self._arranged(self._wanted(now))
+        self._table.show(self._shown, now=now, struck=self._struck, empty=self._empty())
+        self._table.marks &= {row.id for row in self._shown}
+        if self._grouped:
+            self._hosts.show(by_host(self._matching), now=now, empty=self._empty())
+        self.set_class(not self._shown and self._opened is None, "-empty")
+        self.set_class(snapshot.error is not None, "-old")
+        self._summarise()
+        self._arrange_parts()
+        if self._opened is not None:
+            self._opened = next((row for row in snapshot.rows if row.id == self._opened.id), self._opened)
+        self._look_at(self._looked_at)
+
+    def _wanted(self, now: datetime) -> list[WorkerRow]:
+        """What matches; and the row under the cursor, for the next key must not be for another worker unseen."""
+        found = matching(self._filter, self._snapshot.rows, now)
+        here = self._table.cursor_id if self._filter == self._shown_filter and not self._grouped else None
+        left = [row for row in self._snapshot.rows if row.id == here and row not in found]
+        self._shown_filter, self._struck = self._filter, frozenset(row.id for row in left)
+        return found + left
+
+    @property
+    def _matching(self) -> list[WorkerRow]:
+        return [row for row in self._shown if row.id not in self._struck]
+
+    def _arrange_parts(self) -> None:
+        """A list that needs few lines leaves the rest to the worker under the cursor and to what it holds."""
+        story: int | None = None
+        held: int | None = None
+        if not (self.has_class("-low") or self._grouped or self._opened is not None):
+            lines = max(-(-(len(self._shown) + 1) // _LIST_STEP) * _LIST_STEP, _LEAST_LIST)
+            room = self.size.height - 2  # the filter and the summary
+            spare = max(room - lines - _STORY - _HELD, 0)
+            story = min(_STORY + round(spare * _STORY_SHARE), _MOST_STORY)
+            held = _HELD + spare - (story - _STORY)
+        _set_height(self._story, story)
+        _set_height(self._held, held)
+
+    @property
+    def _now(self) -> datetime:
+        """Not far ahead of what was read: a worker that is told to be alive must not look silent on a frozen screen."""
+        now, read = self.now, self._snapshot.now
+        return now if read is None else min(now, read + _AHEAD)
+
+    @property
+    def _looked_at(self) -> WorkerRow | None:
+        return self._opened or self._table.cursor_row
+
+    def _arranged(self, rows: list[WorkerRow]) -> tuple[WorkerRow, ...]:
+        """Nothing moves under the operator's hands, and what is always another number not all the time."""
+        moment = self.console.link.clock.monotonic()
+        if self._sorted_at is not None:
+            at_rest = moment - self._touched_at >= _REST_S and not (self._busy or self._table.marks)
+            due = not self._sort.moves or moment - self._sorted_at >= _ORDER_EVERY_S
+            if not (at_rest and due):
+                return as_before(rows, self._sort, [row.id for row in self._shown])
+        if rows:
+            self._sorted_at = moment
+        return in_order(rows, self._sort)
+
+    def _summarise(self) -> None:
+        rows = self._matching
+        words = []
+        if self._filter.terms and self._snapshot.now is not None:
+            words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
+        words += [capacity(rows)] if capacity(rows) else []
+        if self.frozen_at is not None:
+            words.insert(0, "FROZEN")
+        if self._sort is not WorkerSort.TROUBLE:
+            words.append(SORT_WORDS[self._sort])
+        if self._snapshot.everyone:
+            words.append("older ones too")
+        self._line.show(summary(rows, self._glyphs) if rows else (), words)
+
+    def _show_one(self) -> None:
+        row, one = self._looked_at, self._snapshot.one
+        if row is None:
+            self._story.show(None)
+            return
+        now = self._now
+        known = one if one is not None and one.id == row.id else None
+        points = known.points if known is not None and known.window == self._need.window else None
+        zone = zone_of(utc=self.console.utc)
+        recover = key_for("workers.recover", self.screen, self._glyphs)
+        self._story.show(Shown(row, points, self._need.window.name, now, zone, recover))
+        held = () if known is None else known.held
+        at_once = self._opened is not None or held != self._held.rows
+        if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
+            self._held_at = now
+        empty = "It holds no task." if known is not None else "Reading what it holds…"
+        self._held.show(held, now=self._held_at, empty=empty)
+        self._held.marks &= {task.id for task in held}
+
+    def _empty(self) -> str:
+        """In place of rows: why there are none, and the next step."""
+        snapshot, status = self._snapshot, self.console.link.status
+        if snapshot.now is None:
+            if not status.is_up:
+                return not_connected(status, self.console.link.clock.now())
+            return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
+        if self._filter.terms:
+            return f"No worker of {number(len(snapshot.rows))} matches. esc clears the filter."
+        if snapshot.everyone:
+            return "No worker has ever told of itself here.\nhorsies worker MODULE:APP starts one."
+        return (
+            "No worker was here in the last hour, so nothing that waits will run.\n"
+            "horsies worker MODULE:APP starts one; w shows those of before."
+        )
+
+    def _tick(self) -> None:
+        if self.shown and (self.console.link.status.is_up or self._snapshot.now is None):
+            now = self._now
+            if self._snapshot.now is None:
+                self._show_all()
+            self._table.tick(now)
+            self._hosts.tick(now)
+            self._show_one()
+
+
+def _set_height(widget: Widget, height: int | None) -> None:
+    """None: as the stylesheet has it. Only where it is another one: a layout sends the whole screen again."""
+    wanted = widget.styles.inline.height
+    if (None if wanted is None else wanted.value) != height:
+        widget.styles.height = height
+
+
+def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:
+    """What may stand in a filter."""
+    told = [row.snapshot for row in rows if row.snapshot is not None]
+    return {
+        "host": sorted({one.hostname for one in told}),
+        "queue": sorted({queue for one in told for queue in one.queues}),
+        "version": sorted({one.version for one in told if one.version}),
+        "id": [row.id for row in rows],
+    }

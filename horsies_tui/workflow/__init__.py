@@ -1,0 +1,1 @@
+"""One workflow: its graph, and the story of one of its nodes."""

@@ -1,0 +1,168 @@
+"""A graph laid out for one size of its nodes: the lines as text, and the place of each node on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from horsies_tui.workflow.graph_lines import Bundle, bundles, strokes
+from horsies_tui.workflow.graph_rows import settled, wanted_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from horsies_tui.workflow.graph import Arrangement
+
+LINE: Final = "─"
+_STROKES: Final = {
+    # Arms: up, down, left, right.
+    (True, True, False, False): "│",
+    (True, True, True, False): "┤",
+    (True, True, False, True): "├",
+    (True, True, True, True): "┼",
+    (True, False, True, False): "┘",
+    (True, False, False, True): "└",
+    (True, False, True, True): "┴",
+    (False, True, True, False): "┐",
+    (False, True, False, True): "┌",
+    (False, True, True, True): "┬",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large nodes are drawn: `label` places wide at most, `rows` high; strokes stand `apart` places.
+
+    `extras`: with what labels want behind their names.
+    """
+
+    label: int
+    rows: int
+    apart: int
+    extras: bool = False
+
+
+class Wants(NamedTuple):
+    """Places that a label would like to have: for a name, and for what stands behind it."""
+
+    name: int
+    extra: int
+
+
+class Spot(NamedTuple):
+    """The places of a node's label: from `x` on, at most so wide, in row `y`."""
+
+    x: int
+    y: int
+    width: int
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """All lines, each `width` long. Labels are written over them: a node that leads on has a line under its label."""
+
+    width: int = 0
+    lines: tuple[str, ...] = ()
+    spots: Mapping[int, Spot] = field(default_factory=dict)
+    rows: int = 1
+    is_map: bool = False
+    """There are no lines, and what is beside a node need not have anything to do with it."""
+
+    @property
+    def height(self) -> int:
+        return len(self.lines)
+
+
+def draw(arranged: Arrangement, scale: Scale, wants: Mapping[int, Wants]) -> Drawing:
+    """Each layer is as wide as its widest label wants to be, within the scale."""
+    rows, strokes_of = _settle(arranged, scale.rows)
+    top = min(rows.values(), default=0)
+    spots: dict[int, Spot] = {}
+    grid = _Grid(max((row - top + 1 for row in rows.values()), default=0))
+    x = 0
+    for number, layer in enumerate(arranged.layers):
+        widths = [wants[knot].name + wants[knot].extra * scale.extras for knot in layer if knot >= 0]
+        label = min(max(widths, default=0), scale.label)
+        found, columns = strokes_of[number]
+        for knot in layer:
+            row = rows[knot] - top
+            if knot >= 0:
+                spots[knot] = Spot(x, row, label, number)
+            if arranged.nexts.get(knot):
+                grid.put(row, x, LINE * (label + 1))
+        x = _draw_gap(grid, x + label + 1, found, columns, top, scale.apart)
+        passages = {
+            rows[knot] - top for after in arranged.layers[number + 1 : number + 2] for knot in after if knot < 0
+        }
+        for row in passages:
+            grid.put(row, x - 1, LINE)
+    width = max((spot.x + spot.width for spot in spots.values()), default=0)
+    lines = grid.lines(width, below=scale.rows - 1)
+    return Drawing(width, lines, spots, scale.rows)
+
+
+def _settle(
+    arranged: Arrangement, node_rows: int
+) -> tuple[dict[int, int], list[tuple[list[Bundle], Mapping[Bundle, int]]]]:
+    """The row of each knot, and for each layer the bundles that leave it with the columns of their strokes."""
+    wanted = wanted_rows(arranged, node_rows)
+    rows: dict[int, int] = {}
+    gaps: list[tuple[list[Bundle], Mapping[Bundle, int]]] = []
+    for number, layer in enumerate(arranged.layers):
+        if number == 0:
+            rows |= settled(layer, wanted, node_rows, {})
+            continue
+        before = arranged.layers[number - 1]
+        taken = {rows[knot] for knot in before if arranged.nexts.get(knot)}
+        moved: set[int] = set()
+        while True:
+            here = settled(layer, wanted, node_rows, dict.fromkeys(moved, taken))
+            found = bundles(before, arranged.nexts, rows, here)
+            columns = strokes(found)
+            if not isinstance(columns, set):
+                break
+            moved |= {knot for knot in layer if here[knot] in columns}
+        rows |= here
+        gaps.append((found, columns))
+    gaps.append(([], {}))
+    return rows, gaps
+
+
+def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bundle, int], top: int, apart: int) -> int:
+    """The lines to the next layer from `x` on; where that layer begins."""
+    count = max(columns.values(), default=-1) + 1
+    end = x + 2 + (count - 1) * (apart + 1) + 2 if count else x + 2
+    first_stroke: dict[int, int] = {}
+    for bundle in found:
+        at = x + 1 + columns[bundle] * (apart + 1) if bundle in columns else x
+        for row in bundle.sources:
+            grid.put(row - top, x, LINE * (at - x))
+        for row in bundle.targets:
+            first_stroke[row] = min(first_stroke.get(row, at), at)
+    for row, at in first_stroke.items():
+        grid.put(row - top, at, LINE * (end - 1 - at))
+    for bundle, column in columns.items():
+        at = x + 1 + column * (apart + 1)
+        sources, targets = set(bundle.sources), set(bundle.targets)
+        # Into a stroke that leads to one node only, another line to that node may lead as well.
+        met = {row for row in targets if len(targets) == 1 and first_stroke[row] < at}
+        for row in range(bundle.top, bundle.bottom + 1):
+            arms = (row > bundle.top, row < bundle.bottom, row in sources | met, row in targets)
+            grid.put(row - top, at, _STROKES[arms])
+    return end
+
+
+class _Grid:
+    """Rows to write on; what is written later stands above."""
+
+    def __init__(self, height: int) -> None:
+        self._rows: list[dict[int, str]] = [{} for _ in range(height)]
+
+    def put(self, row: int, x: int, text: str) -> None:
+        """Every place for itself."""
+        self._rows[row] |= {x + offset: sign for offset, sign in enumerate(text)}
+
+    def lines(self, width: int, *, below: int) -> tuple[str, ...]:
+        lines = ["".join(row.get(x, " ") for x in range(width)) for row in self._rows]
+        return (*lines, *[" " * width] * below)

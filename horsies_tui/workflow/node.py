@@ -1,0 +1,187 @@
+"""What is told of one node of a workflow below its graph: what it waits for, its task, what it got and gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.cli.node_words import out_of_step
+from horsies.domain.plan import MAP_ITEMS
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.tones import Tone, state_tone
+from horsies_tui.look.units import number
+from horsies_tui.story.lines import (
+    Band,
+    Line,
+    OpenTask,
+    OpenWorkflow,
+    Section,
+    Span,
+    cut_spans,
+    flow,
+    words,
+)
+from horsies_tui.story.payload import Texts, source_of
+from horsies_tui.task.document import course, texts
+from horsies_tui.workflow.graph_labels import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import tzinfo
+
+    from horsies.views import NodeStory, NodeView, TaskDetail
+    from horsies_tui.story.lines import Document, Spans, Target
+    from horsies_tui.story.payload import Payload
+    from horsies_tui.story.telling import Telling
+    from horsies_tui.workflow.graph_labels import Labels
+
+NODE: Final = "node"
+_LABEL: Final = 11
+_MOST_NEEDS: Final = 40
+"""A node that joins a thousand others: the first tell what they are, and the graph shows them all."""
+_JOINS: Final = {"all": "all of them", "any": "the first that succeeds"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTelling:
+    """`story` and `task` come after the node itself, which the graph knows already."""
+
+    node: NodeView
+    labels: Labels
+    zone: tzinfo | None
+    story: NodeStory | None = None
+    task: Telling | None = None
+    payload: Payload | None = None
+
+
+def texts_of(story: NodeStory, task: TaskDetail | None) -> Texts:
+    """Those of its task; of a node without one, its own."""
+    if task is not None:
+        return source_of(task)
+    # What is empty is stored as such; of a task it is not stored at all.
+    args, kwargs = (
+        None if stored is None or stored.text in ("[]", "{}") else stored for stored in (story.args, story.kwargs)
+    )
+    return Texts(f"{story.workflow_id}:{story.node.index}", args, kwargs, story.result, None, story.options)
+
+
+def node_document(tell: NodeTelling, width: int) -> Document:
+    """`width` is that of the text."""
+    bands = [Band((_node(tell, width),))]
+    if tell.story is None:
+        return tuple(bands)
+    if tell.task is not None:
+        bands += course(tell.task, width)
+    bands += texts(tell.payload, width, tell.labels.glyphs)
+    return tuple(bands)
+
+
+def _node(tell: NodeTelling, width: int) -> Section:
+    glyphs = tell.labels.glyphs
+    state = state_of(tell.node)
+    run = tell.labels.run(tell.node)
+    title = f"{tell.node.label}  {glyphs.state_text(state)}{f' {run}' if run else ''}"
+    lines: list[Line] = []
+    for name, items, target in _facts(tell):
+        rows = flow(items, max(width - _LABEL, 1), glyphs, gap=2)
+        for at, row in enumerate(rows):
+            label = Span((name if at == 0 else "").ljust(_LABEL), Tone.MUTED)
+            lines.append(Line((name, at), cut_spans((label, *row), width, glyphs), target))
+    return Section(NODE, words(title, None, glyphs).text, tuple(lines), more=f"index {tell.node.index}")
+
+
+def _facts(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]]:
+    node, labels = tell.node, tell.labels
+    yield from _what_is_wrong(tell)
+    if node.is_subworkflow:
+        yield "runs", [(_plain(tell, _child_words(node)),)], _child_target(node)
+    elif node.task_id is not None:
+        gone = "" if node.task_status is not None else "  its row is gone"
+        spans = (_plain(tell, node.name, Tone.ACCENT), _plain(tell, f"  {node.task_id}{gone}", Tone.MUTED))
+        yield "task", [spans], OpenTask(node.task_id) if node.task_status is not None else None
+    else:
+        sent = "without a task" if node.status in ("COMPLETED", "FAILED", "SKIPPED") else "not sent yet"
+        where = f"  queue {node.queue}  priority {node.priority}  {sent}"
+        yield "task", [(_plain(tell, node.name), _plain(tell, where, Tone.MUTED))], None
+    if node.dependencies:
+        yield "waits for", [*_needs(tell)], None
+        yield "joined by", [(_plain(tell, _join_words(node)),)], None
+    taken = [
+        f"{'its items' if name == MAP_ITEMS else name} from {_name_of(tell, need)}"
+        for name, need in sorted(node.args_from.items())
+    ]
+    taken += [f"the result of {each}" for each in node.ctx_from]
+    if taken:
+        yield "takes", [(_plain(tell, each),) for each in taken], None
+    then = [each for each in labels.nodes.values() if node.index in each.dependencies]
+    if then:
+        yield "then", [_sign_and_name(tell, each) for each in then[:_MOST_NEEDS]], None
+
+
+def _what_is_wrong(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]]:
+    node, labels = tell.node, tell.labels
+    if (unheard := out_of_step(node)) is not None:
+        yield (
+            "not heard",
+            [(_plain(tell, f"{unheard}: reconcile puts it right, and so does a sweep", Tone.WARNING),)],
+            None,
+        )
+    match state_of(node):
+        case "FAILED":
+            tries = f" after {node.retry_count + 1} tries" if node.retry_count else ""
+            yield "failed", [(_plain(tell, f"{node.error_code or 'without a code'}{tries}", Tone.FAILED),)], None
+        case "SKIPPED":
+            why = labels.why_skipped(node) or "by hand, or with the workflow"
+            yield "skipped", [(_plain(tell, why, Tone.WARNING),)], None
+        case "RETRY" if node.next_retry_at is not None:
+            at = moment_text(node.next_retry_at, labels.now, tell.zone)
+            words_of = (
+                f"{node.error_code or 'it failed'}, next try at {at}: {node.retry_count + 1} of {node.max_retries + 1}"
+            )
+            yield "retries", [(_plain(tell, words_of, Tone.RETRY),)], None
+
+
+def _child_words(node: NodeView) -> str:
+    what = f"{node.name}, one task for each item" if node.is_map else f"the workflow {node.name}"
+    if node.sub_workflow_id is None:
+        return f"{what}, not begun yet"
+    failed = f", {number(node.sub_failed)} failed" if node.sub_failed else ""
+    state = (node.sub_status or "gone").lower()
+    return f"{what}: {state}, {number(node.sub_done or 0)} of {number(node.sub_total or 0)} done{failed}"
+
+
+def _child_target(node: NodeView) -> Target | None:
+    return None if node.sub_workflow_id is None else OpenWorkflow(node.sub_workflow_id)
+
+
+def _needs(tell: NodeTelling) -> Iterator[Spans]:
+    needs = tell.node.dependencies
+    for need in needs[:_MOST_NEEDS]:
+        known = tell.labels.nodes.get(need)
+        yield (
+            (_plain(tell, f"node {need}, which is not there", Tone.BAD),)
+            if known is None
+            else _sign_and_name(tell, known)
+        )
+    if len(needs) > _MOST_NEEDS:
+        yield (_plain(tell, f"and {number(len(needs) - _MOST_NEEDS)} more", Tone.MUTED),)
+
+
+def _sign_and_name(tell: NodeTelling, node: NodeView) -> Spans:
+    state = state_of(node)
+    return (Span(tell.labels.glyphs.state(state), state_tone(state)), _plain(tell, f" {node.label}"))
+
+
+def _join_words(node: NodeView) -> str:
+    how = _JOINS.get(node.join) or f"{node.min_success} that succeed"
+    also = "also after failures" if node.allow_failed_deps else "a failure skips it" if node.join == "all" else ""
+    return f"{how}, {also}" if also else how
+
+
+def _name_of(tell: NodeTelling, index: int) -> str:
+    known = tell.labels.nodes.get(index)
+    return f"node {index}" if known is None else known.label
+
+
+def _plain(tell: NodeTelling, text: str, tone: Tone | None = None) -> Span:
+    return words(text, tone, tell.labels.glyphs)

@@ -1,0 +1,433 @@
+"""One workflow, live: its graph, and below or beside it the story of the node under the cursor."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, cast
+
+from textual import on
+from textual.message import Message
+
+from horsies.cli.payload import Masks
+from horsies.config.recovery import RecoveryConfig
+from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
+from horsies_tui.actions import Scope, bindings, bindings_of
+from horsies_tui.clipboard import copy
+from horsies_tui.look.clock import zone_of
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.story.head import StoryHead
+from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow
+from horsies_tui.story.payload import Payload, payload_of
+from horsies_tui.story.telling import Telling
+from horsies_tui.story.view import StoryView
+from horsies_tui.view import ConsoleView
+from horsies_tui.wishes import Wish
+from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
+from horsies_tui.workflow.graph import arrange
+from horsies_tui.workflow.graph_labels import Labels, vertices, wants
+from horsies_tui.workflow.graph_sizes import MANY, Sizes
+from horsies_tui.workflow.graph_view import GraphView
+from horsies_tui.workflow.head import FlowTelling, flow_head
+from horsies_tui.workflow.missing import workflow_choices, workflow_missing
+from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
+from horsies_tui.workflow.parts import Body, Way
+from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from datetime import datetime
+
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+
+    from horsies.views import NodeView, WorkflowStory
+    from horsies_tui.actions import Action
+    from horsies_tui.feed.link import Link
+    from horsies_tui.story.lines import Target
+    from horsies_tui.story.tree import Path
+    from horsies_tui.workflow.feed import NodeTold
+
+_TICK_S: Final = 1.0
+_AT_ONCE: Final = 20_000
+"""Characters that are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+_ROOMY: Final = 30
+"""Lines from which on an empty one between the head and the graph is no loss."""
+_FEW: Final = 60
+"""More nodes are drawn in a thread: of 200 tangled ones that takes 35 ms for each size."""
+
+
+class WorkflowView(ConsoleView[WorkflowSnapshot]):
+    TITLE = "Workflow"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(Scope.WORKFLOW, Scope.FLOWS),
+        *bindings_of("verbs.undo", "verbs.outcome"),
+    ]
+
+    DEFAULT_CSS = """
+    WorkflowView {
+        #body { height: 1fr; layout: vertical; }
+        &.-beside #body { layout: horizontal; }
+        &.-beside GraphView { height: 1fr; }
+        &.-beside StoryView { width: 1fr; }
+        &.-empty GraphView { display: none; }
+    }
+    """
+
+    @dataclass
+    class PayloadRead(Message, bubble=False):
+        """What a node got and gave is decoded."""
+
+        payload: Payload
+
+    @dataclass
+    class LaidOut(Message, bubble=False):
+        """A large graph has got its places."""
+
+        shape: Hashable
+        sizes: Sizes
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._asked = ""
+        self._to: int | None = None
+        """The node to begin with, until its workflow is there."""
+        self._way: list[Way] = []
+        self._snapshot = WorkflowSnapshot()
+        self._node_views: dict[int, NodeView] = {}
+        """The snapshot's, by their indexes."""
+        self._shape: Hashable = None
+        """What the graph was laid out for."""
+        self._sizes: Sizes | None = None
+        self._payload: Payload | None = None
+        self._open: frozenset[Fold] = frozenset()
+        self._unfit: frozenset[str] = frozenset()
+        """Verbs that this workflow is not in the state for."""
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._masks = Masks(frozenset(self.console.options.config.mask_arguments))
+        self._head = StoryHead(self._glyphs, id="head")
+        self._graph = GraphView(self._glyphs, id="graph")
+        self._story = StoryView(self._glyphs, id="story")
+        self._body = Body(self._graph, self._story, id="body")
+        yield from (self._head, self._body)
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
+
+    # The base class asks.
+
+    def create_feed(self, link: Link, publish: Callable[[WorkflowSnapshot], None]) -> WorkflowFeed:
+        feed = WorkflowFeed(link, publish)
+        if self._asked:
+            feed.ask(self._asked)
+        return feed
+
+    def draw(self, snapshot: WorkflowSnapshot) -> None:
+        if snapshot.story is not self._snapshot.story:
+            self._node_views = {} if snapshot.story is None else {node.index: node for node in snapshot.story.nodes}
+        self._snapshot = snapshot
+        unfit = unfit_verbs(() if snapshot.story is None else (snapshot.story.row.status,))
+        if unfit != self._unfit:
+            self._unfit = unfit
+            self.refresh_bindings()
+        if snapshot.story is not None:
+            self._lay_out(snapshot.story)
+        if snapshot.node is not None:
+            self._take_payload(snapshot.node)
+        self._show()
+
+    def fits(self, action: Action) -> bool:
+        story = self._snapshot.story
+        return action.scope is not Scope.FLOWS or (story is not None and offered(action.verb, [story.row.status]))
+
+    def wish(self, verb: str) -> Wish | None:
+        story, index = self._snapshot.story, self._graph.cursor
+        if story is None:
+            self.console.say(f"{verb}: there is no workflow here")
+            return None
+        if not WorkflowVerb(verb).on_nodes:
+            return Wish(verb, kind="workflow", flows=WorkflowSelection.of_ids([story.row.id]))
+        if index is None:
+            self.console.say(f"{verb}: there is no node under the cursor")
+            return None
+        node = self._node_views.get(index)
+        if node is not None and verb == WorkflowVerb.COMPLETE and (reason := why_no_value(story, node)):
+            self.console.say_error(f"cannot complete by hand: {reason}")
+            return None
+        return Wish(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
+
+    def leave(self) -> bool:
+        """`esc`, one step at a time: from the story to the graph, then to the workflow that this one is a part of."""
+        if self._story.has_focus and not self.has_class("-empty"):
+            self._graph.focus()
+        elif self._way:
+            way = self._way.pop()
+            self._ask(way.workflow_id, way.node)
+        else:
+            return False
+        return True
+
+    def take_focus(self) -> None:
+        (self._story if self.has_class("-empty") else self._graph).focus()
+
+    def refresh_now(self) -> None:
+        self._workflow_feed.refresh()
+
+    def times_changed(self) -> None:
+        self._show()
+
+    def neighbour(self, step: int) -> str | None:
+        """The task of the next node that has one."""
+        nodes = [node for node in self._node_views.values() if node.task_status is not None]
+        order = sorted(nodes, key=lambda node: node.index)
+        at = next((at for at, node in enumerate(order) if node.index == self._graph.cursor), None)
+        if at is None or not 0 <= at + step < len(order):
+            return None
+        self._go_to(order[at + step].index)
+        return order[at + step].task_id
+
+    def open(self, text: str, index: int | None = None) -> None:
+        """This workflow from now on: an id, or its beginning or end; with the cursor on this node."""
+        self._way.clear()
+        self._ask(text, index)
+
+    # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What is paused is resumed, and what runs is paused: never the other one."""
+        return action != "verb" or parameters[0] not in self._unfit
+
+    def action_copy(self) -> None:
+        """The id of the node's task; of a node without one, the workflow's."""
+        story, node = self._snapshot.story, self._node_views.get(self._graph.cursor or 0)
+        text = (node and node.task_id) or (story and story.row.id)
+        if text:
+            copy(self, text, text)
+
+    def action_previous_row(self) -> None:
+        self._step(-1, "this is the first workflow of the list")
+
+    def action_next_row(self) -> None:
+        self._step(1, "this is the last workflow of the list")
+
+    # What the widgets tell.
+
+    @on(GraphView.CursorMoved)
+    def _tell_of_another(self, message: GraphView.CursorMoved) -> None:
+        message.stop()
+        self._choose(message.index)
+
+    @on(GraphView.Opened)
+    def _open_node(self, message: GraphView.Opened) -> None:
+        message.stop()
+        node = self._node_views[message.index]
+        if node.sub_workflow_id is not None:
+            self._follow(OpenWorkflow(node.sub_workflow_id))
+        elif node.task_status is not None and node.task_id is not None:
+            self.console.open_task(node.task_id)
+        elif node.task_id is not None:
+            self.console.say(f"{node.label}: the row of its task is gone")
+        else:
+            self.console.say(f"{node.label} has no task yet: it is {node.status}")
+
+    @on(GraphView.StoryWanted)
+    def _to_story(self, message: GraphView.StoryWanted) -> None:
+        message.stop()
+        self._story.focus()
+
+    @on(StoryView.Chosen)
+    def _chosen(self, chosen: StoryView.Chosen) -> None:
+        chosen.stop()
+        self._follow(chosen.target)
+
+    @on(StoryView.Resized)
+    def _make_for_width(self, resized: StoryView.Resized) -> None:
+        resized.stop()
+        self._show()
+
+    @on(Body.Resized)
+    def _place_again(self, resized: Body.Resized) -> None:
+        resized.stop()
+        self._place()
+        self._show()
+
+    def _follow(self, target: Target) -> None:
+        match target:
+            case OpenTask(task_id):
+                self.console.open_task(task_id)
+            case OpenWorkflow(workflow_id, index):
+                story = self._snapshot.story
+                if story is not None:
+                    self._way.append(Way(story.row.id, story.row.name, self._graph.cursor))
+                self._ask(workflow_id, index)
+            case Fold(section, part) as fold:
+                tree = None if self._payload is None else self._payload.tree(section)
+                if tree is not None:
+                    tree.toggle(cast("Path", part))
+                else:
+                    self._open ^= {fold}
+                self._show()
+
+    # What is shown.
+
+    def _ask(self, text: str, index: int | None) -> None:
+        self._asked, self._to = text, index
+        self._shape = self._sizes = None
+        self._open = frozenset()
+        self._graph.start_again()
+        self._story.start_again()
+        if self.feed is not None:
+            self._workflow_feed.ask(text)
+
+    def _choose(self, index: int) -> None:
+        self._open = frozenset()
+        self._story.start_again()
+        self._workflow_feed.choose(index)
+        self._show()
+
+    def _go_to(self, index: int) -> None:
+        self._graph.go_to(index)
+        self._choose(index)
+
+    def _step(self, step: int, no_more: str) -> None:
+        workflow_id = self.console.neighbour(step)
+        if workflow_id is None:
+            self.console.say(no_more)
+        else:
+            self.open(workflow_id)
+
+    def _tick(self) -> None:
+        """Ages grow: of what is alive, and where nobody holds the screen."""
+        story, link = self._snapshot.story, self.console.link
+        live = story is not None and story.row.completed_at is None
+        if self.shown and live and link.status.is_up and self.frozen_at is None:
+            self._show()
+
+    def _lay_out(self, story: WorkflowStory) -> None:
+        """Only where other nodes wait for other nodes than before, which is when a workflow is opened."""
+        shape = (story.row.id, tuple((node.index, node.dependencies, node.sub_total) for node in story.nodes))
+        if shape == self._shape:
+            return
+        self._shape = shape
+        if len(story.nodes) > _FEW:
+            self.run_worker(self._lay_out_many(shape, story.nodes), group="layout", exclusive=True)
+        else:
+            self._use(Sizes(arrange(vertices(story.nodes)), wants(story.nodes)))
+
+    async def _lay_out_many(self, shape: Hashable, nodes: tuple[NodeView, ...]) -> None:
+        arranged = await asyncio.to_thread(arrange, vertices(nodes))
+        sizes = Sizes(arranged, wants(nodes))
+        if len(nodes) <= MANY:
+            await asyncio.to_thread(sizes.prepare)
+        self.post_message(self.LaidOut(shape, sizes))
+        if len(nodes) > MANY:  # their map is there at once
+            await asyncio.to_thread(sizes.prepare)
+
+    @on(LaidOut)
+    def _laid_out(self, message: LaidOut) -> None:
+        if message.shape == self._shape:
+            self._use(message.sizes)
+            self._show()
+
+    def _use(self, sizes: Sizes) -> None:
+        first = next(iter(sizes.arranged.layers[0]), None) if sizes.arranged.layers else None
+        failed = min((node.index for node in self._node_views.values() if node.status == "FAILED"), default=first)
+        wanted = next((index for index in (self._to, self._graph.cursor, failed) if index in self._node_views), None)
+        self._sizes, self._to = sizes, None
+        self._graph.put(sizes, self._labels(self._now()))
+        self._place()
+        if wanted is not None:
+            self._go_to(wanted)
+
+    def _place(self) -> None:
+        """The story beside the graph where that is high and there is the width for both, else below it."""
+        width, height = self._body.size
+        if self._sizes is not None and width and height:
+            beside = self._sizes.beside(width, height)
+            self.set_class(beside is not None, "-beside")
+            self._graph.styles.width = beside or "1fr"
+            self._graph.fit_into(None if beside else height)
+
+    def _show(self) -> None:
+        snapshot, width = self._snapshot, self._story.text_width
+        empty = snapshot.story is None
+        if empty is not self.has_class("-empty"):
+            self.set_class(empty, "-empty")
+            if self.shown:
+                self.take_focus()
+        if snapshot.story is None:
+            if width:
+                self._head.put(())
+                choices = snapshot.ambiguous
+                told = (
+                    workflow_choices(choices, self._glyphs)
+                    if choices
+                    else workflow_missing(snapshot, width, self._glyphs)
+                )
+                self._story.put(told)
+            return
+        now = self._now()
+        path = tuple(way.name for way in self._way)
+        zone = zone_of(utc=self.console.utc)
+        head = flow_head(FlowTelling(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
+        self._head.put((*head, Line("gap", ())) if self.size.height > _ROOMY else head)
+        labels = self._labels(now)
+        if self._sizes is not None:
+            self._graph.put(self._sizes, labels)
+        node = self._node_views.get(-1 if self._graph.cursor is None else self._graph.cursor)
+        if width and node is not None:
+            self._story.put(node_document(self._telling(node, labels), width))
+
+    def _telling(self, node: NodeView, labels: Labels) -> NodeTelling:
+        zone, told = zone_of(utc=self.console.utc), self._snapshot.node
+        if told is None or told.story.node.index != node.index or told.story.workflow_id != self._story_id:
+            return NodeTelling(node, labels, zone)
+        source = texts_of(told.story, told.task)
+        payload = self._payload if self._payload is not None and self._payload.source.of == source.of else None
+        task = None
+        if told.task is not None:
+            recovery = labels.recovery
+            task = Telling(told.task, labels.now, self._glyphs, zone, recovery, told.why, payload, self._open)
+        return NodeTelling(node, labels, zone, told.story, task, payload)
+
+    def _labels(self, now: datetime) -> Labels:
+        return Labels(self._node_views, now, self._glyphs, self._snapshot.settings or RecoveryConfig())
+
+    def _now(self) -> datetime:
+        link, story = self.console.link, self._snapshot.story
+        if link.status.is_up or story is None:
+            return self.now
+        return self._snapshot.now or story.now
+
+    @property
+    def _story_id(self) -> str | None:
+        return None if self._snapshot.story is None else self._snapshot.story.row.id
+
+    @property
+    def _workflow_feed(self) -> WorkflowFeed:
+        assert isinstance(self.feed, WorkflowFeed)
+        return self.feed
+
+    # The payload.
+
+    def _take_payload(self, told: NodeTold) -> None:
+        source = texts_of(told.story, told.task)
+        if self._payload is not None and self._payload.source == source:
+            return
+        if source.length <= _AT_ONCE:
+            self._payload = payload_of(source, self._masks, self._payload)
+        else:
+            self.run_worker(self._decode(told), group="payload", exclusive=True)
+
+    async def _decode(self, told: NodeTold) -> None:
+        source = texts_of(told.story, told.task)
+        self.post_message(self.PayloadRead(await asyncio.to_thread(payload_of, source, self._masks, self._payload)))
+
+    @on(PayloadRead)
+    def _payload_read(self, read: PayloadRead) -> None:
+        told = self._snapshot.node
+        if told is not None and texts_of(told.story, told.task) == read.payload.source:
+            self._payload = read.payload
+            self._show()

@@ -1,0 +1,96 @@
+"""What the workflow list says about itself: what it counts, and why it is empty."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.query import Term, WorkflowFilter
+from horsies.query.sense import states
+from horsies.query.values import Choice
+from horsies_tui.feed.status import not_connected
+from horsies_tui.look.clock import moment_text
+from horsies_tui.look.tones import state_tone
+from horsies_tui.look.units import count
+from horsies_tui.widgets.counts_line import Tally, counted
+from horsies_tui.widgets.menus import Item, PickSome
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from horsies_tui.feed.status import LinkStatus
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.workflows.feed import WorkflowsSnapshot
+
+FLOW_ORDER: Final = ("RUNNING", "PAUSED", "PENDING", "FAILED", "CANCELLED", "COMPLETED")
+_LETTERS: Final = dict(zip(FLOW_ORDER, "rupfnd", strict=True))
+_COUNT_WIDTH: Final = 8
+_TEACHES: Final = (
+    "There are no workflows here yet.\n"
+    "A workflow is a graph of tasks: app.workflow(name, tasks=[…]) makes one,\n"
+    "and start() sends it. Then it is here by itself; horsies demo shows some."
+)
+
+
+def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowFilter:
+    """The filter with exactly these states; none or all of them means any."""
+    others = tuple(term for term in current.terms if term.key != "status")
+    if wanted in (frozenset(), current.language.every_state):
+        return WorkflowFilter(others)
+    chosen = tuple(Choice(state.lower()) for state in FLOW_ORDER if state in wanted)
+    return WorkflowFilter((Term("status", chosen), *others))
+
+
+def flow_states_on(current: WorkflowFilter) -> frozenset[str]:
+    """What is switched on in the menu: nothing where the filter does not speak of states."""
+    return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
+
+
+def flow_states_menu(current: WorkflowFilter, snapshot: WorkflowsSnapshot, glyphs: Glyphs) -> PickSome:
+    found = snapshot.counts.states if snapshot.counts is not None else {}
+    items = [
+        Item(
+            state,
+            glyphs.state_text(state),
+            _LETTERS[state],
+            f"{counted(found.get(state)):>{_COUNT_WIDTH}}",
+            state_tone(state),
+        )
+        for state in FLOW_ORDER
+    ]
+    return PickSome("States (none: any)", items, flow_states_on(current), glyphs)
+
+
+def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool, up: bool) -> Tally:
+    counts = snapshot.counts
+    since = None if counts is None else counts.reached
+    return Tally(
+        counts=counts,
+        counting=up,
+        filtered=bool(snapshot.filter_text),
+        since="" if since is None else moment_text(since, snapshot.now or since, zone),
+        shown=len(snapshot.rows),
+        words=(_searched(snapshot),) if snapshot.searched is not None else (),
+        loud="FROZEN" if frozen else "",
+    )
+
+
+def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now: datetime) -> str:
+    """In place of rows: what was looked for, how far, and the next step. `usual` is the filter of the beginning."""
+    if snapshot.now is None or snapshot.loading:
+        if not status.is_up:
+            return not_connected(status, now)
+        if snapshot.error is not None:
+            lacks = [lack for lack in status.lacks if lack not in snapshot.error]
+            return "\n".join(("There is nothing to show:", snapshot.error, *lacks))
+        return "Reading…"
+    if snapshot.filter_text in ("", usual):
+        return _TEACHES
+    in_table = None if snapshot.counts is None else snapshot.counts.in_table
+    far = f"S{_searched(snapshot)[1:]}." if snapshot.searched is not None else "Searched all rows."
+    if snapshot.searched is None and in_table:
+        far = f"Searched all of about {count(in_table)} workflows."
+    return f"No workflow matches. {far} esc clears the filter."
+
+
+def _searched(snapshot: WorkflowsSnapshot) -> str:
+    return "" if snapshot.searched is None else f"searched back to {snapshot.searched:%Y-%m-%d %H:%MZ}"
