@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from statements import statement
 
 from horsies.broker import PostgresBroker
 from horsies.config.broker import PostgresConfig
@@ -24,7 +25,6 @@ from horsies.domain.ids import new_task_id
 from horsies.store.embedded import Place, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.enqueue import EnqueueRequest
-from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from statements import statement
 
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind
 from horsies.operations.why import ReasonKind, why_pending
-from horsies.store.statements import statement
 from horsies.views.settings import READER_SETTINGS
 
 if TYPE_CHECKING:

@@ -23,11 +23,11 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
+from statements import statement
 
 from horsies.lifecycle.claiming import claim_capped, release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
-from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -9,12 +9,12 @@ import asyncpg
 import pytest
 from database_server import uuid7
 from lifecycle_steps import LANE, LEASE_MS, ME, claim_some, ended, enqueue, start_tokens
+from statements import statement
 
 from horsies.lifecycle.claiming import claim_capped, large_arguments, release, release_expired
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.waiting import next_due
-from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -7,13 +7,13 @@ import re
 import asyncpg
 import pytest
 from lifecycle_steps import LEASE_MS, ME, OTHER, attempts, ended, enqueue, running, statuses, task
+from statements import statement
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.claiming import ClaimedTask, Wish, claim
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.tokens import Verdict
 from horsies.lifecycle.turnover import finish_and_claim, is_end
-from horsies.store.statements import statement
 
 K = OutcomeKind
 

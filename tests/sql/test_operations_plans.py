@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-
-from horsies.store.statements import statement
+from statements import statement
 
 ROWS = 30_000
 BATCH = 100

@@ -11,6 +11,7 @@ import pytest
 from lifecycle_steps import attempts, claim_tokens, ended, enqueue, running, statuses, task
 from order_steps import OPS, audit, fall_silent, heard, snapshot
 from pulse_steps import pulse_row
+from statements import statement
 
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat
@@ -19,7 +20,6 @@ from horsies.operations.preview import OperationError
 from horsies.operations.undo import undo
 from horsies.operations.workers import WorkerVerb, apply, preview
 from horsies.run.orders import CHANNEL
-from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,8 +7,7 @@ import re
 from typing import Any
 
 import asyncpg
-
-from horsies.store.statements import statement
+from statements import statement
 
 FILL = """
 SET session_replication_role = replica; -- nobody listens to 30 000 notifications

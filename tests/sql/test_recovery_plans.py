@@ -10,11 +10,11 @@ import asyncpg
 import pytest
 from database_server import DatabaseServer, uuid7
 from lifecycle_steps import LANE
+from statements import statement
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.lifecycle.retention import ages_of, prunable, prune
-from horsies.store.statements import statement
 
 FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 100 000 notifications

@@ -23,6 +23,7 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
+from statements import statement
 from sweep_steps import BEAT_MS, THRESHOLD_MS, beat_before, options, stale_claims, stale_runs
 
 from horsies.config.recovery import RecoveryConfig
@@ -31,7 +32,6 @@ from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.lifecycle.tokens import Token, Verdict
-from horsies.store.statements import statement
 
 Step = Callable[[asyncpg.Connection, list[Token]], Awaitable[object]]
 CRASH = options("WORKER_CRASHED")

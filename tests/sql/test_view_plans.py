@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from database_server import DatabaseServer, uuid7
+from statements import statement
 from view_steps import cost, every_id, reader, wanted
 
-from horsies.store.statements import statement
 from horsies.views import (
     GROUPINGS,
     Cursor,

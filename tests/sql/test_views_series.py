@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 from database_server import DatabaseServer
+from statements import statement
 from view_steps import insert, reader
 
-from horsies.store.statements import statement
 from horsies.views import (
     Buckets,
     Clock,

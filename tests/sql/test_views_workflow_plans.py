@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from database_server import DatabaseServer, uuid7
+from statements import statement
 from view_steps import cost, reader
 from workflow_view_steps import every_workflow_id, wanted_workflows
 
-from horsies.store.statements import statement
 from horsies.views import (
     WorkflowCursor,
     find_workflow,

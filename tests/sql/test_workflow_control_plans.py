@@ -7,8 +7,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-
-from horsies.store.statements import statement
+from statements import statement
 
 # Most have ended long ago, a few live: 8 nodes each in a chain, the live ones at their third.
 FILL = """

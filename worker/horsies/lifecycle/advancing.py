@@ -84,8 +84,8 @@ async def lock_families(conn: asyncpg.Connection, workflow_ids: Collection[str])
         return tuple(families)
     try:
         async with conn.transaction():
-            await conn.execute(statement("advance_patience"), _PATIENCE)
-            rows = await conn.fetch(statement("advance_lock"), list(workflow_ids))
+            await conn.execute(statement(__name__, "advance_patience"), _PATIENCE)
+            rows = await conn.fetch(statement(__name__, "advance_lock"), list(workflow_ids))
     except asyncpg.LockNotAvailableError:
         raise FamilyLockedError(await _holder(conn, list(families))) from None
     return tuple([root for (root,) in rows])
@@ -96,12 +96,12 @@ async def try_families(conn: asyncpg.Connection, workflow_ids: Collection[str]) 
 
     Workers and sweeps never wait for one family: all others would wait with it.
     """
-    rows = await conn.fetch(statement("advance_try"), list(workflow_ids))
+    rows = await conn.fetch(statement(__name__, "advance_try"), list(workflow_ids))
     return {row["root"]: row["is_ours"] for row in rows}
 
 
 async def _holder(conn: asyncpg.Connection, roots: list[str]) -> str:
-    holder = await conn.fetchrow(statement("advance_holders"), roots)
+    holder = await conn.fetchrow(statement(__name__, "advance_holders"), roots)
     if holder is None:
         return "another session has locked its workflow"
     name = holder["application_name"] or "no application_name"
@@ -127,14 +127,14 @@ async def _try_tasks(
     conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str]
 ) -> tuple[list[str], tuple[tuple[str, str], ...]]:
     """The tasks of families whose lock is ours now, and the others with their roots."""
-    rows = await conn.fetch(statement("advance_try_tasks"), list(task_ids), list(leave))
+    rows = await conn.fetch(statement(__name__, "advance_try_tasks"), list(task_ids), list(leave))
     ours = [task_id for task_id, _, is_ours in rows if is_ours]
     return ours, tuple([(task_id, root) for task_id, root, is_ours in rows if not is_ours])
 
 
 async def advance_locked(conn: asyncpg.Connection, task_ids: Collection[str]) -> Advanced:
     """The same within the caller's transaction, under the families' locks."""
-    rows = await conn.fetch(statement("advance_ends"), list(task_ids))
+    rows = await conn.fetch(statement(__name__, "advance_ends"), list(task_ids))
     return await _follow(conn, [_Ended(*row) for row in rows], ())
 
 
@@ -152,7 +152,7 @@ async def nodes_started(conn: asyncpg.Connection, task_ids: Collection[str], lea
     """ENQUEUED to RUNNING for the nodes of tasks that run, in a transaction of its own; locks are as in advance()."""
     async with transaction(conn):
         ids, locked = await _try_tasks(conn, task_ids, leave)
-        return Started(len(await conn.fetch(statement("advance_started"), ids)) if ids else 0, locked)
+        return Started(len(await conn.fetch(statement(__name__, "advance_started"), ids)) if ids else 0, locked)
 
 
 async def enqueue_ready(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ async def _waves(
     wave: list[tuple[str, int | None]] = [(end.workflow_id, end.task_index) for end in ended]
     wave += [(workflow_id, None) for workflow_id in whole]
     while wave:
-        rows = await conn.fetch(statement("advance_wave"), [key[0] for key in wave], [key[1] for key in wave])
+        rows = await conn.fetch(statement(__name__, "advance_wave"), [key[0] for key in wave], [key[1] for key in wave])
         judged = [_Ended(*row) for row in rows]
         skipped = [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.SKIPPED]
         ready += [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.READY]
@@ -229,7 +229,7 @@ async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_Ended
     if not ends:
         return []
     columns = map(list, zip(*((*end[:2], end.status.value, *end[3:]) for end in ends), strict=True))
-    return [_Ended(*row) for row in await conn.fetch(statement("advance_end_nodes"), *columns)]
+    return [_Ended(*row) for row in await conn.fetch(statement(__name__, "advance_end_nodes"), *columns)]
 
 
 async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], course: _Course) -> None:
@@ -238,9 +238,9 @@ async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], cou
     if not failed:
         return
     keys = [end.workflow_id for end in failed], [end.task_index for end in failed]
-    rows = await conn.fetch(statement("advance_failures"), *keys)
+    rows = await conn.fetch(statement(__name__, "advance_failures"), *keys)
     if not rows:
         return
     errors = [error_of(row["result"], EndedNode(row["task_index"], row["node_id"], "FAILED", ())) for row in rows]
-    changed = await conn.fetch(statement("advance_on_error"), [row["workflow_id"] for row in rows], errors)
+    changed = await conn.fetch(statement(__name__, "advance_on_error"), [row["workflow_id"] for row in rows], errors)
     course.finished |= {row["id"]: WorkflowStatus.PAUSED for row in changed if row["status"] == WorkflowStatus.PAUSED}

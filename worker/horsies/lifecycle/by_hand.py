@@ -174,7 +174,7 @@ async def retry_now(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]
 
 async def lock_sources(conn: asyncpg.Connection, task_ids: Sequence[str]) -> list[Source]:
     """What reruns copy. The rows stay locked until the transaction ends, which `rerun` must be in."""
-    return [Source(*row) for row in await conn.fetch(statement("hand_sources"), task_ids)]
+    return [Source(*row) for row in await conn.fetch(statement(__name__, "hand_sources"), task_ids)]
 
 
 async def rerun(conn: asyncpg.Connection, deed: Deed, copies: Collection[Copy]) -> list[Became]:
@@ -192,7 +192,7 @@ async def rerun(conn: asyncpg.Connection, deed: Deed, copies: Collection[Copy]) 
 async def undo(conn: asyncpg.Connection, deed: Deed, actions: Mapping[int, str]) -> dict[int, Became]:
     """The task of each of these audit rows as it was before, if it is still as the action left it."""
     rows = await conn.fetch(
-        statement("hand_undo"),
+        statement(__name__, "hand_undo"),
         list(actions),
         list(actions.values()),
         deed.operation_id,
@@ -213,7 +213,7 @@ async def _ask(
     if not seen:
         return []
     rows = await conn.fetch(
-        statement(name),
+        statement(__name__, name),
         [one.task_id for one in seen],
         [one.status for one in seen],
         [one.worker_id for one in seen],

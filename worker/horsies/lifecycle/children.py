@@ -49,7 +49,7 @@ async def ready_children(
 ) -> list[tuple[str, int]]:
     """Workflow and index of nodes that wait for their child, of RUNNING workflows; None: of any."""
     asked = None if workflow_ids is None else list(workflow_ids)
-    return [(row[0], row[1]) for row in await conn.fetch(statement("child_waiting"), asked, limit)]
+    return [(row[0], row[1]) for row in await conn.fetch(statement(__name__, "child_waiting"), asked, limit)]
 
 
 async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> ReadyChild | None:
@@ -74,14 +74,14 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
     child_id = new_task_id()
     async with transaction(conn):
         await _lock(conn, workflow_id)
-        parent = await conn.fetchrow(statement("child_parent"), workflow_id, index)
+        parent = await conn.fetchrow(statement(__name__, "child_parent"), workflow_id, index)
         if parent is None:
             return None
         if parent["depth"] >= MOST_LEVELS:
             raise TooDeepError(f"it would be {MOST_LEVELS + 1} levels deep: does its definition contain itself?")
         node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
         await plant(conn, plan, workflow_id=child_id, parent=node)
-        await conn.execute(statement("child_link"), workflow_id, index, child_id)
+        await conn.execute(statement(__name__, "child_link"), workflow_id, index, child_id)
         await settle(conn, [child_id])  # one without nodes is over at once
     return child_id
 
@@ -97,7 +97,7 @@ async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, res
 async def _end(conn: asyncpg.Connection, end: NodeEnd) -> Advanced:
     async with transaction(conn):
         await _lock(conn, end.workflow_id)
-        if await conn.fetchrow(statement("child_parent"), end.workflow_id, end.task_index) is None:
+        if await conn.fetchrow(statement(__name__, "child_parent"), end.workflow_id, end.task_index) is None:
             return Advanced()
         return await end_nodes(conn, [end])
 

@@ -71,11 +71,11 @@ class Wish:
 
 async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[ClaimedTask]:
     """The next due tasks of a queue, first ones first; none of a paused queue."""
-    return claimed_tasks(worker_id, await conn.fetch(statement("claim"), worker_id, *wish_parameters(wish)))
+    return claimed_tasks(worker_id, await conn.fetch(statement(__name__, "claim"), worker_id, *wish_parameters(wish)))
 
 
 def wish_parameters(wish: Wish) -> tuple[object, ...]:
-    """The parameters of claim.sql after the worker."""
+    """The parameters of `claim` after the worker."""
     return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname, wish.following or None
 
 
@@ -84,7 +84,7 @@ async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> 
 
     From here on their tokens are stale, and the next claim takes the tasks in the order of the queue.
     """
-    released: int = await conn.fetchval(statement("release_expired"), list(queues))
+    released: int = await conn.fetchval(statement(__name__, "release_expired"), list(queues))
     return released
 
 
@@ -106,7 +106,7 @@ async def claim_capped(
     names, caps = [name for name, _ in queues], [cap for _, cap in queues]
     given = worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
     async with with_settings(conn):  # READ COMMITTED also behind a pooler, where a role may have a stricter default
-        rows = await conn.fetch(statement("claim_capped"), *given)
+        rows = await conn.fetch(statement(__name__, "claim_capped"), *given)
     place = {name: number for number, name in enumerate(names)}
     claimed = claimed_tasks(worker_id, [row for row in rows if row["id"] is not None])
     full = frozenset(row["queue_name"] for row in rows if row["id"] is None)
@@ -115,7 +115,7 @@ async def claim_capped(
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:
     """`args` and `kwargs` of a task that was claimed as large; None when the token is stale."""
-    row = await conn.fetchrow(statement("large_arguments"), token.task_id, token.worker_id, token.claimed_at)
+    row = await conn.fetchrow(statement(__name__, "large_arguments"), token.task_id, token.worker_id, token.claimed_at)
     return None if row is None else (row["args"], row["kwargs"])
 
 
@@ -124,7 +124,7 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
     given = in_order(tokens)
     if not given:
         return set()
-    rows = await conn.fetch(statement("release"), worker_id, ids(given), claim_times(given))
+    rows = await conn.fetch(statement(__name__, "release"), worker_id, ids(given), claim_times(given))
     return {given[number - 1] for (number,) in rows}
 
 
@@ -133,7 +133,7 @@ async def unaccounted(
 ) -> list[tuple[ClaimedTask, bool]]:
     """What take_back would give back, without arguments, and whether it is CLAIMED yet. Reads only."""
     tokens = in_order(held)
-    rows = await conn.fetch(statement("unaccounted"), worker_id, ids(tokens), claim_times(tokens))
+    rows = await conn.fetch(statement(__name__, "unaccounted"), worker_id, ids(tokens), claim_times(tokens))
     return [
         (
             ClaimedTask(
@@ -163,7 +163,7 @@ async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[T
     has run by `unaccounted`: after the loss of a commit its row looks the same.
     """
     tokens = in_order(held)
-    rows = await conn.fetch(statement("take_back"), worker_id, ids(tokens), claim_times(tokens))
+    rows = await conn.fetch(statement(__name__, "take_back"), worker_id, ids(tokens), claim_times(tokens))
     return in_order(Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows)
 
 
@@ -174,7 +174,7 @@ async def take_back_unlocked(
     try:
         return await take_back(conn, worker_id, held), ()
     except asyncpg.LockNotAvailableError:
-        rows = await conn.fetch(statement("in_flight_of_worker"), worker_id)
+        rows = await conn.fetch(statement(__name__, "in_flight_of_worker"), worker_id)
         mine = {Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows}
         locked = await locked_rows(conn, worker_id, mine.difference(held))
         return await take_back(conn, worker_id, [*held, *locked]), locked

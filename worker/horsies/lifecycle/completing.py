@@ -34,11 +34,11 @@ class NodeEnd(NamedTuple):
 
 async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowStatus]:
     """COMPLETED or FAILED for those of these that are RUNNING and have no node left; under the families' locks."""
-    over = await conn.fetch(statement("advance_over"), list(workflow_ids)) if workflow_ids else []
+    over = await conn.fetch(statement(__name__, "advance_over"), list(workflow_ids)) if workflow_ids else []
     if not over:
         return {}
     nodes: dict[str, list[EndedNode]] = defaultdict(list)
-    for workflow_id, *node in await conn.fetch(statement("advance_all_nodes"), [row["id"] for row in over]):
+    for workflow_id, *node in await conn.fetch(statement(__name__, "advance_all_nodes"), [row["id"] for row in over]):
         nodes[workflow_id].append(EndedNode(*node))
     verdicts = {
         row["id"]: judge(
@@ -53,7 +53,7 @@ async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> d
     results = await _results(conn, verdicts)
     ends = {workflow_id: end_of(verdict, results[workflow_id]) for workflow_id, verdict in verdicts.items()}
     rows = await conn.fetch(
-        statement("advance_finish"),
+        statement(__name__, "advance_finish"),
         list(ends),
         [end.status.value for end in ends.values()],
         [end.result for end in ends.values()],
@@ -68,7 +68,7 @@ async def parents_ends(
     """What has become of the nodes that ran these workflows, or a child of `parents`, where they do not say so yet."""
     if not children and not parents:
         return []
-    rows = await conn.fetch(statement("advance_parents"), list(children), list(parents))
+    rows = await conn.fetch(statement(__name__, "advance_parents"), list(children), list(parents))
     return [_node_end(row) for row in rows]
 
 
@@ -80,7 +80,7 @@ async def _results(conn: asyncpg.Connection, verdicts: dict[str, Verdict]) -> di
     }
     results: dict[str, dict[int, str | None]] = {workflow_id: {} for workflow_id in verdicts}
     keys = [workflow_id for workflow_id, _ in wanted], [index for _, index in wanted]
-    for workflow_id, index, result in await conn.fetch(statement("advance_results"), *keys):
+    for workflow_id, index, result in await conn.fetch(statement(__name__, "advance_results"), *keys):
         results[workflow_id][index] = result
     return results
 

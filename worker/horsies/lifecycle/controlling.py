@@ -54,22 +54,22 @@ async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
-        return bool(await conn.fetch(statement("control_pause"), workflow_id))
+        return bool(await conn.fetch(statement(__name__, "control_pause"), workflow_id))
 
 
 async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
     """PAUSED to RUNNING, with all that is paused below it; what could have gone on meanwhile does so now."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
-        resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
+        resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
         await _go_on(conn, resumed, resumed)
         return bool(resumed)
 
 
 async def _go_on(conn: asyncpg.Connection, changed: Collection[str], resumed: Collection[str]) -> None:
     await settle(conn, list(changed))
-    await conn.execute(statement("control_wake"), list(resumed))
-    await conn.execute(statement("control_tell"), list(resumed))
+    await conn.execute(statement(__name__, "control_wake"), list(resumed))
+    await conn.execute(statement(__name__, "control_tell"), list(resumed))
 
 
 async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
@@ -79,7 +79,7 @@ async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reope
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
-        resumed = [row[0] for row in await conn.fetch(statement("control_resume"), workflow_id)]
+        resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
         reopening = await look(conn, workflow_id)
         reopening.retry(workflow_id)
         await write(conn, reopening)
@@ -102,14 +102,19 @@ async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -> bool:
     """Under the family's lock: the workflow and all below it; the node that waits for it is the caller's to end."""
-    cancelled = [row[0] for row in await conn.fetch(statement("control_cancel"), workflow_id)]
+    cancelled = [row[0] for row in await conn.fetch(statement(__name__, "control_cancel"), workflow_id)]
     if not cancelled:
         return False
-    live = [row[0] for row in await conn.fetch(statement("control_live_tasks"), cancelled)]
+    live = [row[0] for row in await conn.fetch(statement(__name__, "control_live_tasks"), cancelled)]
     stopped = await stop_tasks(conn, live, words)
     ended = _cancelled_result(words)
     await conn.execute(
-        statement("control_cancel_nodes"), cancelled, list(stopped.tasks), list(stopped.ran), ended, _NO_RESULT
+        statement(__name__, "control_cancel_nodes"),
+        cancelled,
+        list(stopped.tasks),
+        list(stopped.ran),
+        ended,
+        _NO_RESULT,
     )
     return True
 
@@ -118,7 +123,7 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
     """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one learns that it has lost it."""
     if not task_ids:
         return Stopped()
-    rows = await conn.fetch(statement("control_end_tasks"), list(task_ids), _cancelled_result(words), words)
+    rows = await conn.fetch(statement(__name__, "control_end_tasks"), list(task_ids), _cancelled_result(words), words)
     return Stopped(tuple(row[0] for row in rows), tuple(row[0] for row in rows if row[1] == "RUNNING"))
 
 

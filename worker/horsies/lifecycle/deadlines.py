@@ -39,12 +39,12 @@ async def drop_past_deadlines(conn: asyncpg.Connection, keys: Sequence[tuple[str
     """Within the caller's transaction, under the families' locks: of these nodes, which have no task yet."""
     columns = [key[0] for key in keys], [key[1] for key in keys]
     late = []
-    for workflow_id, index, *texts, now in await conn.fetch(statement("reopen_deadlines"), *columns):
+    for workflow_id, index, *texts, now in await conn.fetch(statement(__name__, "reopen_deadlines"), *columns):
         mended = [without_past_deadline(texts[0], now), map_without_past_deadline(texts[1], now)]
         if mended != texts:
             late.append((workflow_id, index, *mended))
     if late:
-        await conn.execute(statement("reopen_options"), *map(list, zip(*late, strict=True)))
+        await conn.execute(statement(__name__, "reopen_options"), *map(list, zip(*late, strict=True)))
 
 
 def _tree(text: str | None) -> Any:

@@ -20,7 +20,7 @@ _ARRAYS = frozenset({"dependencies", "workflow_ctx_from"})
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A row of family_workflows.sql, in its order. `now` is the server's clock."""
+    """A row of `family_workflows`, in its order. `now` is the server's clock."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A row of family_nodes.sql, in its order."""
+    """A row of `family_nodes`, in its order."""
 
     workflow_id: str
     index: int
@@ -70,14 +70,14 @@ class Node:
 
 async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, Flow]:
     """By id, parents before their children."""
-    rows = await conn.fetch(statement("family_workflows"), list(workflow_ids))
+    rows = await conn.fetch(statement(__name__, "family_workflows"), list(workflow_ids))
     return {row["id"]: Flow(*row) for row in rows}
 
 
 async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[Node]]:
     """By workflow, in the order of their index."""
     nodes: dict[str, list[Node]] = {workflow_id: [] for workflow_id in workflow_ids}
-    for row in await conn.fetch(statement("family_nodes"), list(workflow_ids)):
+    for row in await conn.fetch(statement(__name__, "family_nodes"), list(workflow_ids)):
         columns: list[Any] = [tuple(value or ()) if name in _ARRAYS else value for name, value in row.items()]
         nodes[row["workflow_id"]].append(Node(*columns))
     return nodes
@@ -85,4 +85,4 @@ async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) ->
 
 async def family_of(conn: asyncpg.Connection, root: str) -> list[str]:
     """The ids of all workflows of a family."""
-    return [workflow_id for (workflow_id,) in await conn.fetch(statement("family_of"), root)]
+    return [workflow_id for (workflow_id,) in await conn.fetch(statement(__name__, "family_of"), root)]

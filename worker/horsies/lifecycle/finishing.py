@@ -84,7 +84,7 @@ async def stored_earlier(
         return {}
     tokens = [outcome.token for outcome in asked]
     rows = await conn.fetch(
-        statement("stored_earlier"),
+        statement(__name__, "stored_earlier"),
         worker_id,
         ids(tokens),
         claim_times(tokens),
@@ -109,7 +109,7 @@ async def mark_finalizing(conn: asyncpg.Connection, worker_id: str, tokens: Coll
     marked = in_order(tokens)
     if not marked:
         return set()
-    rows = await conn.fetch(statement("mark_finalizing"), worker_id, ids(marked), claim_times(marked))
+    rows = await conn.fetch(statement(__name__, "mark_finalizing"), worker_id, ids(marked), claim_times(marked))
     return set(marked).difference(marked[number - 1] for (number,) in rows)
 
 
@@ -126,7 +126,7 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
         return {}
     tokens = [outcome.token for outcome in outcomes]
     rows = await conn.fetch(
-        statement("retry"),
+        statement(__name__, "retry"),
         worker_id,
         ids(tokens),
         claim_times(tokens),
@@ -141,19 +141,19 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
 async def _unstart(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> dict[Token, Finished]:
     if not tokens:
         return {}
-    rows = await conn.fetch(statement("unstart"), worker_id, ids(tokens), claim_times(tokens))
+    rows = await conn.fetch(statement(__name__, "unstart"), worker_id, ids(tokens), claim_times(tokens))
     return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
 
 
 async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]) -> dict[Token, Finished]:
     if not outcomes:
         return {}
-    rows = await conn.fetch(statement("finish"), worker_id, *ending(outcomes))
+    rows = await conn.fetch(statement(__name__, "finish"), worker_id, *ending(outcomes))
     return {outcomes[number - 1].token: end_of(outcomes[number - 1]) for (number,) in rows}
 
 
 def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
-    """The parameters of finish.sql after the worker. The outcomes are in the order of their tasks' ids."""
+    """The parameters of `finish` after the worker. The outcomes are in the order of their tasks' ids."""
     tokens = [outcome.token for outcome in outcomes]
     return (
         ids(tokens),

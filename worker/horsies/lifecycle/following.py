@@ -58,7 +58,9 @@ async def family_by_family(
 async def _families(conn: asyncpg.Connection, task_ids: Collection[str]) -> dict[str, list[str]]:
     families: dict[str, list[str]] = defaultdict(list)
     async with transaction(conn):
-        for task_id, root, _ in await conn.fetch(statement("advance_try_tasks"), list(task_ids), []):
+        for task_id, root, _ in await conn.fetch(
+            statement("horsies.lifecycle.advancing", "advance_try_tasks"), list(task_ids), []
+        ):
             families[root].append(task_id)
     return families
 

@@ -48,13 +48,15 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
     whose outcome is about to be stored is left. Unlike a sweep it counts all silence: whether the worker could not beat
     is for the caller to see, from all its signs of life.
     """
-    rows = await conn.fetch(statement("order_holds"), worker_id)
+    rows = await conn.fetch(statement(__name__, "order_holds"), worker_id)
     claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
     runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
 
     async def release(batch: Sequence[StaleRun]) -> list[SetFree]:
         async with conn.transaction():  # a savepoint: one bad row must not undo the others
-            found = await conn.fetch(statement("sweep_claims"), *_tokens(batch), silence_ms, None)
+            found = await conn.fetch(
+                statement("horsies.lifecycle.recovering", "sweep_claims"), *_tokens(batch), silence_ms, None
+            )
         freed = {task_id for (task_id,) in found}
         return [SetFree(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
 
@@ -62,7 +64,7 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
         crashes = [crash_of(run, threshold_ms=silence_ms, rng=_rng) for run in batch]
         async with conn.transaction():
             found = await conn.fetch(
-                statement("sweep_runs"),
+                statement("horsies.lifecycle.recovering", "sweep_runs"),
                 *_tokens(batch),
                 [crash.delay_s for crash in crashes],
                 [crash.result_json for crash in crashes],

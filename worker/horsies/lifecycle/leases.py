@@ -22,7 +22,7 @@ async def renew(
     come in yet. One that I hold and that is missing is not therefore lost: a row that somebody is changing at this
     moment is left out.
     """
-    rows = await conn.fetch(statement("renew"), worker_id, lease_ms, max_age_ms, hostname, pid)
+    rows = await conn.fetch(statement(__name__, "renew"), worker_id, lease_ms, max_age_ms, hostname, pid)
     return {Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows}
 
 
@@ -34,5 +34,5 @@ async def beat(
     if not tokens:
         return set()
     pids = [pid for _, pid in running]
-    rows = await conn.fetch(statement("beat"), worker_id, ids(tokens), claim_times(tokens), pids, hostname)
+    rows = await conn.fetch(statement(__name__, "beat"), worker_id, ids(tokens), claim_times(tokens), pids, hostname)
     return set(tokens).difference(tokens[number - 1] for (number,) in rows)

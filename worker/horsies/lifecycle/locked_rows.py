@@ -32,5 +32,5 @@ async def locked_rows(conn: asyncpg.Connection, worker_id: str, tokens: Collecti
     asked = in_order(tokens)
     if not asked:
         return {}
-    rows = await conn.fetch(statement("locked_rows"), worker_id, ids(asked), claim_times(asked))
+    rows = await conn.fetch(statement(__name__, "locked_rows"), worker_id, ids(asked), claim_times(asked))
     return {asked[number - 1]: LockHolder(pid, name) for number, pid, name in rows}

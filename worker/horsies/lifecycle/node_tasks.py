@@ -60,7 +60,7 @@ class Made:
 
 async def ready_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> list[ReadyNode]:
     """Those of these nodes that are READY in a RUNNING workflow and have nothing to run them; without an index, all."""
-    rows = await conn.fetch(statement("advance_ready"), [key[0] for key in keys], [key[1] for key in keys])
+    rows = await conn.fetch(statement(__name__, "advance_ready"), [key[0] for key in keys], [key[1] for key in keys])
     return [ReadyNode(*row) for row in rows]
 
 
@@ -76,7 +76,7 @@ async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int 
     for first in range(0, len(tasks), _BATCH):
         await _enqueue(conn, tasks[first : first + _BATCH], made)
     if made.ready_children:
-        await conn.execute(statement("advance_announce"), sorted(made.ready_children))
+        await conn.execute(statement(__name__, "advance_announce"), sorted(made.ready_children))
     return made
 
 
@@ -111,7 +111,7 @@ async def _enqueue(conn: asyncpg.Connection, nodes: Sequence[ReadyNode], made: M
         except CodecError as error:
             made.broken.append(unreadable(node, error))
     if rows:
-        inserted = await conn.fetch(statement("advance_enqueue"), *map(list, zip(*rows, strict=True)))
+        inserted = await conn.fetch(statement(__name__, "advance_enqueue"), *map(list, zip(*rows, strict=True)))
         made.enqueued += [task_id for (task_id,) in inserted]
         made.unfinished.update(row[0] for row in rows)
 
@@ -180,7 +180,7 @@ async def _sources(
     if not wanted:
         return {}
     keys = [ref.workflow_id for ref in wanted], [ref.task_index for ref in wanted]
-    rows = await conn.fetch(statement("advance_sources"), *keys, MOST_EMBEDDED_BYTES)
+    rows = await conn.fetch(statement(__name__, "advance_sources"), *keys, MOST_EMBEDDED_BYTES)
     found = (SourceResult(NodeRef(row[0], row[1]), *row[2:]) for row in rows)
     return {source.ref: source for source in found}
 
@@ -191,7 +191,7 @@ async def _contexts(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> dic
     contexts: dict[NodeRef, dict[str, SourceResult]] = defaultdict(dict)
     if readers:
         keys = [ref.workflow_id for ref in readers], [ref.task_index for ref in readers]
-        rows = await conn.fetch(statement("advance_context"), *keys, MOST_EMBEDDED_BYTES)
+        rows = await conn.fetch(statement(__name__, "advance_context"), *keys, MOST_EMBEDDED_BYTES)
         for workflow_id, reader, node_id, index, *texts in rows:
             contexts[NodeRef(workflow_id, reader)][node_id] = SourceResult(NodeRef(workflow_id, index), *texts)
     return contexts

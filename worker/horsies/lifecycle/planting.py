@@ -50,12 +50,14 @@ async def plant(
 
     Whoever inserts the same id at the same time waits here until the other has committed.
     """
-    inserted = await conn.fetchval(statement("plant_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent))
+    inserted = await conn.fetchval(
+        statement(__name__, "plant_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent)
+    )
     if inserted is None:
-        name = await conn.fetchval(statement("workflow_name"), workflow_id)
+        name = await conn.fetchval(statement(__name__, "workflow_name"), workflow_id)
         return Planted(workflow_id, existing=True, other_name=None if name == plan.name else name)
     if plan.nodes:
-        await conn.execute(statement("plant_nodes"), workflow_id, *_node_columns(plan.nodes))
+        await conn.execute(statement(__name__, "plant_nodes"), workflow_id, *_node_columns(plan.nodes))
         await enqueue_ready(conn, [workflow_id])
     return Planted(workflow_id)
 

@@ -86,7 +86,7 @@ async def stuck_workflows(
     conn: asyncpg.Connection, grace_ms: int, limit: int = _AT_ONCE, *, after: str = ""
 ) -> tuple[str, ...]:
     """The workflows that `reconcile` has something to do for, in the order of their ids. Reads only."""
-    return tuple(row[0] for row in await conn.fetch(statement("stuck_workflows"), grace_ms, after, limit))
+    return tuple(row[0] for row in await conn.fetch(statement(__name__, "stuck_workflows"), grace_ms, after, limit))
 
 
 async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
@@ -121,7 +121,7 @@ async def _mend(conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, Nod
     relinked = [(node, repair) for node, repair in own if repair.kind in _RELINK]
     if relinked:
         await conn.execute(
-            statement("reconcile_link"),
+            statement(__name__, "reconcile_link"),
             workflow_id,
             [node.index for node, _ in relinked],
             [_RELINK[repair.kind] for _, repair in relinked],
@@ -134,7 +134,7 @@ async def _mend(conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, Nod
     await nodes_started(conn, _tasks(own, Kind.TASK_STARTED))
     await advance_locked(conn, _tasks(own, Kind.TASK_ENDED))
     await settle(conn, [workflow_id])
-    await conn.execute(statement("control_tell"), [workflow_id])
+    await conn.execute(statement("horsies.lifecycle.controlling", "control_tell"), [workflow_id])
 
 
 # What the next steps then go on from.

@@ -132,13 +132,13 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
 async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
     """CLAIMED without a sign of life since the claim: PENDING again. User code never started.
 
-    Silence while no worker could beat does not count; see horsies_silent_before in pulse.sql of the schema.
+    Silence while no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
-    rows = await conn.fetch(statement("stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
-        return len(await conn.fetch(statement("sweep_claims"), *tokens, threshold_ms, beat_ms))
+        return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
     done = await piecemeal(_batches([StaleClaim(*row) for row in rows]), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -151,14 +151,14 @@ async def recover_stale_runs(
     """RUNNING without a sign of life since the start: tried again where the policy lists WORKER_CRASHED, else FAILED.
 
     One whose user code has ended and whose outcome is about to be stored is spared until that mark is old too. Silence
-    while no worker could beat does not count; see horsies_silent_before in pulse.sql of the schema.
+    while no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
-    rows = await conn.fetch(statement("stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(statement(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 
     async def take(runs: Sequence[StaleRun]) -> list[tuple[str, bool]]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
         recovered = await conn.fetch(
-            statement("sweep_runs"),
+            statement(__name__, "sweep_runs"),
             [run.task_id for run in runs],
             [run.worker_id for run in runs],
             [run.claimed_at for run in runs],
@@ -181,15 +181,15 @@ async def recover_stale_runs(
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:
     """End sessions of ours that hold locks and whose process was stopped in the middle of a statement; their names."""
-    return [name for (name,) in await conn.fetch(statement("end_silent_sessions"), silent_ms)]
+    return [name for (name,) in await conn.fetch(statement(__name__, "end_silent_sessions"), silent_ms)]
 
 
 async def expire_pending(conn: asyncpg.Connection) -> Recovered:
     """PENDING past its good_until: EXPIRED, without an attempt."""
-    overdue = [task_id for (task_id,) in await conn.fetch(statement("overdue_tasks"), _MOST_AT_ONCE)]
+    overdue = [task_id for (task_id,) in await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE)]
 
     async def expire(ids: Sequence[str]) -> list[str]:
-        rows = await conn.fetch(statement("expire_pending"), ids, [_expiry(task_id) for task_id in ids])
+        rows = await conn.fetch(statement(__name__, "expire_pending"), ids, [_expiry(task_id) for task_id in ids])
         return [task_id for (task_id,) in rows]
 
     done = await piecemeal(_batches(overdue), expire)

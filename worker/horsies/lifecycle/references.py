@@ -17,6 +17,6 @@ async def resolved(conn: asyncpg.Connection, kwargs: str | None) -> str | None:
     if kwargs is None or not refs:
         return kwargs
     keys = [ref.workflow_id for ref in refs], [ref.task_index for ref in refs]
-    rows = await conn.fetch(statement("reference_texts"), *keys)
+    rows = await conn.fetch(statement(__name__, "reference_texts"), *keys)
     found = {NodeRef(workflow_id, index): NodeTexts(*texts) for workflow_id, index, *texts in rows}
     return resolve(kwargs, found)

@@ -137,20 +137,20 @@ async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
     """Under the family's lock. What is PAUSED stays so; a deadline that has passed is dropped where a task is made."""
     ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
     await conn.execute(
-        statement("reopen_nodes"),
+        statement(__name__, "reopen_nodes"),
         [one.node.workflow_id for one in ordered],
         [one.node.index for one in ordered],
         [one.status for one in ordered],
         [one.keep for one in ordered],
     )
     await drop_past_deadlines(conn, [(one.node.workflow_id, one.node.index) for one in ordered if not one.keep])
-    await conn.execute(statement("reopen_workflows"), list(reopening.workflows))
+    await conn.execute(statement(__name__, "reopen_workflows"), list(reopening.workflows))
 
 
 async def lock_families_of(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
     """Within the caller's transaction, before any task of these is changed."""
     if task_ids:
-        await conn.execute(statement("advance_lock_tasks"), list(task_ids))
+        await conn.execute(statement(__name__, "advance_lock_tasks"), list(task_ids))
 
 
 async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
@@ -158,7 +158,7 @@ async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) 
 
     A node that has completed keeps its outcome, and so does one whose workflow, or a parent of it, cannot go on.
     """
-    rows = await conn.fetch(statement("reopen_tasks"), list(task_ids)) if task_ids else []
+    rows = await conn.fetch(statement(__name__, "reopen_tasks"), list(task_ids)) if task_ids else []
     for workflow_id in sorted({row["workflow_id"] for row in rows}):
         indexes = {row["task_index"] for row in rows if row["workflow_id"] == workflow_id}
         try:

@@ -19,10 +19,10 @@ async def replant(conn: asyncpg.Connection, workflow_id: str) -> str:
     A deadline of a node that has passed is dropped, or nobody would start it.
     """
     copy = new_task_id()
-    nodes = await conn.fetch(statement("replant_options"), workflow_id)
-    await conn.execute(statement("replant_workflow"), workflow_id, copy)
+    nodes = await conn.fetch(statement(__name__, "replant_options"), workflow_id)
+    await conn.execute(statement(__name__, "replant_workflow"), workflow_id, copy)
     await conn.execute(
-        statement("replant_nodes"),
+        statement(__name__, "replant_nodes"),
         workflow_id,
         copy,
         [row["task_index"] for row in nodes],

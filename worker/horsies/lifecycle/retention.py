@@ -116,7 +116,7 @@ async def ages_in_use(conn: asyncpg.Connection) -> tuple[Ages, str | None]:
 
     Not checked: upstream allows other ranges. An age that a worker does not tell is the default.
     """
-    newest = await conn.fetchrow(statement("retention_settings"))
+    newest = await conn.fetchrow(statement(__name__, "retention_settings"))
     told = json.loads(newest["recovery_config"]) if newest else None
     if not isinstance(told, dict):
         return ages_of(RecoveryConfig()), None
@@ -165,12 +165,12 @@ async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
 
 
 async def _delete(conn: asyncpg.Connection, part: _Part, age_s: float, ids: list[int | str]) -> dict[str, int]:
-    command = statement(f"prune_{part.delete}")
+    command = statement(__name__, f"prune_{part.delete}")
     if not part.families:
         return dict(await conn.fetchrow(command, age_s, ids))
     # Two statements: the second must see what became of a family until its lock was had.
     async with conn.transaction(isolation="read_committed"):
-        roots = [root for (root,) in await conn.fetch(statement("prune_lock"), ids)]
+        roots = [root for (root,) in await conn.fetch(statement(__name__, "prune_lock"), ids)]
         return dict(await conn.fetchrow(command, age_s, ids, roots))
 
 
@@ -184,7 +184,7 @@ def _due(ages: Ages) -> Iterator[tuple[_Part, float]]:
 async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIterator[list[_Old]]:
     """Each page begins after the last row of the one before, deleted or not: what cannot be deleted is met once."""
     after, after_id = _LONG_AGO, part.first_id
-    while found := await conn.fetch(statement(f"old_{part.scan}"), age_s, after, after_id, MOST_ROWS):
+    while found := await conn.fetch(statement(__name__, f"old_{part.scan}"), age_s, after, after_id, MOST_ROWS):
         _, after, after_id, _ = found[-1]
         yield [_Old(row_id, rows) for row_id, _, _, rows in found]
 

@@ -78,23 +78,23 @@ async def _start(
         [start.process_name for start in ordered],
     )
     if not caps or not any(start.queue in caps for start in ordered):
-        rows = await conn.fetch(statement("start"), *given)
+        rows = await conn.fetch(statement(__name__, "start"), *given)
         return frozenset([asked[number - 1] for (number,) in rows]), frozenset()
     queues = [start.queue for start in ordered]
-    rows = await conn.fetch(statement("start_capped"), *given, queues, list(caps), list(caps.values()))
+    rows = await conn.fetch(statement(__name__, "start_capped"), *given, queues, list(caps), list(caps.values()))
     started, unfit = (frozenset([asked[number - 1] for number, fits in rows if fits is kind]) for kind in (True, False))
     return started, unfit
 
 
 async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
     results = [_expiry(token) for token in tokens]
-    rows = await conn.fetch(statement("expire_claimed"), worker_id, ids(tokens), claim_times(tokens), results)
+    rows = await conn.fetch(statement(__name__, "expire_claimed"), worker_id, ids(tokens), claim_times(tokens), results)
     return frozenset([tokens[number - 1] for (number,) in rows])
 
 
 async def _release_held(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
     """Not left to the lease: prolonged with all others it would not run out."""
-    rows = await conn.fetch(statement("release_held"), worker_id, ids(tokens), claim_times(tokens))
+    rows = await conn.fetch(statement(__name__, "release_held"), worker_id, ids(tokens), claim_times(tokens))
     return frozenset([tokens[number - 1] for (number,) in rows])
 
 

@@ -32,7 +32,7 @@ async def finish_and_claim(
     """finish() for outcomes that are ends, and claim(). Whatever the claim finds, it does not hold up an outcome."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
-        statement("finish_and_claim"),
+        statement(__name__, "finish_and_claim"),
         worker_id,
         *ending(ordered),
         *wish_parameters(wish),

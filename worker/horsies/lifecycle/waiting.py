@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> float | None:
     """Seconds until the first PENDING task of these queues falls due that is not due yet; None where there is none."""
-    seconds: float | None = await conn.fetchval(statement("next_due"), list(queues))
+    seconds: float | None = await conn.fetchval(statement(__name__, "next_due"), list(queues))
     return seconds

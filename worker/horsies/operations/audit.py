@@ -40,7 +40,7 @@ class Action:
 
 async def standing(conn: asyncpg.Connection) -> Standing:
     """Read before a verb is tried: a refusal then says why, instead of an error of the server in the middle."""
-    row = await conn.fetchrow(statement("audit_standing"))
+    row = await conn.fetchrow(statement(__name__, "audit_standing"))
     problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
     return Standing(row["now"], row["role"], problem, way_out)
 
@@ -60,7 +60,7 @@ async def require_writable(conn: asyncpg.Connection) -> None:
 
 async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
     """What the operation has changed, in order; OperationError where nothing is on record."""
-    if rows := await conn.fetch(statement("audit_actions"), operation_id):
+    if rows := await conn.fetch(statement(__name__, "audit_actions"), operation_id):
         return [Action(*row) for row in rows]
     raise OperationError(
         f"no operation {operation_id} has changed anything, or its record was pruned",

@@ -74,7 +74,7 @@ async def _each_row_for_itself(
     async def once(some: Sequence[Target]) -> list[RowOutcome]:
         # A role may have a stricter default, under which whoever waited for a row gets an error instead of its state.
         async with conn.transaction(isolation="read_committed"):
-            await conn.execute(statement("hand_begin"))
+            await conn.execute(statement(__name__, "hand_begin"))
             return await step(some)
 
     async def patiently(some: Sequence[Target]) -> list[RowOutcome]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-# Six snapshots. A worker that beats or claims is alive as well; see diagnose_holders.sql.
+# Six snapshots. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
 MISSED = 5
 """Intervals after which a rule counts as not applied."""
@@ -126,16 +126,18 @@ def _next(sweep: SweepState, after: float) -> float:
 
 async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Cluster:
     """Four to eight short reads. To be called in a transaction: it sets the time zone, and all agree about `now`."""
-    here = await conn.fetchrow(statement("diagnose_tables"))
-    draining = await conn.fetch(statement("diagnose_draining")) if here["worker_orders"] else []
-    paused = await conn.fetch(statement("diagnose_paused")) if here["queue_state"] else []
-    swept = await conn.fetch(statement("diagnose_sweep"), [UPKEEP, RUNS, CLAIMS]) if here["sweep_state"] else []
+    here = await conn.fetchrow(statement(__name__, "diagnose_tables"))
+    draining = await conn.fetch(statement(__name__, "diagnose_draining")) if here["worker_orders"] else []
+    paused = await conn.fetch(statement(__name__, "diagnose_paused")) if here["queue_state"] else []
+    swept = (
+        await conn.fetch(statement(__name__, "diagnose_sweep"), [UPKEEP, RUNS, CLAIMS]) if here["sweep_state"] else []
+    )
     consumers = await conn.fetch(
-        statement("diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
+        statement(__name__, "diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
     )
     told_by = None
     if settings is None:
-        newest = await conn.fetchrow(statement("diagnose_settings"))
+        newest = await conn.fetchrow(statement(__name__, "diagnose_settings"))
         settings = _settings(newest["recovery_config"]) if newest else None
         told_by = newest["worker_id"] if settings else None
     settings = settings or RecoveryConfig()

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from horsies.operations.cluster import Cluster
 
 MOST_CRASHED = 5_000
-"""As crashed_tasks.sql has it."""
+"""As `crashed_tasks` has it."""
 MOST_IDS = 500
 ACKNOWLEDGE = "acknowledge"
 
 
 @cache
-def over_crashed(name: str) -> str:
-    """The statement `name`, which selects from `crashed`."""
-    return f"WITH crashed AS MATERIALIZED (\n{statement('crashed_tasks')})\n{statement(name)}"
+def over_crashed(selecting: str) -> str:
+    """A statement that selects from `crashed`, over the tasks that have crashed."""
+    return f"WITH crashed AS MATERIALIZED (\n{statement(__name__, 'crashed_tasks')})\n{selecting}"
 
 
 async def crashed_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -38,7 +38,7 @@ async def crashed_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[F
         return []
     losses = await worker_losses(conn)
     dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
-    rows = await conn.fetch(over_crashed("diagnose_crashed"), MOST_IDS)
+    rows = await conn.fetch(over_crashed(statement(__name__, "diagnose_crashed")), MOST_IDS)
     capped = sum(row["count"] for row in rows) >= MOST_CRASHED
     return [*(_crashed(row, capped=capped) for row in rows), *map(_died, dead)]
 
@@ -47,7 +47,7 @@ async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[s
     """Of these workers those with something to acknowledge, in words."""
     found: dict[str, str] = {
         worker_id: f"{counted(tasks, 'task')} failed as it died"
-        for worker_id, tasks in await conn.fetch(over_crashed("order_crashed"), ids)
+        for worker_id, tasks in await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)
     }
     losses = await worker_losses(conn)
     return found | {one: losses[one].words() for one in ids if one in losses and losses[one].is_open}

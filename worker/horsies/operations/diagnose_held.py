@@ -34,13 +34,13 @@ _alike = attrgetter("kind", "task_name", "queue_name", "worker_id")
 async def held_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     settings = cluster.settings
     records = await conn.fetch(
-        statement("diagnose_in_flight"),
+        statement(__name__, "diagnose_in_flight"),
         settings.claimed_stale_threshold_ms,
         settings.running_stale_threshold_ms,
         settings.finalizing_stale_threshold_ms,
         MOST_ROWS,
     )
-    holders = await conn.fetch(statement("diagnose_holders"), ALIVE_WITHIN_S, MOST_ROWS)
+    holders = await conn.fetch(statement(__name__, "diagnose_holders"), ALIVE_WITHIN_S, MOST_ROWS)
     gone = {holder.worker_id: holder for holder in (Holder(*row) for row in holders)}
     troubles = sorted((Trouble(*record) for record in records), key=lambda row: tuple(map(str, _alike(row))))
     findings: list[Finding] = []

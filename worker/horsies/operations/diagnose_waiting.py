@@ -24,7 +24,7 @@ _RETRY_LATE_S = 60.0
 
 
 async def interrupted_findings(conn: asyncpg.Connection) -> list[Finding]:
-    rows = await conn.fetch(statement("diagnose_interrupted"), _MOST_COUNTED, MOST_IDS)
+    rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MOST_COUNTED, MOST_IDS)
     capped = sum(row["count"] for row in rows) >= _MOST_COUNTED
     return [_interrupted(row, capped=capped) for row in rows]
 
@@ -54,7 +54,7 @@ def _interrupted(row: Mapping[str, Any], *, capped: bool) -> Finding:
 
 
 async def expired_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    rows = await conn.fetch(statement("diagnose_expiring"), _MOST_COUNTED, MOST_IDS)
+    rows = await conn.fetch(statement(__name__, "diagnose_expiring"), _MOST_COUNTED, MOST_IDS)
     capped = sum(row["count"] for row in rows) >= _MOST_COUNTED
     return [_expired(row, cluster, capped=capped) for row in rows]
 
@@ -83,7 +83,7 @@ async def waiting_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[F
     known = cluster.known()
     pairs = [(queue, name) for queue, names in known.items() for name in names]
     rows = await conn.fetch(
-        statement("diagnose_waiting"),
+        statement(__name__, "diagnose_waiting"),
         list(cluster.paused),
         cluster.served(),
         list(known),

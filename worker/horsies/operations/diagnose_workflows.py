@@ -93,9 +93,9 @@ async def workflow_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[
     for case in cases:
         groups.setdefault((case.kind, case.flow.name), []).append(case)
     found = [_finding(same, cluster, at_least=capped) for same in groups.values()]
-    found += [_damaged(row) for row in await conn.fetch(statement("damaged_workflows"), _MOST)]
-    found += [_paused(row) for row in await conn.fetch(statement("diagnose_paused_flows"), _MOST)]
-    return found + [_decided(row) for row in await conn.fetch(statement("diagnose_decided_flows"), _MOST)]
+    found += [_damaged(row) for row in await conn.fetch(statement(__name__, "damaged_workflows"), _MOST)]
+    found += [_paused(row) for row in await conn.fetch(statement(__name__, "diagnose_paused_flows"), _MOST)]
+    return found + [_decided(row) for row in await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MOST)]
 
 
 def _cases(flow: Flow, nodes: list[Node], young: timedelta, grace: timedelta) -> Iterator[_Case]:

@@ -34,7 +34,7 @@ NOBODY_SWEEPS = "nothing: no worker lives that could sweep"
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A row of diagnose_in_flight.sql, in its order. `alike` rows share kind, name, queue and worker."""
+    """A row of `diagnose_in_flight`, in its order. `alike` rows share kind, name, queue and worker."""
 
     kind: str
     stale: bool
@@ -59,7 +59,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A row of diagnose_holders.sql, in its order: a worker that is gone. Both signs are of what is stale first."""
+    """A row of `diagnose_holders`, in its order: a worker that is gone. Both signs are of what is stale first."""
 
     worker_id: str
     running: int

@@ -36,7 +36,7 @@ class Act:
 
 async def looked_at(conn: asyncpg.Connection) -> datetime:
     """The time of a preview, by the database's clock; OperationError where it has no place for orders."""
-    here = await conn.fetchrow(statement("diagnose_tables"))
+    here = await conn.fetchrow(statement("horsies.operations.cluster", "diagnose_tables"))
     if not (here["worker_orders"] and here["queue_state"]):
         raise OperationError(
             "this database has no place for orders to workers and queues", help_text="run `horsies db upgrade`"
@@ -56,7 +56,7 @@ async def begin(
 ) -> Act:
     """OperationError where this session may not write, or not to this table."""
     await require_writable(conn)
-    if lacking := [right for (right,) in await conn.fetch(statement("order_rights"), table)]:
+    if lacking := [right for (right,) in await conn.fetch(statement(__name__, "order_rights"), table)]:
         rights = ", ".join(lacking)
         raise OperationError(f"this role lacks {rights}", help_text=grants(lacking, "<this role>"))
     return Act(UUID(new_task_id()), preview.verb, actor, reason, undoes or {})
@@ -96,7 +96,7 @@ async def give(
 async def trace_refused(conn: asyncpg.Connection, act: Act, refused: Sequence[tuple[Target, str]]) -> None:
     if refused:
         await conn.execute(
-            statement("order_refused"),
+            statement(__name__, "order_refused"),
             act.operation_id,
             act.verb,
             refused[0][0].kind,

@@ -63,7 +63,7 @@ async def preview(conn: asyncpg.Connection, verb: QueueVerb, queues: Iterable[st
     """What the verb would do to the queues of these names."""
     taken_at = await looked_at(conn)
     names = list(dict.fromkeys(queues))
-    known = {name for (name,) in await conn.fetch(statement("queue_state_known"), _SERVED_WITHIN_S)}
+    known = {name for (name,) in await conn.fetch(statement(__name__, "queue_state_known"), _SERVED_WITHIN_S)}
     standings = await _standings(conn, [name for name in names if name in known])
     eligible = [standing for standing in standings if standing.why_not(verb) is None]
     refused = [Refusal(_target(one), reason) for one in standings if (reason := one.why_not(verb)) is not None]
@@ -91,13 +91,15 @@ async def apply(
     act = await begin(conn, preview, actor, reason, undoes, table="horsies_queue_state")
     targets = preview.eligible
     if QueueVerb(preview.verb) is QueueVerb.PAUSE:
-        return await give(conn, act, statement("queue_state_pause"), targets, states=partial(states, conn))
+        return await give(conn, act, statement(__name__, "queue_state_pause"), targets, states=partial(states, conn))
     since = [target.seen.paused_at for target in targets]
-    return await give(conn, act, statement("queue_state_resume"), targets, since, states=partial(states, conn))
+    return await give(
+        conn, act, statement(__name__, "queue_state_resume"), targets, since, states=partial(states, conn)
+    )
 
 
 async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueStanding]:
-    rows = await conn.fetch(statement("queue_state_read"), names, ALIVE_WITHIN_S, _COUNTED)
+    rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, _COUNTED)
     return [QueueStanding(*row) for row in rows]
 
 

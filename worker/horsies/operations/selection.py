@@ -58,7 +58,7 @@ async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
 async def _of_ids(conn: asyncpg.Connection, ids: tuple[str, ...]) -> Frozen:
     if len(ids) > MOST_ROWS:
         raise _too_many("you named")
-    found = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
+    found = {row[0]: Seen(*row) for row in await conn.fetch(statement(__name__, "hand_see"), ids)}
     seen = tuple(found[task_id] for task_id in ids if task_id in found)
     return Frozen(seen, tuple(task_id for task_id in ids if task_id not in found), None)
 

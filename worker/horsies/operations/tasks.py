@@ -167,7 +167,7 @@ def _row_outcome(verb: TaskVerb, target: Target, became: Became, new_id: str | N
 
 async def _budgets(conn: asyncpg.Connection, seen: Sequence[Seen]) -> dict[str, int]:
     """Retries by id; a row that is gone by now is refused by the statement."""
-    rows = await conn.fetch(statement("hand_options"), [one.task_id for one in seen])
+    rows = await conn.fetch(statement(__name__, "hand_options"), [one.task_id for one in seen])
     return dict.fromkeys((one.task_id for one in seen), 0) | {row[0]: policy_retries(row[1]) for row in rows}
 
 
@@ -184,7 +184,7 @@ def _options(verb: TaskVerb, fresh_budget: bool, arguments: Arguments | None) ->
 
 async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[Seen]) -> list[Seen]:
     """A rerun leaves its original as it is: only the audit tells that another operator has done the same."""
-    rows = await conn.fetch(statement("hand_last_actions"), [one.task_id for one in seen])
+    rows = await conn.fetch(statement(__name__, "hand_last_actions"), [one.task_id for one in seen])
     newest = {row[0]: row[1] for row in rows}
     return [replace(one, last_action=newest.get(one.task_id)) for one in seen]
 
@@ -195,8 +195,12 @@ async def _facts(
     keyed = [one for one in seen if one.unique_key is not None and is_terminal(one)]
     inside = [one.task_id for one in seen if one.is_workflow_task]
     lives_again = verb in (TaskVerb.REQUEUE, TaskVerb.RERUN)
-    holders = await conn.fetch(statement("hand_key_holders"), [one.unique_key for one in keyed]) if lives_again else []
-    nodes = await conn.fetch(statement("hand_workflows"), inside) if inside else []
+    holders = (
+        await conn.fetch(statement(__name__, "hand_key_holders"), [one.unique_key for one in keyed])
+        if lives_again
+        else []
+    )
+    nodes = await conn.fetch(statement(__name__, "hand_workflows"), inside) if inside else []
     newest = {one.unique_key: one.task_id for one in sorted(keyed, key=attrgetter("task_id"))}
     return Facts(
         now=now,

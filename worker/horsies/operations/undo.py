@@ -42,7 +42,7 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     now = (await standing(conn)).now
     actions = await actions_of(conn, operation_id)
     ids = [action.target_id for action in actions if action.target_kind == "task"]
-    rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("hand_see"), ids)}
+    rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("horsies.operations.selection", "hand_see"), ids)}
     flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
     judged = [
         (

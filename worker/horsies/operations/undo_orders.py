@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 # Of what was done: the statement of the way back, and whether it takes back an order of a certain time.
 _WAYS_BACK = {
-    ("worker", "drain"): ("order_resume", True),
-    ("worker", "resume"): ("order_drain", False),
-    ("queue", "pause"): ("queue_state_resume", True),
-    ("queue", "resume"): ("queue_state_pause", False),
+    ("worker", "drain"): (workers, "order_resume", True),
+    ("worker", "resume"): (workers, "order_drain", False),
+    ("queue", "pause"): (queues, "queue_state_resume", True),
+    ("queue", "resume"): (queues, "queue_state_pause", False),
 }
 _STATES = {"worker": workers.states, "queue": queues.states}
 
@@ -34,7 +34,7 @@ async def undo_orders(
     """The inverse of each order of the operation `done`, with audit rows under `undoing`."""
     rows: list[RowOutcome] = []
     act = Act(undoing, "undo", actor, reason, {})
-    for row in await conn.fetch(statement("order_done"), done, list(_STATES)):
+    for row in await conn.fetch(statement(__name__, "order_done"), done, list(_STATES)):
         kind, verb, name = row["target_kind"], row["verb"], row["target_id"]
         target = Target(kind, name, name, verb)
         way_back = _WAYS_BACK.get((kind, verb))
@@ -43,11 +43,11 @@ async def undo_orders(
             await trace_refused(conn, act, [(target, no_way)])
             rows.append(RowOutcome(target, applied=False, detail=no_way))
             continue
-        name_of_statement, takes_back = way_back
+        module, way, takes_back = way_back
         seen = [[row["since"]]] if takes_back else []
         one = replace(act, undoes={name: row["id"]})
         outcome = await give(
-            conn, one, statement(name_of_statement), [target], *seen, states=partial(_STATES[kind], conn)
+            conn, one, statement(module.__name__, way), [target], *seen, states=partial(_STATES[kind], conn)
         )
         rows += outcome.rows
     return tuple(rows)

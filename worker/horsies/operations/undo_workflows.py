@@ -49,7 +49,7 @@ async def undo_workflows(
 ) -> tuple[RowOutcome, ...]:
     """The inverse of each row of the operation `done`, in a transaction of its own, with audit rows under `undoing`."""
     outcomes = []
-    for row in await conn.fetch(statement("order_done"), done, ["workflow", "node"]):
+    for row in await conn.fetch(statement("horsies.operations.undo_orders", "order_done"), done, ["workflow", "node"]):
         target = Target(row["target_kind"], row["target_id"], row["target_id"], row["verb"])
         act = Act(undoing, "undo", actor, reason, {target.id: row["id"]})
         async with conn.transaction(isolation="read_committed"):

@@ -58,7 +58,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A row of diagnose_task.sql, in its order."""
+    """A row of `diagnose_task`, in its order."""
 
     task_id: str
     status: str
@@ -84,7 +84,7 @@ async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
     """None where there is no such task. Reads only."""
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn)
-        row = await conn.fetchrow(statement("diagnose_task"), task_id)
+        row = await conn.fetchrow(statement(__name__, "diagnose_task"), task_id)
         if row is None:
             return None
         task = _Waiting(*row)
@@ -149,7 +149,7 @@ async def _caps(conn: asyncpg.Connection, task: _Waiting, cluster: Cluster) -> l
     of_cluster = _loosest(group.cluster_cap for group in claiming)
     if of_queue is None and of_cluster is None:
         return []
-    used = await conn.fetchrow(statement("diagnose_used"), task.queue_name)
+    used = await conn.fetchrow(statement(__name__, "diagnose_used"), task.queue_name)
     reached: list[Reason] = []
     for name, count, limit in (
         (f"max_concurrency of queue {task.queue_name}", used["of_queue"], of_queue),
@@ -168,7 +168,12 @@ def _loosest(limits: Iterable[int | None]) -> int | None:
 
 async def _ahead(conn: asyncpg.Connection, task: _Waiting) -> list[Reason]:
     count = await conn.fetchval(
-        statement("diagnose_ahead"), task.queue_name, task.priority, task.enqueued_at, task.task_id, _MOST_COUNTED
+        statement(__name__, "diagnose_ahead"),
+        task.queue_name,
+        task.priority,
+        task.enqueued_at,
+        task.task_id,
+        _MOST_COUNTED,
     )
     if not count:
         return []

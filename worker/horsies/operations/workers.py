@@ -139,12 +139,16 @@ async def apply(
     targets = preview.eligible
     match WorkerVerb(preview.verb):
         case WorkerVerb.DRAIN:
-            return await give(conn, act, statement("order_drain"), targets, states=partial(states, conn))
+            return await give(conn, act, statement(__name__, "order_drain"), targets, states=partial(states, conn))
         case WorkerVerb.RESUME:
             since = [target.seen.draining_since for target in targets]
-            return await give(conn, act, statement("order_resume"), targets, since, states=partial(states, conn))
+            return await give(
+                conn, act, statement(__name__, "order_resume"), targets, since, states=partial(states, conn)
+            )
         case WorkerVerb.ACKNOWLEDGE:
-            return await give(conn, act, over_crashed("order_acknowledge"), targets, states=partial(states, conn))
+            return await give(
+                conn, act, over_crashed(statement(__name__, "order_acknowledge")), targets, states=partial(states, conn)
+            )
         case WorkerVerb.RECOVER:
             return await _recover_all(conn, act, targets, on_progress)
 
@@ -181,7 +185,7 @@ async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> tuple[
 
 async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: Estate, detail: str) -> None:
     await conn.execute(
-        statement("order_recovered"),
+        statement(__name__, "order_recovered"),
         act.operation_id,
         target.id,
         [one.was.task_id for one in estate.freed],
@@ -208,7 +212,7 @@ def _became(estate: Estate) -> str:
 
 async def _standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[Standing]:
     given = ids, _FINALIZING_MS, _SILENCE_MS, _SNAPSHOT_MS
-    return [Standing(*row) for row in await conn.fetch(statement("order_standing"), *given)]
+    return [Standing(*row) for row in await conn.fetch(statement(__name__, "order_standing"), *given)]
 
 
 async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
@@ -217,7 +221,7 @@ async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]
 
 async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
     """The ids that are meant, each once, and what fits none or several."""
-    known = [worker_id for (worker_id,) in await conn.fetch(statement("order_known"))]
+    known = [worker_id for (worker_id,) in await conn.fetch(statement(__name__, "order_known"))]
     ids: dict[str, None] = {}
     refused = []
     for text in given:
@@ -248,7 +252,7 @@ async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Seq
             return ["claims again at once"]
         case WorkerVerb.DRAIN:
             ids = [worker.worker_id for worker in workers]
-            unserved = await conn.fetch(statement("order_unserved"), ids, ALIVE_WITHIN_S)
+            unserved = await conn.fetch(statement(__name__, "order_unserved"), ids, ALIVE_WITHIN_S)
             return [
                 f"claims nothing more; {running} may end, {claimed} go back to the queue unless they start now",
                 *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),

@@ -117,7 +117,7 @@ async def _retry(conn: asyncpg.Connection, flow: Flow) -> _Done:
 
 
 async def _rerun(conn: asyncpg.Connection, seen: Standing) -> _Done:
-    rows = await conn.fetch(statement("workflow_last_actions"), [seen.flow.id])
+    rows = await conn.fetch(statement("horsies.operations.workflows", "workflow_last_actions"), [seen.flow.id])
     if (rows[0][1] if rows else None) != seen.last_action:
         raise _RefusedError("it was acted on by hand meanwhile")
     copy = await replant(conn, seen.flow.id)
@@ -167,7 +167,7 @@ async def _trace(
     after: dict[str, Any] | None,
 ) -> None:
     await conn.execute(
-        statement("audit_workflow"),
+        statement(__name__, "audit_workflow"),
         act.operation_id,
         act.verb,
         target.kind,

@@ -118,7 +118,7 @@ async def apply(
 async def require_workflows_writable(conn: asyncpg.Connection) -> None:
     """OperationError where this session may not write, or not to the tables of workflows."""
     await require_writable(conn)
-    if lacking := [right for (right,) in await conn.fetch(statement("workflow_rights"))]:
+    if lacking := [right for (right,) in await conn.fetch(statement(__name__, "workflow_rights"))]:
         rights = ", ".join(lacking)
         raise OperationError(f"this role lacks {rights}", help_text=grants(lacking, "<this role>"))
 
@@ -142,7 +142,7 @@ async def _look(conn: asyncpg.Connection, verb: WorkflowVerb, flow: Flow, node_k
     if node_key is not None:
         seen = replace(seen, node=next((node for node in nodes[flow.id] if node.index == node_key[1]), None))
     if verb is WorkflowVerb.RERUN:
-        rows = await conn.fetch(statement("workflow_last_actions"), [flow.id])
+        rows = await conn.fetch(statement(__name__, "workflow_last_actions"), [flow.id])
         return replace(seen, last_action=rows[0][1] if rows else None)
     if verb is WorkflowVerb.RECONCILE:
         return await _with_repairs(conn, seen)

@@ -141,7 +141,7 @@ class Beats:
                 held.confirm(sent_at)
 
     def _spare(self, moment: int) -> None:
-        """No worker could beat then: the pulse of the database (pulse.sql) stops, and sweeps spare what runs."""
+        """No worker could beat then: the pulse of the database (`pulse`) stops, and sweeps spare what runs."""
         for held in self._alive():
             held.confirm(self._terms.spared_from(moment))
 

@@ -427,7 +427,7 @@ class Claimer:
         left = [queue for queue in queues if not self._is_full(queue)]
         task_id = next(iter(self._freed.values()))
         if left:
-            await connection.execute(statement("announce_room"), left, task_id)
+            await connection.execute(statement(__name__, "announce_room"), left, task_id)
         self._freed.clear()
 
     async def _release_expired(self, connection: asyncpg.Connection) -> None:

@@ -49,10 +49,10 @@ class Orders:
                 await self._give_back(connection)
             if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
                 self._pruned = time.monotonic()  # first: a role that may not delete is told so once an hour only
-                await connection.execute(statement("order_prune"))
+                await connection.execute(statement(__name__, "order_prune"))
 
     async def _obey(self, connection: asyncpg.Connection) -> None:
-        order = await connection.fetchrow(statement("order_read"), self._worker_id)
+        order = await connection.fetchrow(statement(__name__, "order_read"), self._worker_id)
         by, reason = (order["ordered_by"], order["reason"]) if order is not None else (None, None)
         drain = order is not None and order["draining_since"] is not None
         if drain == self._claimer.draining:

@@ -17,7 +17,7 @@ class Outage:
     """One state for all loops of the worker. Any failure that may pass counts: a lost connection, a lock, a full disk.
 
     It says nothing about other workers, which may reach the database when this one is refused. Whether silence means
-    death is decided by the sweep, from the pulse in the database (pulse.sql of the schema): after a gap in which no
+    death is decided by the sweep, from the pulse in the database (`pulse` of the schema): after a gap in which no
     worker could beat, it spares runs for 1.25 heartbeat intervals and half an interval to connect, at least 1 s and at
     most 5 s of that; until then only silence in writable time counts. Without a gap it spares nothing: a worker that
     alone is cut off or refused has to stop its runs before running_stale_threshold_ms, as every other.

@@ -92,7 +92,7 @@ class Strangers:
         known = [*self._rules.sync_names, *self._rules.async_names]
         async with self.lane.turn() as connection:
             await self._start(connection)  # what is left of a step that failed
-            rows = await connection.fetch(statement("unknown_names"), list(self._rules.queues), known)
+            rows = await connection.fetch(statement(__name__, "unknown_names"), list(self._rules.queues), known)
             if not self._fail:
                 self._tell({row["task_name"]: row["waiting"] for row in rows})
             elif rows and not self._claimer.holds_back:

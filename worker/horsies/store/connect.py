@@ -219,7 +219,7 @@ class Database:
 
 async def _make_durable(connection: asyncpg.Connection) -> None:
     try:
-        await connection.fetch(statement("durable_here"))
+        await connection.fetch(statement(__name__, "durable_here"))
     except BaseException:  # a broker that closes cancels this; its caller has no connection to close yet
         connection.terminate()
         raise
@@ -307,7 +307,7 @@ async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
         settings = _LEFT_TO_TRANSACTIONS.get(connection)
         if settings is not None:
             names, values = [name for name, _ in settings], [value for _, value in settings]
-            await connection.fetch(statement("settings_here"), names, values)
+            await connection.fetch(statement(__name__, "settings_here"), names, values)
         yield
 
 

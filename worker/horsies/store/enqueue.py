@@ -83,7 +83,7 @@ async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[Enqueu
     """
     if (alike := _alike(requests)) is not None and requests[0].unique_key is None:
         with suppress(asyncpg.UniqueViolationError):
-            await connection.execute(statement("enqueue_alike"), *alike)
+            await connection.execute(statement(__name__, "enqueue_alike"), *alike)
             return [Enqueued(request.task_id, EnqueueOutcome.CREATED) for request in requests]
     return await drive(connection, many(requests))
 
@@ -91,7 +91,7 @@ async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[Enqueu
 def one(request: EnqueueRequest) -> Steps[Enqueued]:
     """`enqueue_one` as steps, for any kind of connection."""
     columns = request.columns()
-    while not (yield statement("enqueue_one"), columns):
+    while not (yield statement(__name__, "enqueue_one"), columns):
         if taken := (yield from _find_holders([request])).taken(request):
             return taken
     return Enqueued(request.task_id, EnqueueOutcome.CREATED)
@@ -131,9 +131,9 @@ _SHARED = attrgetter(
 def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ...]]:
     """The statement that inserts them all but what is taken, and its arguments."""
     if (alike := _alike(requests)) is not None:
-        return statement("enqueue_alike") + _BUT_WHAT_IS_TAKEN, alike
+        return statement(__name__, "enqueue_alike") + _BUT_WHAT_IS_TAKEN, alike
     columns = zip(*(request.columns() for request in requests), strict=True)
-    return statement("enqueue_many"), tuple(map(list, columns))
+    return statement(__name__, "enqueue_many"), tuple(map(list, columns))
 
 
 def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
@@ -169,7 +169,7 @@ class _Holders:
 def _find_holders(requests: Collection[EnqueueRequest]) -> Steps[_Holders]:
     ids = [request.task_id for request in requests]
     keys = [request.unique_key for request in requests if request.unique_key is not None]
-    rows = yield statement("enqueue_conflicts"), (ids, keys)
+    rows = yield statement(__name__, "enqueue_conflicts"), (ids, keys)
     return _Holders(
         sha_of_id={task_id: sha for task_id, sha, key in rows if key is None},
         id_of_live_key={key: task_id for task_id, _, key in rows if key is not None},

@@ -127,7 +127,7 @@ async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, li
     """Whether there is a pooler in between, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:
-        pid, commits, isolation = await connection.fetchrow(statement("server_settings"))
+        pid, commits, isolation = await connection.fetchrow(statement(__name__, "server_settings"))
         pooled = bool(connection.get_server_pid() != pid)
     finally:
         await connection.close()

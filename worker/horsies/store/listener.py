@@ -142,7 +142,7 @@ class Listener:
         self._probe_answer = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._answer_within_s):
-                await connection.execute(statement("notify"), self._probe_channel, "")
+                await connection.execute(statement(__name__, "notify"), self._probe_channel, "")
                 await self._probe_answer
         except TimeoutError:
             raise TimeoutError(f"a notification to itself did not come in {self._answer_within_s:g} s") from None

@@ -37,11 +37,11 @@ async def write_pulse(
     """Say that heartbeats can be stored now; mostly a read, for one write in `every_s` is enough for all workers.
 
     To be called where a worker has just stored its beats, so that the pulse stops with them. `lives=False`: by a
-    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see pulse.sql of the schema.
+    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see `pulse` of the schema.
     """
     return bool(
         await connection.fetchval(
-            statement("pulse"),
+            statement(__name__, "pulse"),
             every_s * 1000,
             config.running_stale_threshold_ms,
             config.runner_heartbeat_interval_ms,
@@ -54,5 +54,5 @@ async def write_pulse(
 
 async def read_pulse(connection: asyncpg.Connection, threshold_ms: int, beat_ms: int) -> Pulse | None:
     """None: no worker of this release has pulsed yet, and silence alone counts."""
-    row = await connection.fetchrow(statement("pulse_state"), threshold_ms, beat_ms)
+    row = await connection.fetchrow(statement(__name__, "pulse_state"), threshold_ms, beat_ms)
     return None if row is None else Pulse(*row)

@@ -63,7 +63,7 @@ class Outcome:
 
 async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, Outcome]:
     """The rows with these ids that there are."""
-    rows = await connection.fetch(statement("read_outcomes"), task_ids)
+    rows = await connection.fetch(statement(__name__, "read_outcomes"), task_ids)
     return {row["id"]: Outcome(*row) for row in rows}
 
 
@@ -76,7 +76,7 @@ async def read_info(
     include_attempts: bool,
 ) -> TaskInfo | None:
     """One task; None where there is no row. ValueError for a status that is none of ours."""
-    rows = await connection.fetch(statement("read_task"), task_id, include_result, include_failed_reason)
+    rows = await connection.fetch(statement(__name__, "read_task"), task_id, include_result, include_failed_reason)
     if not rows:
         return None
     columns = dict(rows[0])
@@ -93,20 +93,20 @@ async def read_info(
 
 async def read_attempts(connection: asyncpg.Connection, task_id: str) -> list[TaskAttemptInfo]:
     """Newest first."""
-    rows = await connection.fetch(statement("read_attempts"), task_id)
+    rows = await connection.fetch(statement(__name__, "read_attempts"), task_id)
     return [TaskAttemptInfo(**dict(row) | {"outcome": TaskAttemptOutcome(row["outcome"])}) for row in rows]
 
 
 async def read_stale_tasks(connection: asyncpg.Connection, threshold_minutes: float) -> list[dict[str, Any]]:
     """RUNNING tasks whose execution has given no sign of life for that long."""
-    return [dict(row) for row in await connection.fetch(statement("stale_tasks"), threshold_minutes)]
+    return [dict(row) for row in await connection.fetch(statement(__name__, "stale_tasks"), threshold_minutes)]
 
 
 async def read_worker_stats(connection: asyncpg.Connection) -> list[dict[str, Any]]:
     """What runs where, busiest first."""
-    return [dict(row) for row in await connection.fetch(statement("worker_stats"))]
+    return [dict(row) for row in await connection.fetch(statement(__name__, "worker_stats"))]
 
 
 async def read_expired_tasks(connection: asyncpg.Connection) -> list[dict[str, Any]]:
     """PENDING tasks that no worker may start any more."""
-    return [dict(row) for row in await connection.fetch(statement("expired_tasks"))]
+    return [dict(row) for row in await connection.fetch(statement(__name__, "expired_tasks"))]

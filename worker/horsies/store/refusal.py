@@ -23,7 +23,7 @@ async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -
 
     Not so for several hosts, or where the server sees another port than the URL has.
     """
-    by_socket, by_loopback, port = await connection.fetchrow(statement("server_address"))
+    by_socket, by_loopback, port = await connection.fetchrow(statement(__name__, "server_address"))
     if len(url.hosts) != 1:
         return False
     (host,) = url.hosts

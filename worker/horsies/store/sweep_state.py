@@ -26,10 +26,10 @@ async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, 
     No lock is held between two statements, so that nothing has to be given back: a worker that dies on duty misses
     the next time, and whoever looks first then has it. Works behind a pooler in transaction mode.
     """
-    won, due_in_s = await connection.fetchrow(statement("sweep_duty"), sweep, worker_id, interval_ms)
+    won, due_in_s = await connection.fetchrow(statement(__name__, "sweep_duty"), sweep, worker_id, interval_ms)
     return None if won else max(float(due_in_s or 0.0), 0.0)
 
 
 async def write_report(connection: asyncpg.Connection, sweep: str, worker_id: str, report: Mapping[str, Any]) -> None:
     """What this time's sweep did; nothing where another worker has had the duty since."""
-    await connection.execute(statement("sweep_report"), sweep, worker_id, json.dumps(report))
+    await connection.execute(statement(__name__, "sweep_report"), sweep, worker_id, json.dumps(report))

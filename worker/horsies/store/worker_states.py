@@ -44,4 +44,4 @@ class WorkerSnapshot:
 
 async def write_snapshot(connection: asyncpg.Connection, snapshot: WorkerSnapshot) -> None:
     values = [json.dumps(value) if isinstance(value, dict) else value for value in astuple(snapshot)]
-    await connection.execute(statement("snapshot_worker"), *values)
+    await connection.execute(statement(__name__, "snapshot_worker"), *values)

@@ -65,19 +65,19 @@ async def read_workflow_outcomes(
     connection: asyncpg.Connection, workflow_ids: Sequence[str]
 ) -> dict[str, WorkflowOutcome]:
     """The rows with these ids that there are."""
-    rows = await connection.fetch(statement("read_workflow_outcomes"), workflow_ids)
+    rows = await connection.fetch(statement(__name__, "read_workflow_outcomes"), workflow_ids)
     return {row["id"]: WorkflowOutcome(*row) for row in rows}
 
 
 async def read_nodes(connection: asyncpg.Connection, workflow_id: str) -> list[WorkflowTaskInfo] | None:
     """The nodes in their order; None where there is no such workflow. ValueError for a status that is none of ours."""
-    rows = await connection.fetch(statement("read_workflow_nodes"), workflow_id)
+    rows = await connection.fetch(statement(__name__, "read_workflow_nodes"), workflow_id)
     return [_info(row) for row in rows if row["task_index"] is not None] if rows else None
 
 
 async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: str) -> NodeOutcome | None:
     """One node by its node_id; None where there is no such workflow."""
-    rows = await connection.fetch(statement("read_workflow_node"), workflow_id, node_id)
+    rows = await connection.fetch(statement(__name__, "read_workflow_node"), workflow_id, node_id)
     return NodeOutcome(*rows[0]) if rows else None
 
 

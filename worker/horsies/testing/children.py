@@ -69,7 +69,7 @@ async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: 
 async def _is_busy(connection: asyncpg.Connection, worker: Worker, queues: list[str], names: list[str]) -> bool:
     """Asked a second time: the first answer may be from between the end of a node's task and what follows from it."""
     for _ in range(2):
-        if await connection.fetchval(statement("is_busy"), queues, names):
+        if await connection.fetchval(statement(__name__, "is_busy"), queues, names):
             return True
         if worker.finisher.pending + worker.advancer.pending:
             return True

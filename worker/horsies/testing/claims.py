@@ -154,5 +154,5 @@ async def pass_time(connection: asyncpg.Connection, queues: list[str], seconds: 
     due = None if due_in is None or due_in > seconds else max(due_in, 0.0)
     passed = seconds if due is None else due
     if passed > 0:
-        await connection.execute(statement("pass_time"), queues, passed)
+        await connection.execute(statement(__name__, "pass_time"), queues, passed)
     return due

@@ -91,7 +91,7 @@ class Fault:
         """Those who stand at it, as soon as there are so many; TimeoutError after 20 s."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
-                rows = await self._connection.fetch(statement("fault_waiting"), _LOCK, self._number)
+                rows = await self._connection.fetch(statement(__name__, "fault_waiting"), _LOCK, self._number)
                 if len(rows) >= count:
                     return [Backend(*row) for row in rows]
                 await asyncio.sleep(_LOOK_S)
@@ -129,7 +129,7 @@ class Fault:
             await self._connection.execute(
                 "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), true)", self._schema
             )
-            await self._connection.execute(statement("fault_strike"))
+            await self._connection.execute(statement(__name__, "fault_strike"))
             await self._connection.execute(
                 f"CREATE {'CONSTRAINT' if deferred else ''} TRIGGER {self._schema}"
                 f" {'BEFORE' if point.moment is FaultMoment.BEFORE else 'AFTER'} {point.event} ON {point.table}"

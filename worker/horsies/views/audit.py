@@ -70,7 +70,9 @@ async def audit_page(
     if not here.actions:
         return AuditPage((), here.now, None, recorded=False)
     time, number = (after.acted_at, after.id) if after else (None, None)
-    found = await conn.fetch(statement("view_audit"), limit + 1, time, number, operation_id, *(target or (None, None)))
+    found = await conn.fetch(
+        statement(__name__, "view_audit"), limit + 1, time, number, operation_id, *(target or (None, None))
+    )
     rows = tuple(_row(dict(row)) for row in found[:limit])
     further = AuditCursor(rows[-1].acted_at, rows[-1].id) if len(found) > limit else None
     return AuditPage(rows, here.now, further, recorded=True)

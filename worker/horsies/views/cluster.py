@@ -48,11 +48,11 @@ class ClusterStatus:
 
 
 async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:
-    lately = await conn.fetch(statement("view_ended_lately"), _WINDOW, _MOST_ENDED)
+    lately = await conn.fetch(statement(__name__, "view_ended_lately"), _WINDOW, _MOST_ENDED)
     ended = {row["status"]: row["number"] for row in lately}
     partly = sum(ended.values()) == _MOST_ENDED
-    interrupted = await conn.fetchval(statement("view_interrupted_count"), _MOST_INTERRUPTED)
-    size = await conn.fetchval(statement("view_table_size"))
+    interrupted = await conn.fetchval(statement(__name__, "view_interrupted_count"), _MOST_INTERRUPTED)
+    size = await conn.fetchval(statement("horsies.views.counts", "view_table_size"))
     return ClusterStatus(
         now=(await tables(conn)).now,
         workers=await worker_rows(conn),

@@ -127,7 +127,7 @@ async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest
         if stretch.edge is not None:
             reached = max(stretch.edge.time, reached or stretch.edge.time)
             left = Rest(stretch.source, stretch.edge) if len(parts) == 1 else None
-    size = await conn.fetchval(statement("view_table_size"))
+    size = await conn.fetchval(statement(__name__, "view_table_size"))
     return TaskCounts(
         {state: count for state, count in states.items() if count.number}, reached, size if size >= 0 else None, left
     )
@@ -148,7 +148,7 @@ async def task_groups(
     parameters = narrowed(parameters)
     source = await source_for(conn, parameters, Sort.NEWEST)
     stretch = await stretch_of(conn, parameters, source, ascending=False, most=rows_at_once(parameters, source))
-    rows = await conn.fetch(over_tasks("view_task_groups"), *bound(stretch, parameters), by, limit)
+    rows = await conn.fetch(over_tasks(statement(__name__, "view_task_groups")), *bound(stretch, parameters), by, limit)
     return TaskGroups(
         now=rows[0]["now"],
         groups=tuple(TaskGroup(*map(aware, row[1:])) for row in rows if row["number"] is not None),
@@ -189,15 +189,15 @@ async def _stretch(conn: asyncpg.Connection, part: TaskParameters, rest: Rest | 
 
 
 async def _by_state(conn: asyncpg.Connection, part: TaskParameters, stretch: Stretch) -> dict[str, Count]:
-    rows = await conn.fetch(over_tasks("view_task_counts"), *bound(stretch, part))
+    rows = await conn.fetch(over_tasks(statement(__name__, "view_task_counts")), *bound(stretch, part))
     all_read = stretch.edge is None
     if stretch.source is Source.LIVE and part.statuses == _WAITING:
-        all_read = await conn.fetchval(statement("view_few_wait"), stretch.most)
+        all_read = await conn.fetchval(statement("horsies.views.search", "view_few_wait"), stretch.most)
     return {row["state"]: Count(row["number"], not all_read) for row in rows if row["state"] is not None}
 
 
 async def _waiting(conn: asyncpg.Connection) -> dict[str, Count]:
-    pending, retrying = await conn.fetchrow(statement("view_waiting_count"), MOST_WAITING)
+    pending, retrying = await conn.fetchrow(statement(__name__, "view_waiting_count"), MOST_WAITING)
     return {
         "PENDING": Count(max(pending - retrying, 0), pending == MOST_WAITING),
         "RETRY": Count(retrying, retrying == MOST_WAITING),

@@ -121,11 +121,11 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
     """
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
-        if await conn.fetchval(statement("view_task_exists"), exact):
+        if await conn.fetchval(statement(__name__, "view_task_exists"), exact):
             return exact
     if not text:
         return None
-    rows = await conn.fetch(statement("view_find_task"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    rows = await conn.fetch(statement(__name__, "view_find_task"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
     ids = tuple(row["id"] for row in rows)
     if len(ids) > 1:
         return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
@@ -140,7 +140,7 @@ async def task_detail(
     if not isinstance(found, str):
         return found
     page = await task_page(conn, TaskParameters(id=Texts(exact=(found,))), limit=1)
-    story = await conn.fetchrow(statement("view_task_story"), found, most_characters, _MOST_RERUNS)
+    story = await conn.fetchrow(statement(__name__, "view_task_story"), found, most_characters, _MOST_RERUNS)
     if not page.rows or story is None:
         return None  # deleted a moment ago
     row = page.rows[0]
@@ -169,7 +169,7 @@ def stored(story: Any, name: str) -> Stored | None:
 
 
 async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attempt, ...], int]:
-    rows = await conn.fetch(statement("view_task_attempts"), task_id, _MOST_ATTEMPTS)
+    rows = await conn.fetch(statement(__name__, "view_task_attempts"), task_id, _MOST_ATTEMPTS)
     newest_first = [Attempt(*map(aware, tuple(row)[:-1])) for row in rows]
     return tuple(reversed(newest_first)), rows[0]["all_of_them"] if rows else 0
 
@@ -187,7 +187,11 @@ class _Span:
 async def _executions(conn: asyncpg.Connection, row: TaskRow, attempts: tuple[Attempt, ...]) -> tuple[Execution, ...]:
     spans = _spans(row, attempts)
     columns = zip(*((number, span.role, span.since, span.until) for number, span in enumerate(spans)), strict=True)
-    beats = await conn.fetch(statement("view_task_beats"), row.id, *map(list, columns), _MOST_BEATS) if spans else []
+    beats = (
+        await conn.fetch(statement(__name__, "view_task_beats"), row.id, *map(list, columns), _MOST_BEATS)
+        if spans
+        else []
+    )
     heard = {number: list(group) for number, group in groupby(beats, key=itemgetter("number"))}
     found: dict[int, Execution] = {}
     for number, span in enumerate(spans):

@@ -88,10 +88,12 @@ class Failures:
 
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
     """One point for each bucket, oldest first. The last ones alone come out as they would in a longer series."""
-    horizon, now = map(aware, await conn.fetchrow(statement("view_horizon")))
+    horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
     share = max(MOST_ENDED // (2 * buckets.count), 1)
     rows = by_bucket(
-        await conn.fetch(statement("view_task_series"), buckets.first, buckets.step, buckets.count, share, MOST_WAITING)
+        await conn.fetch(
+            statement(__name__, "view_task_series"), buckets.first, buckets.step, buckets.count, share, MOST_WAITING
+        )
     )
     return tuple(
         _point(start, now, horizon, buckets.step, rows.get(number, ())) for number, start in enumerate(buckets.starts)
@@ -112,11 +114,13 @@ def _point(
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
     """By queue; one to which nothing came and in which nothing ended is left out."""
-    rows = await conn.fetch(statement("view_queue_rates"), RATES_OVER.total_seconds(), _MOST_FOR_RATES)
+    rows = await conn.fetch(statement(__name__, "view_queue_rates"), RATES_OVER.total_seconds(), _MOST_FOR_RATES)
     return {row["queue_name"]: QueueRate(row["in_per_s"], row["out_per_s"]) for row in rows}
 
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
     """By error code, the most frequent of late first."""
-    rows = await conn.fetch(statement("view_failures"), LATELY.total_seconds(), BEFORE.total_seconds(), _MOST_FAILURES)
+    rows = await conn.fetch(
+        statement(__name__, "view_failures"), LATELY.total_seconds(), BEFORE.total_seconds(), _MOST_FAILURES
+    )
     return tuple(Failures(row["error_code"] or None, *tuple(row)[1:]) for row in rows)

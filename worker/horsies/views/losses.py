@@ -75,5 +75,5 @@ async def worker_losses(
     conn: asyncpg.Connection, *, acknowledged_within: timedelta | None = timedelta(hours=1)
 ) -> Mapping[str, Loss]:
     """By worker: all that is not acknowledged, and what was `acknowledged_within` (None: ever)."""
-    rows = await conn.fetch(statement("view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
+    rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
     return {row["worker_id"]: Loss(*map(aware, row)) for row in rows}

@@ -68,11 +68,11 @@ async def queue_rows(conn: asyncpg.Connection) -> tuple[QueueRow, ...]:
     ordered: list[str] = []
     here = await tables(conn)
     if here.worker_orders:
-        ordered = [row["worker_id"] for row in await conn.fetch(statement("view_orders"))]
+        ordered = [row["worker_id"] for row in await conn.fetch(statement("horsies.views.workers", "view_orders"))]
     if here.queue_state:
-        pauses = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement("view_pauses"))}
-    services = _services(await conn.fetch(statement("view_consumers"), GONE_AFTER_S, ordered))
-    loads = {row["queue_name"]: row for row in await conn.fetch(statement("view_queues"), MOST_WAITING)}
+        pauses = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_pauses"))}
+    services = _services(await conn.fetch(statement(__name__, "view_consumers"), GONE_AFTER_S, ordered))
+    loads = {row["queue_name"]: row for row in await conn.fetch(statement(__name__, "view_queues"), MOST_WAITING)}
     names = sorted({*pauses, *services, *loads})
     return tuple(_row(name, loads.get(name), services.get(name, _UNSERVED), pauses.get(name)) for name in names)
 

@@ -25,7 +25,7 @@ UNSUCCESSFUL: Final = frozenset({"FAILED", "CANCELLED", "EXPIRED"})
 
 
 class Source(StrEnum):
-    """Where to look; the names stand in view_candidates.sql, which says what each reads."""
+    """Where to look; the names stand in `view_candidates`, which says what each reads."""
 
     CREATED = "created"
     UNSUCCESSFUL = "unsuccessful"
@@ -112,7 +112,7 @@ async def stretch_of(
         return whole
     low, high = _bounds(whole)
     edge = await conn.fetchrow(
-        statement("view_task_edge"),
+        statement(__name__, "view_task_edge"),
         source,
         ascending,
         most,
@@ -155,13 +155,13 @@ def rows_at_once(parameters: TaskParameters, source: Source) -> int:
 
 
 @cache
-def over_tasks(name: str) -> str:
-    """The statement `name`, which selects from `task`, over what a filter leaves of a source."""
-    return f"WITH task AS (\n{statement('view_candidates')})\n{statement(name)}"
+def over_tasks(selecting: str) -> str:
+    """A statement that selects from `task`, over what a filter leaves of a source."""
+    return f"WITH task AS (\n{statement(__name__, 'view_candidates')})\n{selecting}"
 
 
 def bound(stretch: Stretch, parameters: TaskParameters) -> list[Any]:
-    """The parameters of view_candidates.sql."""
+    """The parameters of `view_candidates`."""
     low, high = _bounds(stretch)
     not_id = stretch.after.id if stretch.after else None
     return [stretch.source, stretch.ascending, stretch.most, not_id, *low, *high, *_flat(parameters)]
@@ -191,4 +191,4 @@ def _flat(parameters: TaskParameters) -> Iterator[Any]:
 
 
 async def _few_wait(conn: asyncpg.Connection) -> bool:
-    return bool(await conn.fetchval(statement("view_few_wait"), Source.LIVE.rows_at_once))
+    return bool(await conn.fetchval(statement(__name__, "view_few_wait"), Source.LIVE.rows_at_once))

@@ -51,7 +51,9 @@ class ClusterPoint:
 async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Buckets) -> tuple[WorkerPoint, ...]:
     """One point for each bucket, oldest first, by one probe of an index each."""
     told = by_bucket(
-        await conn.fetch(statement("view_worker_series"), worker_id, buckets.first, buckets.step, buckets.count)
+        await conn.fetch(
+            statement(__name__, "view_worker_series"), worker_id, buckets.first, buckets.step, buckets.count
+        )
     )
     return tuple(WorkerPoint(start, *told.get(number, ())) for number, start in enumerate(buckets.starts))
 
@@ -60,7 +62,12 @@ async def cluster_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[Cl
     """One point for each bucket, oldest first; the last one up to now."""
     told = by_bucket(
         await conn.fetch(
-            statement("view_cluster_series"), buckets.first, buckets.step, buckets.count, _ROUND_S, MOST_SNAPSHOTS
+            statement(__name__, "view_cluster_series"),
+            buckets.first,
+            buckets.step,
+            buckets.count,
+            _ROUND_S,
+            MOST_SNAPSHOTS,
         )
     )
     return tuple(ClusterPoint(start, *told.get(number, ())) for number, start in enumerate(buckets.starts))

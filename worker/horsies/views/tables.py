@@ -28,10 +28,10 @@ class Tables:
 
 async def tables(conn: asyncpg.Connection) -> Tables:
     """Asked anew each time: `horsies db upgrade` may run while somebody looks."""
-    return Tables(*await conn.fetchrow(statement("view_tables")))
+    return Tables(*await conn.fetchrow(statement(__name__, "view_tables")))
 
 
 async def is_as_the_server(conn: asyncpg.Connection) -> bool:
     """Whether no setting of its role or database decides if transactions of this session are read-only by default."""
-    found: bool = await conn.fetchval(statement("view_default_source"))
+    found: bool = await conn.fetchval(statement(__name__, "view_default_source"))
     return found

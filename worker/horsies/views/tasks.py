@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from horsies.lifecycle.by_hand import Seen
+from horsies.store.statements import statement
 from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.search import (
     Stretch,
@@ -49,7 +50,7 @@ async def task_page(
     else:
         most = rows_at_once(parameters, source)
         stretch = await stretch_of(conn, parameters, source, ascending=ascending, after=after, most=most)
-    found = await conn.fetch(over_tasks("view_task_page"), *bound(stretch, parameters), limit + 1)
+    found = await conn.fetch(over_tasks(statement(__name__, "view_task_page")), *bound(stretch, parameters), limit + 1)
     now, rows = found[0]["now"], [TaskRow(*map(aware, row[1:])) for row in found if row["id"] is not None]
     further = cursor_of(rows[limit - 1], sort) if len(rows) > limit else stretch.edge
     back = cursor_of(rows[0], sort) if rows and after else after
@@ -71,7 +72,9 @@ async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: 
     after: Cursor | None = None
     while True:
         stretch = await stretch_of(conn, parameters, source, ascending=False, after=after, most=_FROZEN_AT_ONCE)
-        rows = await conn.fetch(over_tasks("view_task_matching"), *bound(stretch, parameters), limit - len(found))
+        rows = await conn.fetch(
+            over_tasks(statement(__name__, "view_task_matching")), *bound(stretch, parameters), limit - len(found)
+        )
         found += [Seen(*map(aware, row)) for row in rows]
         after = stretch.edge
         if after is None or len(found) >= limit:

@@ -158,11 +158,11 @@ async def worker_rows(
     losses: Mapping[str, Loss] = {}
     here = await tables(conn)
     if here.worker_orders:
-        orders = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement("view_orders"))}
+        orders = {row[0]: tuple(row[1:]) for row in await conn.fetch(statement(__name__, "view_orders"))}
     if here.worker_losses:
         losses = await worker_losses(conn, acknowledged_within=gone_within)
     unacknowledged = [loss.worker_id for loss in losses.values() if loss.is_open]
-    rows = await conn.fetch(statement("view_workers"), gone_within, LATE_AFTER_S, unacknowledged)
+    rows = await conn.fetch(statement(__name__, "view_workers"), gone_within, LATE_AFTER_S, unacknowledged)
     return tuple(_row(tuple(row), orders.get(row["worker_id"]), losses.get(row["worker_id"])) for row in rows)
 
 
@@ -176,7 +176,7 @@ class Clock:
 
 async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
     """By what each took for the time when it started, of those whose first snapshot is still there."""
-    return tuple(Clock(*row) for row in await conn.fetch(statement("view_worker_clocks"), GONE_AFTER_S))
+    return tuple(Clock(*row) for row in await conn.fetch(statement(__name__, "view_worker_clocks"), GONE_AFTER_S))
 
 
 def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | None) -> WorkerRow:

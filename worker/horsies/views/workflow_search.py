@@ -30,7 +30,7 @@ class WorkflowCursor:
 
 
 class Source(StrEnum):
-    """Where to look; the names stand in view_workflow_candidates.sql."""
+    """Where to look; the names stand in `view_workflow_candidates`."""
 
     CREATED = "created"
     LIVE = "live"
@@ -87,7 +87,7 @@ async def stretch_of(
     if not source.is_walked:
         return whole
     edge = await conn.fetchrow(
-        statement("view_workflow_edge"),
+        statement(__name__, "view_workflow_edge"),
         source,
         ascending,
         most,
@@ -110,13 +110,13 @@ def matches_all(parameters: WorkflowParameters, source: Source) -> bool:
 
 
 @cache
-def over_workflows(name: str) -> str:
-    """The statement `name`, which selects from `workflow`, over what a filter leaves of a source."""
-    return f"WITH workflow AS (\n{statement('view_workflow_candidates')})\n{statement(name)}"
+def over_workflows(selecting: str) -> str:
+    """A statement that selects from `workflow`, over what a filter leaves of a source."""
+    return f"WITH workflow AS (\n{statement(__name__, 'view_workflow_candidates')})\n{selecting}"
 
 
 def bound(stretch: Stretch, parameters: WorkflowParameters) -> list[Any]:
-    """The parameters of view_workflow_candidates.sql."""
+    """The parameters of `view_workflow_candidates`."""
     not_id = stretch.after.id if stretch.after else None
     place = [stretch.source, stretch.ascending, stretch.most, not_id, *_bounds(stretch)]
     return [*place, *_flat(parameters)]

@@ -143,11 +143,11 @@ async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous 
     """The id that is `text`, or the only one that begins or ends so; None where there is none."""
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
-        if await conn.fetchval(statement("view_workflow_exists"), exact):
+        if await conn.fetchval(statement(__name__, "view_workflow_exists"), exact):
             return exact
     if not text:
         return None
-    rows = await conn.fetch(statement("view_find_workflow"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
+    rows = await conn.fetch(statement(__name__, "view_find_workflow"), text.lower(), _MOST_IDS + 1, _MOST_SEARCHED)
     ids = tuple(row["id"] for row in rows)
     if len(ids) > 1:
         return Ambiguous(text, ids[:_MOST_IDS], len(ids) > _MOST_IDS)
@@ -162,10 +162,10 @@ async def workflow_story(
     if not isinstance(found, str):
         return found
     page = await workflow_page(conn, WorkflowParameters(id=Texts(exact=(found,))), limit=1)
-    story = await conn.fetchrow(statement("view_workflow_story"), found, most_characters)
+    story = await conn.fetchrow(statement(__name__, "view_workflow_story"), found, most_characters)
     if not page.rows or story is None:
         return None  # deleted a moment ago
-    nodes = await conn.fetch(statement("view_workflow_nodes"), found, most_nodes, None)
+    nodes = await conn.fetch(statement(__name__, "view_workflow_nodes"), found, most_nodes, None)
     audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("workflow", found))
     return WorkflowStory(
         now=page.now,
@@ -184,8 +184,8 @@ async def node_story(
     conn: asyncpg.Connection, workflow_id: str, index: int, *, most_characters: int = 200_000
 ) -> NodeStory | None:
     """One node of the workflow with that whole id."""
-    story = await conn.fetchrow(statement("view_node_story"), workflow_id, index, most_characters)
-    node = await conn.fetchrow(statement("view_workflow_nodes"), workflow_id, 1, index)
+    story = await conn.fetchrow(statement(__name__, "view_node_story"), workflow_id, index, most_characters)
+    node = await conn.fetchrow(statement(__name__, "view_workflow_nodes"), workflow_id, 1, index)
     if story is None or node is None:
         return None
     audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("node", f"{workflow_id}:{index}"))

@@ -119,7 +119,9 @@ async def workflow_page(
         stretch = Stretch(source, backwards, after, None, limit + 1 + (after is not None))
     else:
         stretch = await stretch_of(conn, parameters, source, ascending=backwards, after=after, most=source.rows_at_once)
-    found = await conn.fetch(over_workflows("view_workflow_page"), *bound(stretch, parameters), limit + 1)
+    found = await conn.fetch(
+        over_workflows(statement(__name__, "view_workflow_page")), *bound(stretch, parameters), limit + 1
+    )
     now, rows = found[0]["now"], [WorkflowRow(*map(aware, tuple(row)[1:])) for row in found if row["id"] is not None]
     further = workflow_cursor_of(rows[limit - 1]) if len(rows) > limit else stretch.edge
     back = workflow_cursor_of(rows[0]) if rows and after else after
@@ -145,7 +147,9 @@ async def workflow_matching(conn: asyncpg.Connection, parameters: WorkflowParame
     while True:
         stretch = await stretch_of(conn, parameters, source, after=after, most=_FROZEN_AT_ONCE)
         left = limit - len(found)
-        rows = await conn.fetch(over_workflows("view_workflow_matching"), *bound(stretch, parameters), left)
+        rows = await conn.fetch(
+            over_workflows(statement(__name__, "view_workflow_matching")), *bound(stretch, parameters), left
+        )
         found += [row["id"] for row in rows]
         after = stretch.edge
         if after is None or len(found) >= limit:
@@ -167,12 +171,12 @@ async def workflow_counts(
         source = source_for(part) if rest is None else rest.source
         after = None if rest is None else rest.after
         stretch = await stretch_of(conn, part, source, after=after, most=source.rows_at_once)
-        rows = await conn.fetch(over_workflows("view_workflow_counts"), *bound(stretch, part))
+        rows = await conn.fetch(over_workflows(statement(__name__, "view_workflow_counts")), *bound(stretch, part))
         states |= {status: Count(number, stretch.edge is not None) for status, number in rows}
         if stretch.edge is not None:
             reached = max(stretch.edge.time, reached or stretch.edge.time)
             left = WorkflowRest(source, stretch.edge) if len(parts) == 1 else None
-    size = await conn.fetchval(statement("view_workflow_table_size"))
+    size = await conn.fetchval(statement(__name__, "view_workflow_table_size"))
     return WorkflowCounts(states, reached, size if size >= 0 else None, left)
 
 
@@ -190,5 +194,7 @@ async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit:
     source = source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)
     # One more, for those without such a value are counted as well.
-    rows = await conn.fetch(over_workflows("view_workflow_values"), *bound(stretch, wanted), by, limit + 1)
+    rows = await conn.fetch(
+        over_workflows(statement(__name__, "view_workflow_values")), *bound(stretch, wanted), by, limit + 1
+    )
     return tuple(row["value"] for row in rows if row["value"] is not None)[:limit]

@@ -169,7 +169,9 @@ class WorkflowHandle(Generic[T]):
         async def act(connection: asyncpg.Connection) -> bool | None:
             if await verb(connection, self.workflow_id):
                 return True
-            known = await connection.fetchval(statement("workflow_name"), self.workflow_id)
+            known = await connection.fetchval(
+                statement("horsies.lifecycle.planting", "workflow_name"), self.workflow_id
+            )
             return None if known is None else False
 
         return _on_connection(act)

@@ -1,0 +1,121 @@
+-- name: control_pause
+-- controlling.pause; RUNNING, and what runs below it; under the family's lock ($1 workflow)
+WITH RECURSIVE below AS (
+    SELECT id FROM horsies_workflows WHERE id = $1 AND status = 'RUNNING'
+     UNION
+    SELECT child.id FROM below JOIN horsies_workflows child ON child.parent_workflow_id = below.id
+)
+UPDATE horsies_workflows
+   SET status = 'PAUSED', updated_at = statement_timestamp()
+ WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status = 'RUNNING'
+RETURNING id
+
+-- name: control_resume
+-- controlling.resume; PAUSED, and what is paused below it; under the family's lock ($1 workflow)
+WITH RECURSIVE below AS (
+    SELECT id FROM horsies_workflows WHERE id = $1 AND status = 'PAUSED'
+     UNION
+    SELECT child.id FROM below JOIN horsies_workflows child ON child.parent_workflow_id = below.id
+)
+UPDATE horsies_workflows
+   SET status = 'RUNNING', updated_at = statement_timestamp()
+ WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status = 'PAUSED'
+RETURNING id
+
+-- name: control_wake
+-- controlling.resume, afterwards: tasks of these workflows that nobody has claimed while they were paused ($1 workflows)
+-- No trigger tells of a workflow that goes on, and each worker sleeps until its next poll.
+SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
+  FROM (SELECT DISTINCT queue_name AS name
+          FROM horsies_workflow_tasks
+         WHERE workflow_id = ANY ($1::text[]) AND status IN ('ENQUEUED', 'RUNNING') AND task_id IS NOT NULL
+           AND octet_length(queue_name) <= 52) queue
+
+-- name: control_tell
+-- controlling.resume, reconciling.reconcile: READY nodes whose child workflow some worker has to build ($1 workflows)
+SELECT count(pg_notify('horsies_workflow_ready', waiting.workflow_id))
+  FROM (SELECT DISTINCT workflow_id
+          FROM horsies_workflow_tasks
+         WHERE workflow_id = ANY ($1::text[]) AND status = 'READY' AND is_subworkflow) waiting
+
+-- name: control_cancel
+-- controlling.cancel; PENDING, RUNNING or PAUSED, and what lives below; under the family's lock ($1 workflow)
+WITH RECURSIVE below AS (
+    SELECT id FROM horsies_workflows WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'PAUSED')
+     UNION
+    SELECT child.id FROM below JOIN horsies_workflows child ON child.parent_workflow_id = below.id
+)
+UPDATE horsies_workflows
+   SET status = 'CANCELLED', completed_at = statement_timestamp(), updated_at = statement_timestamp()
+ WHERE id = ANY (ARRAY(SELECT id FROM below)) AND status IN ('PENDING', 'RUNNING', 'PAUSED')
+RETURNING id
+
+-- name: control_live_tasks
+-- controlling.cancel; reads only: tasks of nodes that have not ended ($1 workflows)
+SELECT task_id
+  FROM horsies_workflow_tasks
+ WHERE workflow_id = ANY ($1::text[]) AND status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED') AND task_id IS NOT NULL
+
+-- name: control_cancel_nodes
+-- controlling.cancel, after its tasks; not ended; under the family's lock
+-- ($1 workflows, $2 tasks that were cancelled just now, $3 those of them that ran, $4 result of what ran, $5 results by the
+--  status of a task that has none)
+-- What ended by itself before, and whose outcome had not reached the node yet, keeps that outcome.
+UPDATE horsies_workflow_tasks node
+   SET status = CASE WHEN judged.cancelled THEN CASE WHEN judged.ran THEN 'FAILED' ELSE 'SKIPPED' END
+                     WHEN judged.task_status = 'COMPLETED' AND judged.task_result IS NOT NULL THEN 'COMPLETED'
+                     ELSE 'FAILED' END,
+       result = CASE WHEN judged.cancelled THEN CASE WHEN judged.ran THEN $4::text END
+                     ELSE COALESCE(judged.task_result, $5::jsonb ->> judged.task_status) END,
+       started_at = COALESCE(judged.task_started_at, node.started_at),
+       completed_at = statement_timestamp()
+  FROM (SELECT mine.id, task.status AS task_status, task.result AS task_result, task.started_at AS task_started_at,
+               task.status IS NULL OR task.status IN ('PENDING', 'CLAIMED', 'RUNNING') OR task.id = ANY ($2::text[]) AS cancelled,
+               mine.status = 'RUNNING' OR mine.task_id = ANY ($3::text[]) AS ran
+          FROM horsies_workflow_tasks mine
+          LEFT JOIN horsies_tasks task ON task.id = mine.task_id
+         WHERE mine.workflow_id = ANY ($1::text[]) AND mine.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')) judged
+ WHERE node.workflow_id = ANY ($1::text[]) AND node.id = judged.id
+
+-- name: control_end_tasks
+-- controlling.cancel, skip_node, complete_node; PENDING, CLAIMED or RUNNING; under the family's lock
+-- ($1 tasks, $2 result, $3 words)
+WITH held AS MATERIALIZED (
+    -- Who waits here for a worker's outcome finds the task ended, and leaves it so.
+    SELECT id, status FROM horsies_tasks
+     WHERE id = ANY ($1::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
+     ORDER BY id FOR NO KEY UPDATE
+), ended AS (
+    UPDATE horsies_tasks task
+       SET status = 'CANCELLED', claimed = false, claim_expires_at = NULL, failed_at = statement_timestamp(),
+           result = $2::text, error_code = 'TASK_CANCELLED', failed_reason = $3::text,
+           finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
+      FROM held
+     WHERE task.id = ANY ($1::text[]) AND task.id = held.id
+    RETURNING task.id, held.status AS before_status, task.queue_name, task.retry_count, task.claimed_by_worker_id,
+              task.claimed_at, task.started_at, task.failed_at, task.worker_hostname, task.worker_pid,
+              task.worker_process_name
+), history AS (
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
+                                       worker_process_name)
+    SELECT id,
+           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = ended.id
+                                   ORDER BY attempt DESC LIMIT 1)) + 1,
+           'WORKER_FAILURE', false, COALESCE(started_at, claimed_at, failed_at), failed_at, 'TASK_CANCELLED', $3::text,
+           $3::text, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
+      FROM ended
+     WHERE before_status = 'RUNNING'
+), told AS MATERIALIZED (
+    -- The worker sees that it has lost the task, and stops its code.
+    SELECT pg_notify('horsies_operator', claimed_by_worker_id)
+      FROM ended
+     WHERE before_status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
+     GROUP BY claimed_by_worker_id
+     UNION ALL
+    SELECT pg_notify('task_queue_' || queue_name, 'capacity:' || min(id))
+      FROM ended
+     WHERE before_status IN ('CLAIMED', 'RUNNING') AND octet_length(queue_name) <= 52
+     GROUP BY queue_name
+)
+SELECT id, before_status FROM ended WHERE (SELECT count(*) FROM told) >= 0

@@ -1,0 +1,130 @@
+-- name: stored_earlier
+-- finishing.stored_earlier; reads only
+-- ($1 worker, $2 tasks, $3 claimed at, $4 outcomes, $5 will retry, $6 error codes, $7 error messages)
+-- An end leaves its token in the row. What waits again has lost it: there the first attempt of ours since the claim tells.
+SELECT token.number, attempt.will_retry, task.enqueued_at
+  FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::text[], $7::text[])
+       WITH ORDINALITY AS token (id, claimed_at, outcome, will_retry, error_code, error_message, number)
+  JOIN horsies_tasks task ON task.id = token.id
+ CROSS JOIN LATERAL (SELECT outcome, will_retry, error_code, error_message
+                       FROM horsies_task_attempts
+                      WHERE task_id = token.id AND worker_id = $1 AND started_at >= token.claimed_at
+                      ORDER BY attempt LIMIT 1) attempt
+ WHERE attempt.outcome = token.outcome
+   AND (attempt.error_code, attempt.error_message) IS NOT DISTINCT FROM (token.error_code, token.error_message)
+   AND CASE WHEN attempt.will_retry THEN token.will_retry
+            ELSE task.status IN ('COMPLETED', 'FAILED') AND task.claimed_by_worker_id = $1
+                 AND task.claimed_at = token.claimed_at END
+
+-- name: mark_finalizing
+-- finishing.mark_finalizing; the token and RUNNING; heap-only, as no index knows these columns
+-- ($1 worker, $2 tasks, $3 claimed at)
+-- It leaves out a row that another session has locked. That may be the worker's own finish, which waits for one row of its
+-- batch and has locked the others; the mark waited for these, and no beat came after it.
+WITH free AS MATERIALIZED (
+    SELECT task.id, token.number
+      FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
+      JOIN horsies_tasks task ON task.id = token.id
+     WHERE task.id = ANY ($2)
+       AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1
+                THEN task.claimed_at = token.claimed_at END
+       FOR NO KEY UPDATE OF task SKIP LOCKED
+)
+UPDATE horsies_tasks task
+   SET finalizing_at = statement_timestamp(), finalizing_by_worker_id = $1, updated_at = statement_timestamp()
+  FROM free
+ WHERE task.id = ANY (ARRAY(SELECT id FROM free)) AND task.id = free.id
+RETURNING free.number
+
+-- name: retry
+-- finishing.finish, for what is to run again; the token and RUNNING; of a failure also: budget left, due before good_until
+-- ($1 worker, $2 tasks, $3 claimed at, $4 delays in s, NULL for an interrupt, $5 error codes, $6 error messages,
+--  $7 failed reasons)
+WITH requeued AS (
+    UPDATE horsies_tasks task
+       SET status = 'PENDING', retry_count = task.retry_count + 1,
+           -- An interrupt is nobody's fault: it takes a number, not a try.
+           max_retries = task.max_retries + (token.delay_s IS NULL)::integer,
+           enqueued_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.enqueued_at),
+           next_retry_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.next_retry_at),
+           result = NULL, error_code = NULL, failed_reason = NULL,
+           claimed_at = NULL, claimed_by_worker_id = NULL, started_at = NULL, worker_pid = NULL,
+           worker_hostname = NULL, worker_process_name = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
+           updated_at = statement_timestamp()
+      FROM unnest($2::text[], $3::timestamptz[], $4::double precision[], $5::text[], $6::text[], $7::text[])
+           WITH ORDINALITY AS token (id, claimed_at, delay_s, error_code, error_message, failed_reason, number)
+     WHERE task.id = ANY ($2) AND task.id = token.id
+       AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
+                THEN token.delay_s IS NULL
+                     OR task.retry_count < task.max_retries
+                        AND (task.good_until IS NULL
+                             OR task.good_until > statement_timestamp() + token.delay_s * interval '1 s') END
+    RETURNING task.id, task.queue_name, task.retry_count, task.enqueued_at, token.number, token.claimed_at, token.error_code,
+              token.error_message, token.failed_reason, token.delay_s IS NULL AS interrupted
+), history AS (
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
+                                       worker_process_name)
+    SELECT requeued.id,
+           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = requeued.id
+                                   ORDER BY attempt DESC LIMIT 1) + 1),
+           CASE WHEN interrupted THEN 'WORKER_FAILURE' ELSE 'FAILED' END, true,
+           COALESCE(before.started_at, claimed_at), statement_timestamp(),
+           COALESCE(error_code, CASE WHEN interrupted THEN 'TASK_INTERRUPTED' END), error_message, failed_reason, $1,
+           before.worker_hostname, before.worker_pid, before.worker_process_name
+      FROM requeued
+           -- A statement does not see what it changes: here is the row with all that the task has forgotten above.
+     CROSS JOIN LATERAL (SELECT started_at, worker_hostname, worker_pid, worker_process_name
+                           FROM horsies_tasks WHERE id = requeued.id LIMIT 1) before
+)
+SELECT number, enqueued_at
+  FROM requeued
+       -- What was interrupted is due now, and this worker is about to stop: once for each queue, others are told.
+ WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:interrupted'))
+          FROM (SELECT DISTINCT queue_name AS name FROM requeued
+                 WHERE interrupted AND octet_length(queue_name) <= 52) queue) >= 0
+
+-- name: unstart
+-- finishing.finish, for what was stopped before user code began; the token and RUNNING ($1 worker, $2 tasks, $3 claimed at)
+UPDATE horsies_tasks task
+   SET status = 'PENDING', claimed_at = NULL, claimed_by_worker_id = NULL, started_at = NULL, worker_pid = NULL,
+       worker_hostname = NULL, worker_process_name = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
+       updated_at = statement_timestamp()
+  FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
+ WHERE task.id = ANY ($2) AND task.id = token.id
+   AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1 THEN task.claimed_at = token.claimed_at END
+RETURNING token.number, task.enqueued_at
+
+-- name: finish
+-- finishing.finish; the token and RUNNING
+-- ($1 worker, $2 tasks, $3 claimed at, $4 outcomes, $5 results, $6 error codes, $7 error messages, $8 failed reasons)
+-- One task 0.26 ms, of which the disk takes 0.12; 10 tasks 0.43 ms; 50 tasks 1.1 ms.
+WITH ended AS (
+    UPDATE horsies_tasks task
+       SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,
+           completed_at = CASE token.outcome WHEN 'COMPLETED' THEN statement_timestamp() END,
+           failed_at = CASE token.outcome WHEN 'COMPLETED' THEN NULL ELSE statement_timestamp() END,
+           result = token.result, error_code = token.error_code, failed_reason = token.failed_reason,
+           finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
+      FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+           WITH ORDINALITY AS token (id, claimed_at, outcome, result, error_code, error_message, failed_reason, number)
+     WHERE task.id = ANY ($2) AND task.id = token.id
+       AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1
+                THEN task.claimed_at = token.claimed_at END
+    RETURNING token.number, token.outcome, token.error_message, task.id, task.retry_count, task.error_code,
+              task.failed_reason, COALESCE(task.started_at, task.claimed_at) AS started_at, task.updated_at,
+              task.worker_hostname, task.worker_pid, task.worker_process_name
+), history AS (
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
+                                       worker_process_name)
+    SELECT id,
+           -- After a requeue by hand that set retry_count back, the next number is taken; else one such row would fail
+           -- its whole batch, again and again. Costs 0.02 ms for 50 tasks.
+           GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = ended.id
+                                   ORDER BY attempt DESC LIMIT 1)) + 1,
+           outcome, false, started_at, updated_at, error_code, error_message, failed_reason, $1,
+           worker_hostname, worker_pid, worker_process_name
+      FROM ended
+)
+SELECT number FROM ended

@@ -1,0 +1,34 @@
+-- name: plant_workflow
+-- planting.plant; a new workflow, or nothing where its id is taken
+-- ($1 id, $2 name, $3 on_error, $4 output index, $5 success policy, $6 definition key, $7 sent at, $8 parent workflow,
+--  $9 parent node, $10 depth, $11 root)
+INSERT INTO horsies_workflows (id, name, status, on_error, output_task_index, success_policy, definition_key,
+                               parent_workflow_id, parent_task_index, depth, root_workflow_id,
+                               sent_at, created_at, started_at, updated_at)
+VALUES ($1::text, $2, 'RUNNING', $3, $4, $5::jsonb, $6, $8, $9, $10, COALESCE($11::text, $1::text),
+        COALESCE($7::timestamptz, statement_timestamp()),
+        statement_timestamp(), statement_timestamp(), statement_timestamp())
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+
+-- name: workflow_name
+-- planting.plant and handles: whether there is a workflow of this id, and its name ($1 id); reads only
+SELECT name FROM horsies_workflows WHERE id = $1
+
+-- name: plant_nodes
+-- planting.plant; the nodes of a workflow that this transaction has made
+-- ($1 workflow, then one array per column; arrays inside them travel as text)
+INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, task_args, task_kwargs, queue_name,
+                                    priority, dependencies, args_from, workflow_ctx_from, allow_failed_deps, join_type,
+                                    min_success, task_options, status, is_subworkflow, sub_workflow_name,
+                                    sub_definition_key, created_at)
+SELECT node.id, $1, node.index, node.node_id, node.task_name, '[]', node.kwargs, node.queue_name,
+       node.priority, node.dependencies::int[], node.args_from::jsonb, node.ctx_from::varchar(128)[],
+       node.allow_failed_deps, node.join_type, node.min_success, node.task_options,
+       CASE WHEN node.dependencies = '{}' THEN 'READY' ELSE 'PENDING' END,
+       node.definition_key IS NOT NULL, CASE WHEN node.definition_key IS NOT NULL THEN node.task_name END,
+       node.definition_key, statement_timestamp()
+  FROM unnest($2::text[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::int[], $9::text[],
+              $10::text[], $11::text[], $12::bool[], $13::text[], $14::int[], $15::text[], $16::text[])
+       AS node (id, index, node_id, task_name, kwargs, queue_name, priority, dependencies,
+                args_from, ctx_from, allow_failed_deps, join_type, min_success, task_options, definition_key)

@@ -1,0 +1,208 @@
+-- name: retention_settings
+-- retention.ages_in_use; reads only. What the newest snapshot of all says
+SELECT worker_id, recovery_config
+  FROM horsies_worker_states
+ WHERE recovery_config IS NOT NULL
+ ORDER BY snapshot_at DESC
+ LIMIT 1
+
+-- name: prune_lock
+-- retention.py, before its families are pruned; the roots of these workflows, or the workflow itself where its root is gone;
+-- one that somebody holds is left: whoever changes a family holds its root ($1 ids)
+SELECT id FROM horsies_workflows
+ WHERE id = ANY (ARRAY(
+           SELECT COALESCE((SELECT id FROM horsies_workflows WHERE id = workflow.root_workflow_id LIMIT 1), workflow.id)
+             FROM horsies_workflows workflow
+            WHERE id = ANY ($1::text[])))
+   FOR UPDATE SKIP LOCKED
+
+-- name: old_heartbeats
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 any time and $3 after this id, $4 how many)
+-- In the order of the ids, which is that of the times. Of a page without a single old row nothing older follows: it is empty.
+SELECT id, $2::timestamptz AS after, id AS after_id, 1 AS rows
+  FROM (SELECT id, sent_at FROM horsies_heartbeats WHERE id > $3 ORDER BY id LIMIT $4) page
+ WHERE sent_at < statement_timestamp() - $1 * interval '1 s'
+ ORDER BY id
+
+-- name: old_operator_actions
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+SELECT id, acted_at AS after, id AS after_id, 1 AS rows
+  FROM horsies_operator_actions
+ WHERE acted_at < statement_timestamp() - $1 * interval '1 s' AND acted_at >= $2 AND (acted_at, id) > ($2, $3)
+ ORDER BY acted_at, id
+ LIMIT $4
+
+-- name: old_sweep_state
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- Duties of a threshold, which are named after it: one that no worker has any more is never taken again. In use, one is
+-- taken every 10 minutes or more often.
+SELECT sweep AS id, ran_at AS after, sweep AS after_id, 1 AS rows
+  FROM horsies_sweep_state
+ WHERE sweep LIKE '% %' AND ran_at < statement_timestamp() - $1 * interval '1 s' AND ran_at >= $2
+   AND (ran_at, sweep) > ($2, $3)
+ ORDER BY ran_at, sweep
+ LIMIT $4
+
+-- name: old_tasks
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- `rows`: attempts go with their task.
+SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
+  FROM horsies_tasks task
+ WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+   AND COALESCE(completed_at, failed_at) < statement_timestamp() - $1 * interval '1 s'
+   AND COALESCE(completed_at, failed_at) >= $2 AND (COALESCE(completed_at, failed_at), id) > ($2, $3)
+       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+   AND (SELECT workflow.id FROM horsies_workflow_tasks node
+          JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+         WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+         LIMIT 1) IS NULL
+ ORDER BY COALESCE(completed_at, failed_at), id
+ LIMIT $4
+
+-- name: old_untimed_tasks
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- Final, but without a time: upstream cancels that way, and so do hands. What was last changed long ago was made before that.
+SELECT id, created_at AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
+  FROM horsies_tasks task
+ WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AND COALESCE(completed_at, failed_at) IS NULL
+   AND created_at < statement_timestamp() - $1 * interval '1 s'
+   AND updated_at < statement_timestamp() - $1 * interval '1 s'
+   AND created_at >= $2 AND (created_at, id) > ($2, $3)
+       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+   AND (SELECT workflow.id FROM horsies_workflow_tasks node
+          JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+         WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+         LIMIT 1) IS NULL
+ ORDER BY created_at, id
+ LIMIT $4
+
+-- name: old_worker_losses
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+SELECT id, taken_at AS after, id AS after_id, 1 AS rows
+  FROM horsies_worker_losses
+ WHERE taken_at < statement_timestamp() - $1 * interval '1 s' AND taken_at >= $2 AND (taken_at, id) > ($2, $3)
+ ORDER BY taken_at, id
+ LIMIT $4
+
+-- name: old_worker_states
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+SELECT id, snapshot_at AS after, id AS after_id, 1 AS rows
+  FROM horsies_worker_states
+ WHERE snapshot_at < statement_timestamp() - $1 * interval '1 s' AND snapshot_at >= $2 AND (snapshot_at, id) > ($2, $3)
+ ORDER BY snapshot_at, id
+ LIMIT $4
+
+-- name: old_workflows
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- A tree goes as a whole, when all of it is finished and old: the parent's row takes those of its children with it.
+SELECT id, COALESCE(completed_at, updated_at, created_at) AS after, id AS after_id,
+       1 + (SELECT count(*) FROM horsies_workflow_tasks WHERE workflow_id = workflow.id)::integer AS rows
+  FROM horsies_workflows workflow
+ WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+   AND COALESCE(completed_at, updated_at, created_at) < statement_timestamp() - $1 * interval '1 s'
+   AND COALESCE(completed_at, updated_at, created_at) >= $2
+   AND (COALESCE(completed_at, updated_at, created_at), id) > ($2, $3)
+   AND NOT EXISTS (SELECT FROM horsies_workflows relative
+                    WHERE (relative.root_workflow_id = COALESCE(workflow.root_workflow_id, workflow.id)
+                           OR relative.id = COALESCE(workflow.root_workflow_id, workflow.id))
+                      AND (relative.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                           OR COALESCE(relative.completed_at, relative.updated_at, relative.created_at)
+                              >= statement_timestamp() - $1 * interval '1 s'))
+ ORDER BY COALESCE(completed_at, updated_at, created_at), id
+ LIMIT $4
+
+-- name: prune_heartbeats
+-- retention.py; still old enough ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_heartbeats
+     WHERE id = ANY ($2::bigint[]) AND sent_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING id
+)
+SELECT count(*) AS heartbeats FROM gone
+
+-- name: prune_operator_actions
+-- retention.py; still old enough; one that an undo under way refers to is left ($1 age in s, $2 ids)
+-- A younger action that undid a deleted one stays, and its `undoes` becomes NULL.
+WITH gone AS (
+    DELETE FROM horsies_operator_actions
+     WHERE id = ANY (ARRAY(
+               SELECT id FROM horsies_operator_actions
+                WHERE id = ANY ($2::bigint[]) AND acted_at < statement_timestamp() - $1 * interval '1 s'
+                  FOR UPDATE SKIP LOCKED))
+    RETURNING id
+)
+SELECT count(*) AS operator_actions FROM gone
+
+-- name: prune_sweep_state
+-- retention.py; still old enough: a worker that takes the duty meanwhile keeps it ($1 age in s, $2 sweeps)
+WITH gone AS (
+    DELETE FROM horsies_sweep_state
+     WHERE sweep = ANY ($2::text[]) AND ran_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING sweep
+)
+SELECT count(*) AS sweep_state FROM gone
+
+-- name: prune_tasks
+-- retention.py; still final, old enough and of no unfinished workflow; one that somebody holds is left ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_tasks
+     WHERE id = ANY (ARRAY(
+               SELECT id FROM horsies_tasks task
+                WHERE id = ANY ($2::text[])
+                      -- Inside a CASE only the primary key fits, whatever statistics say of the others (see `start`).
+                  AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
+                           THEN COALESCE(completed_at, failed_at, updated_at, created_at)
+                                < statement_timestamp() - $1 * interval '1 s' END
+                  AND (SELECT workflow.id FROM horsies_workflow_tasks node
+                         JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+                        WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                        LIMIT 1) IS NULL
+                  FOR UPDATE OF task SKIP LOCKED))
+    RETURNING id
+)
+SELECT count(*) AS tasks FROM gone
+
+-- name: prune_worker_losses
+-- retention.py; still old enough ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_worker_losses
+     WHERE id = ANY ($2::bigint[]) AND taken_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING id
+)
+SELECT count(*) AS worker_losses FROM gone
+
+-- name: prune_worker_states
+-- retention.py; still old enough ($1 age in s, $2 ids)
+WITH gone AS (
+    DELETE FROM horsies_worker_states
+     WHERE id = ANY ($2::bigint[]) AND snapshot_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING id
+)
+SELECT count(*) AS worker_states FROM gone
+
+-- name: prune_workflows
+-- retention.py; their families are locked, and all of each is still finished and old enough; one that somebody holds is left
+-- ($1 age in s, $2 ids, $3 roots that are locked)
+WITH whole AS MATERIALIZED (
+    -- As in `old_workflows`, asked again: of a family that was opened meanwhile the rest is finished and old as before.
+    SELECT root.id
+      FROM unnest($3::text[]) AS root (id)
+     WHERE (SELECT relative.id FROM horsies_workflows relative
+             WHERE (relative.root_workflow_id = root.id OR relative.id = root.id)
+               AND CASE WHEN relative.status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                        THEN COALESCE(relative.completed_at, relative.updated_at, relative.created_at)
+                             >= statement_timestamp() - $1 * interval '1 s'
+                        ELSE true END
+             LIMIT 1) IS NULL
+), finished AS MATERIALIZED (
+    SELECT id FROM horsies_workflows
+     WHERE id = ANY ($2::text[])
+       AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED')
+                THEN id IN (SELECT id FROM whole) OR root_workflow_id IN (SELECT id FROM whole) END
+       FOR UPDATE SKIP LOCKED
+), nodes AS (
+    DELETE FROM horsies_workflow_tasks WHERE workflow_id = ANY (ARRAY(SELECT id FROM finished)) RETURNING id
+), gone AS (
+    DELETE FROM horsies_workflows WHERE id = ANY (ARRAY(SELECT id FROM finished)) RETURNING id
+)
+SELECT (SELECT count(*) FROM gone) AS workflows, (SELECT count(*) FROM nodes) AS workflow_tasks

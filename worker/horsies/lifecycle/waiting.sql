@@ -1,0 +1,20 @@
+-- name: next_due
+-- waiting.next_due; reads only ($1 queues)
+-- The earliest time is not at one end of ix_horsies_tasks_ready: priority stands before it. So each priority in use is
+-- visited, two probes of the index each.
+WITH RECURSIVE level AS (
+    SELECT queue.name, lowest.priority
+      FROM unnest($1::text[]) AS queue (name)
+     CROSS JOIN LATERAL (SELECT priority FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue.name
+                          ORDER BY priority LIMIT 1) lowest
+     UNION ALL
+    SELECT level.name, higher.priority
+      FROM level
+     CROSS JOIN LATERAL (SELECT priority FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = level.name
+                            AND priority > level.priority ORDER BY priority LIMIT 1) higher
+)
+SELECT extract(epoch FROM min(soonest.enqueued_at) - statement_timestamp())::double precision
+  FROM level
+ CROSS JOIN LATERAL (SELECT enqueued_at FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = level.name
+                        AND priority = level.priority AND enqueued_at > statement_timestamp()
+                      ORDER BY enqueued_at LIMIT 1) soonest

@@ -1,0 +1,51 @@
+-- name: diagnose_tables
+-- cluster.py; reads only. Which of our own tables are here, for upstream makes none of them; and from here on in this
+-- transaction, a time that upstream stored without a zone is read as what it is
+SELECT now() AS now, set_config('TimeZone', 'UTC', true),
+       to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
+       to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
+       to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
+       to_regclass('horsies_sweep_state') IS NOT NULL AS sweep_state,
+       COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
+
+-- name: diagnose_draining
+-- cluster.py; reads only
+SELECT worker_id FROM horsies_worker_orders WHERE draining_since IS NOT NULL
+
+-- name: diagnose_paused
+-- cluster.py; reads only
+SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE paused_at IS NOT NULL
+
+-- name: diagnose_sweep
+-- cluster.py; reads only ($1 rules)
+-- A duty is named by its rule, and by the threshold where it has one; see sweep_state.py.
+SELECT split_part(sweep, ' ', 1) AS rule, NULLIF(split_part(sweep, ' ', 2), '')::integer AS threshold_ms, ran_at, worker_id,
+       interval_ms
+  FROM horsies_sweep_state
+ WHERE split_part(sweep, ' ', 1) = ANY ($1::text[])
+ ORDER BY sweep
+
+-- name: diagnose_consumers
+-- cluster.py; reads only ($1 how old the newest snapshot of a living worker may be in s, $2 the workers that drain)
+-- Workers of one deployment are alike: 500 of them come back as one row, with their names once.
+SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names,
+       min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
+  FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
+               worker_started_at
+          FROM horsies_worker_states
+         WHERE snapshot_at > now() - $1::float8 * interval '1 s'
+         ORDER BY worker_id, snapshot_at DESC) newest
+       -- A name that the table in the subquery does not have is looked up out here: upstream's table has no such column.
+ CROSS JOIN (SELECT NULL::text[]) absent (task_names)
+  LEFT JOIN LATERAL (
+        SELECT said.names
+          FROM (SELECT worker_id, snapshot_at, task_names AS names FROM horsies_worker_states
+                 WHERE worker_id = newest.worker_id AND snapshot_at > now() - interval '10 min') said
+         WHERE said.names IS NOT NULL
+         ORDER BY said.worker_id, said.snapshot_at DESC
+         LIMIT 1) told ON true
+ GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names
+
+-- name: diagnose_settings
+-- cluster.py; reads only. What the newest snapshot of all says
+SELECT worker_id, recovery_config FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1

@@ -1,0 +1,30 @@
+-- name: diagnose_crashed
+-- operations/crashed.py, over `crashed_tasks`; reads only ($1 ids of each name)
+SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
+       (array_agg(id ORDER BY failed_at, id))[:$1] AS ids,
+       array_agg(DISTINCT claimed_by_worker_id) FILTER (WHERE claimed_by_worker_id IS NOT NULL) AS workers
+  FROM crashed
+ GROUP BY task_name, queue_name
+ ORDER BY min(failed_at)
+
+-- name: order_crashed
+-- operations/crashed.py, over `crashed_tasks`, before a worker is acknowledged; reads only ($1 workers)
+SELECT claimed_by_worker_id AS worker_id, count(*)::integer AS tasks FROM crashed
+ WHERE claimed_by_worker_id = ANY ($1::text[])
+ GROUP BY claimed_by_worker_id
+
+-- name: crashed_tasks
+-- operations/crashed.py, of which its statements select as `crashed`; reads only: tasks that failed as their worker died, newest
+-- first, on which no operator has acted since; a recovery of the worker is what made it fail, no answer to it
+-- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.
+SELECT task.*
+  FROM (SELECT id, task_name, queue_name, failed_at, claimed_by_worker_id FROM horsies_tasks
+         WHERE status = 'FAILED' AND error_code = 'WORKER_CRASHED'
+         ORDER BY failed_at DESC
+         LIMIT 5000) task
+  LEFT JOIN LATERAL (
+        SELECT true AS done FROM horsies_operator_actions
+         WHERE target_kind = 'task' AND target_id = task.id AND outcome = 'applied' AND verb <> 'recover'
+           AND acted_at >= task.failed_at
+         ORDER BY id DESC LIMIT 1) handled ON true
+ WHERE handled.done IS NULL

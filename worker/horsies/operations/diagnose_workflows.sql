@@ -1,0 +1,85 @@
+-- name: damaged_workflows
+-- operations/diagnose_workflows.py; reads only: RUNNING or PAUSED, with something in it that nobody can make sense of
+-- ($1 how many)
+WITH live AS MATERIALIZED (
+    SELECT id, name, updated_at,
+           CASE WHEN NOT success_policy @? '$.cases[*].required_indices[*] ? (@.type() == "number")'
+                THEN 'its success_policy names no case that could be met' END AS what
+      FROM horsies_workflows
+     WHERE status IN ('RUNNING', 'PAUSED')
+     ORDER BY id
+)
+SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.what, circle.what) AS what
+  FROM live
+ CROSS JOIN LATERAL (
+       SELECT array_agg(task_index) AS indexes,
+              array_agg(task_index) FILTER (WHERE status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')) AS open,
+              count(*) FILTER (WHERE status IN ('READY', 'ENQUEUED', 'RUNNING')) AS moving
+         FROM horsies_workflow_tasks
+        WHERE workflow_id = live.id) graph
+  LEFT JOIN LATERAL (
+       SELECT 'its node ' || COALESCE(node_id, task_index::text)
+              || CASE WHEN join_type NOT IN ('all', 'any', 'quorum') THEN ' has the join ' || join_type
+                      WHEN join_type = 'quorum' AND min_success IS NULL THEN ' has a quorum without min_success'
+                      WHEN jsonb_typeof(args_from) <> 'object' THEN ' has args_from that is no object'
+                      WHEN NOT dependencies <@ graph.indexes THEN ' depends on a node that does not exist'
+                      WHEN astray.id IS NOT NULL THEN ' waits for ' || astray.id || ', which names another parent'
+                      ELSE ' has the status ' || node.status END AS what
+         FROM horsies_workflow_tasks node
+         LEFT JOIN LATERAL (
+              -- Its end would reach no node, or another one.
+              SELECT child.id
+                FROM horsies_workflows child
+               WHERE child.id = node.sub_workflow_id AND node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
+                 AND (child.parent_workflow_id <> node.workflow_id OR child.parent_task_index <> node.task_index)
+               LIMIT 1) astray ON true
+        WHERE node.workflow_id = live.id
+          AND (astray.id IS NOT NULL OR join_type NOT IN ('all', 'any', 'quorum') OR join_type = 'quorum' AND min_success IS NULL
+               OR jsonb_typeof(args_from) <> 'object' OR NOT dependencies <@ graph.indexes
+               OR node.status NOT IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING', 'COMPLETED', 'FAILED', 'SKIPPED'))
+        ORDER BY task_index
+        LIMIT 1) broken ON true
+ CROSS JOIN LATERAL (
+       -- Without a circle, one of those that wait would have nothing left to wait for.
+       SELECT CASE WHEN graph.moving = 0
+                    AND (SELECT bool_and(dependencies && graph.open) FROM horsies_workflow_tasks
+                          WHERE workflow_id = live.id AND status = 'PENDING')
+                   THEN 'its nodes wait for each other' END AS what) circle
+ WHERE COALESCE(live.what, broken.what, circle.what) IS NOT NULL
+ ORDER BY live.id
+ LIMIT $1
+
+-- name: diagnose_paused_flows
+-- operations/diagnose_workflows.py; reads only: what waits for a person since a node failed ($1 how many ids of each name)
+SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id ORDER BY updated_at, id))[1:$1] AS ids,
+       (array_agg(error ORDER BY updated_at, id))[1] AS error
+  FROM horsies_workflows
+ WHERE status = 'PAUSED' AND on_error = 'pause' AND error IS NOT NULL
+ GROUP BY name
+ ORDER BY name
+
+-- name: diagnose_decided_flows
+-- operations/diagnose_workflows.py; reads only: PAUSED since a node failed, and a node was completed by hand since it paused:
+-- its own task, or child, has not completed ($1 how many ids of each name)
+SELECT name, failed, count(*)::integer AS count, min(completed_at) AS since,
+       (array_agg(id ORDER BY completed_at, id))[1:$1] AS ids, (array_agg(node ORDER BY completed_at, id))[1] AS node
+  FROM (SELECT workflow.id, workflow.name, decided.node, decided.completed_at,
+               EXISTS (SELECT FROM horsies_workflow_tasks
+                        WHERE workflow_id = workflow.id AND CASE status WHEN 'FAILED' THEN true END) AS failed
+          FROM (SELECT id, name, updated_at FROM horsies_workflows
+                 WHERE status = 'PAUSED' AND on_error = 'pause' AND error IS NULL OFFSET 0) workflow
+         CROSS JOIN LATERAL (
+               SELECT COALESCE(node.node_id, node.task_index::text) AS node, node.completed_at
+                 FROM horsies_workflow_tasks node
+                 LEFT JOIN LATERAL (SELECT status FROM horsies_tasks WHERE id = node.task_id LIMIT 1) task ON true
+                 LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child
+                        ON true
+                WHERE node.workflow_id = workflow.id AND CASE node.status WHEN 'COMPLETED' THEN true END
+                      -- Opening it again wrote updated_at, and so does each later pause.
+                  AND node.completed_at >= workflow.updated_at
+                  AND (node.task_id IS NULL AND node.sub_workflow_id IS NULL
+                       OR task.status IN ('FAILED', 'CANCELLED', 'EXPIRED') OR child.status IN ('FAILED', 'CANCELLED'))
+                ORDER BY node.completed_at DESC, node.task_index
+                LIMIT 1) decided) found
+ GROUP BY name, failed
+ ORDER BY name, failed

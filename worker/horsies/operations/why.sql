@@ -1,0 +1,43 @@
+-- name: diagnose_task
+-- why.py; reads only: with the workflow that holds it, where that is PAUSED ($1 task)
+SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, task.enqueued_at::timestamptz,
+       task.next_retry_at::timestamptz, task.good_until::timestamptz, task.retry_count, task.max_retries,
+       held.id AS workflow_id, held.name AS workflow_name, held.failed AS workflow_failed
+  FROM horsies_tasks task
+  LEFT JOIN LATERAL (SELECT workflow.id, workflow.name, workflow.error IS NOT NULL AS failed
+                       FROM horsies_workflow_tasks node
+                       JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+                      WHERE node.task_id = task.id AND CASE workflow.status WHEN 'PAUSED' THEN true END
+                      LIMIT 1) held ON true
+ WHERE task.id = $1
+
+-- name: diagnose_used
+-- why.py; reads only. What counts under a cap, as the next claim counts it, which first releases what has expired ($1 queue)
+SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_cluster
+  FROM horsies_tasks
+ WHERE status IN ('CLAIMED', 'RUNNING')
+   AND (status = 'RUNNING' OR uncounted_claim_at IS DISTINCT FROM claimed_at
+                              AND (claim_expires_at IS NULL OR claim_expires_at >= now()))
+
+-- name: diagnose_ahead
+-- why.py; reads only. How many of its queue are due and stand before it
+-- ($1 queue, $2 priority, $3 enqueued at, $4 id, $5 how many to count) Each priority in use is visited, as in `next_due`.
+WITH RECURSIVE level AS (
+    (SELECT priority FROM horsies_tasks
+      WHERE status = 'PENDING' AND queue_name = $1 AND priority <= $2 ORDER BY priority LIMIT 1)
+     UNION ALL
+    SELECT next.priority
+      FROM level
+     CROSS JOIN LATERAL (SELECT priority FROM horsies_tasks
+                          WHERE status = 'PENDING' AND queue_name = $1 AND priority > level.priority AND priority <= $2
+                          ORDER BY priority LIMIT 1) next
+)
+SELECT count(*)
+  FROM (SELECT
+          FROM level
+         CROSS JOIN LATERAL (
+                SELECT FROM horsies_tasks
+                 WHERE status = 'PENDING' AND queue_name = $1 AND priority = level.priority AND enqueued_at <= now()
+                   AND (enqueued_at, id) < (CASE level.priority WHEN $2 THEN $3::timestamptz ELSE 'infinity' END, $4)
+                 LIMIT $5) before
+         LIMIT $5) first_ones

@@ -1,0 +1,44 @@
+-- name: enqueue_alike
+-- enqueue.py, many sends that differ only in what they are called with; as it is, or with a clause that leaves out what is
+-- taken, as enqueue_many has it
+-- Nine columns travel once instead of once a row: 11.7 -> 8.9 µs a row.
+INSERT INTO horsies_tasks (id, enqueue_sha, sent_at, args, kwargs, task_name, queue_name, priority, task_options,
+                           good_until, unique_key, enqueued_at, max_retries)
+SELECT id, enqueue_sha, sent_at, args, kwargs, $6::text, $7::text, $8::int, $9::text, $10::timestamptz, $11::text,
+       COALESCE($12::timestamptz, statement_timestamp() + COALESCE($13::float8, 0) * interval '1 second'),
+       $14::int
+  FROM unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::text[])
+       AS request (id, enqueue_sha, sent_at, args, kwargs)
+
+-- name: enqueue_one
+-- enqueue.py, one send; a repeated id or a unique key that is taken changes nothing and returns nothing
+INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
+                           good_until, unique_key, enqueued_at, max_retries)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
+        -- not now(): in the caller's transaction that may be long ago, and the delay counts from the send
+        COALESCE($12::timestamptz, statement_timestamp() + COALESCE($13::float8, 0) * interval '1 second'),
+        $14)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: enqueue_many
+-- enqueue.py, many sends; a repeated id or a unique key that is taken is left out and not returned
+INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
+                           good_until, unique_key, enqueued_at, max_retries)
+SELECT id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
+       good_until, unique_key,
+       COALESCE(enqueued_at, statement_timestamp() + COALESCE(delay_seconds, 0) * interval '1 second'),
+       max_retries
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::timestamptz[], $5::text[], $6::int[], $7::text[], $8::text[],
+              $9::text[], $10::timestamptz[], $11::text[], $12::timestamptz[], $13::float8[], $14::int[])
+       AS request (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
+                   good_until, unique_key, enqueued_at, delay_seconds, max_retries)
+ON CONFLICT DO NOTHING
+RETURNING id
+
+-- name: enqueue_conflicts
+-- enqueue.py, after an insert that left rows out; reads who has these ids and who is alive with these unique keys
+SELECT id, enqueue_sha, NULL AS unique_key FROM horsies_tasks WHERE id = ANY ($1::text[])
+UNION ALL
+SELECT id, enqueue_sha, unique_key FROM horsies_tasks
+ WHERE unique_key = ANY ($2::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')

@@ -1,0 +1,18 @@
+-- name: pulse
+-- pulse.write_pulse, after the beats of a worker and before a sweep; writes only where the row is older than $1
+-- ($1 interval in ms, $2 threshold of runs and $3 their interval of beats in ms, $4 and $5 the same of claims,
+--  $6 whether it is a worker)
+SELECT horsies_pulse($1, LEAST(horsies_harmless_gap($2, $3), horsies_harmless_gap($4, $5)), $6)
+
+-- name: pulse_state
+-- pulse.read_pulse; reads only ($1 threshold in ms, $2 interval of the beats in ms)
+SELECT statement_timestamp() AS now, beaten_at, newest.gap_began, newest.gap_ended,
+       CASE WHEN horsies_spared_until($1, $2) > statement_timestamp() THEN horsies_spared_until($1, $2) END AS spared_until
+  FROM horsies_pulse
+  LEFT JOIN LATERAL (
+        SELECT lower(gap) AS gap_began, upper(gap) AS gap_ended
+               -- The last one is open where no worker pulses at this moment.
+          FROM unnest(gaps + tstzmultirange(tstzrange(LEAST(beaten_at, statement_timestamp()), statement_timestamp()))) AS gap
+         WHERE upper(gap) - lower(gap) > horsies_harmless_gap($1, $2)
+         ORDER BY lower(gap) DESC
+         LIMIT 1) newest ON true

@@ -1,0 +1,59 @@
+-- name: read_outcomes
+-- reading.py, for all who wait at this moment; reads only
+SELECT id, status, result, error_code, failed_reason FROM horsies_tasks WHERE id = ANY ($1::text[])
+
+-- name: read_task
+-- reading.py, handle.info(); reads only. $2 and $3: whether the large columns are wanted
+SELECT id AS task_id, task_name, status, queue_name, priority, retry_count, max_retries, next_retry_at, sent_at,
+       enqueued_at, claimed_at, started_at, completed_at, failed_at, worker_hostname, worker_pid, worker_process_name,
+       error_code,
+       CASE WHEN $2::boolean THEN result END AS result,
+       CASE WHEN $2::boolean OR $3::boolean THEN failed_reason END AS failed_reason
+  FROM horsies_tasks
+ WHERE id = $1
+
+-- name: read_attempts
+-- reading.py, handle.info(include_attempts=True); reads only
+SELECT task_id, attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason,
+       worker_id, worker_hostname, worker_pid, worker_process_name
+  FROM horsies_task_attempts
+ WHERE task_id = $1
+ ORDER BY attempt DESC
+
+-- name: stale_tasks
+-- reading.py, broker.get_stale_tasks(); reads only. Beats of an earlier attempt do not count: a second one that has just
+-- started would be stale at once by them
+SELECT task.id, task.worker_hostname, task.worker_pid, task.worker_process_name, beat.sent_at AS last_heartbeat,
+       task.started_at, task.task_name
+  FROM horsies_tasks task
+  LEFT JOIN LATERAL (
+        SELECT sent_at FROM horsies_heartbeats
+         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
+         ORDER BY sent_at DESC
+         LIMIT 1) beat ON true
+ WHERE task.status = 'RUNNING'
+   AND COALESCE(beat.sent_at, task.started_at) < now() - $1::float8 * interval '1 minute'
+ ORDER BY COALESCE(beat.sent_at, task.started_at), task.id
+
+-- name: worker_stats
+-- reading.py, broker.get_worker_stats(); reads only
+SELECT task.worker_hostname, task.worker_pid, task.worker_process_name,
+       count(*) AS active_tasks,
+       min(task.started_at) AS oldest_task_start,
+       max(beat.sent_at) AS latest_heartbeat
+  FROM horsies_tasks task
+  LEFT JOIN LATERAL (
+        SELECT sent_at FROM horsies_heartbeats
+         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
+         ORDER BY sent_at DESC
+         LIMIT 1) beat ON true
+ WHERE task.status = 'RUNNING'
+ GROUP BY task.worker_hostname, task.worker_pid, task.worker_process_name
+ ORDER BY active_tasks DESC, task.worker_hostname, task.worker_pid
+
+-- name: expired_tasks
+-- reading.py, broker.get_expired_tasks(); reads only
+SELECT id, task_name, queue_name, priority, sent_at, enqueued_at, good_until, now() - good_until AS expired_for
+  FROM horsies_tasks
+ WHERE status = 'PENDING' AND good_until <= now()
+ ORDER BY good_until, id

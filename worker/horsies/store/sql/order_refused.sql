@@ -1,5 +1,0 @@
--- operations/workers.py and queues.py, what the statement before left as it was; guards nothing, writes only the trace
--- ($1 operation, $2 verb, $3 kind, $4 targets, $5 what they are instead, $6 OS user, $7 OS host, $8 reason)
-INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, os_user, os_host, reason)
-SELECT $1, $2, $3, target_id, 'refused', detail, $6, $7, $8
-  FROM unnest($4::text[], $5::text[]) AS refused (target_id, detail)

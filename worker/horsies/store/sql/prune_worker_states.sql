@@ -1,7 +1,0 @@
--- retention.py; still old enough ($1 age in s, $2 ids)
-WITH gone AS (
-    DELETE FROM horsies_worker_states
-     WHERE id = ANY ($2::bigint[]) AND snapshot_at < statement_timestamp() - $1 * interval '1 s'
-    RETURNING id
-)
-SELECT count(*) AS worker_states FROM gone

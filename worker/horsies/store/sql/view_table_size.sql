@@ -1,2 +1,0 @@
--- views/counts.py; reads only: about how many tasks there are, by the last VACUUM or ANALYZE; -1 before the first
-SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_tasks'::regclass

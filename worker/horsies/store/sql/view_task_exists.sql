@@ -1,2 +1,0 @@
--- views/detail.py; reads only
-SELECT true FROM horsies_tasks WHERE id = $1

@@ -1,0 +1,25 @@
+-- name: sweep_duty
+-- sweep_state.take_duty; moves ran_at forward, and only where it is an interval old: of many that ask, one gets the duty
+-- ($1 sweep, $2 worker, $3 interval in ms)
+WITH won AS (
+    INSERT INTO horsies_sweep_state AS state (sweep, ran_at, worker_id, interval_ms)
+    SELECT $1, statement_timestamp(), $2, $3::integer
+           -- Who asks too early shall only read: a conflicting insert locks the row and writes WAL even where it loses.
+     WHERE NOT EXISTS (SELECT FROM horsies_sweep_state
+                        WHERE sweep = $1 AND ran_at > statement_timestamp() - $3::integer * interval '1 ms'
+                          AND ran_at <= statement_timestamp())
+        ON CONFLICT (sweep) DO UPDATE
+       SET ran_at = excluded.ran_at, worker_id = excluded.worker_id, interval_ms = excluded.interval_ms
+     WHERE state.ran_at <= excluded.ran_at - $3::integer * interval '1 ms'
+           -- Left behind by a server clock that was wrong; else nobody would sweep until that time comes. A rival's
+           -- statement may have begun a moment after ours, hence the minute.
+        OR state.ran_at > excluded.ran_at + interval '1 min'
+    RETURNING sweep
+)
+SELECT EXISTS (SELECT FROM won) AS won,
+       (SELECT extract(epoch FROM LEAST(ran_at, statement_timestamp()) + $3::integer * interval '1 ms' - statement_timestamp())
+          FROM horsies_sweep_state WHERE sweep = $1)::double precision AS due_in_s
+
+-- name: sweep_report
+-- sweep_state.write_report; still this worker's duty ($1 sweep, $2 worker, $3 report)
+UPDATE horsies_sweep_state SET report = $3::jsonb WHERE sweep = $1 AND worker_id = $2

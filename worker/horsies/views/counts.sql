@@ -1,0 +1,33 @@
+-- name: view_table_size
+-- views/counts.py; reads only: about how many tasks there are, by the last VACUUM or ANALYZE; -1 before the first
+SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_tasks'::regclass
+
+-- name: view_task_groups
+-- views/counts.py; reads only ($1 to $67 as in `view_candidates`, $68 a column, $69 groups at most)
+-- Without a match: one row without a number.
+SELECT statement_timestamp() AS now, found.*
+  FROM (SELECT) always
+  LEFT JOIN (
+        SELECT CASE $68::text WHEN 'error_code' THEN error_code WHEN 'task_name' THEN task_name
+                              WHEN 'queue_name' THEN queue_name WHEN 'worker' THEN claimed_by_worker_id END AS key,
+               count(*) AS number, min(created_at) AS oldest, max(created_at) AS newest
+          FROM task
+         GROUP BY 1
+         ORDER BY number DESC, key
+         LIMIT $69
+       ) found ON true
+
+-- name: view_task_counts
+-- views/counts.py; reads only ($1 to $67 as in `view_candidates`). Without a match: one row without a state
+SELECT statement_timestamp() AS now, found.*
+  FROM (SELECT) always
+  LEFT JOIN (SELECT state, count(*) AS number FROM task GROUP BY state) found ON true
+
+-- name: view_waiting_count
+-- views/counts.py; reads only, of indexes: how many tasks are PENDING, and how many of them wait to be tried again
+-- ($1 counted at most, of each)
+SELECT (SELECT count(*)
+          FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint) AS pending) AS pending,
+       (SELECT count(*)
+          FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND next_retry_at > statement_timestamp()
+                 LIMIT $1::bigint) AS retrying) AS retrying

@@ -1,0 +1,66 @@
+-- name: view_task_exists
+-- views/detail.py; reads only
+SELECT true FROM horsies_tasks WHERE id = $1
+
+-- name: view_find_task
+-- views/detail.py; reads only: ids that begin or end so ($1), newest first, up to $2; ends only among the newest $3
+-- By the primary key in any collation: what begins so lies between it, and it with letters that none in an id is beyond.
+SELECT id FROM (
+    (SELECT id, created_at FROM horsies_tasks
+      WHERE id >= $1::text AND id <= $1::text || repeat('z', 36) AND starts_with(id, $1::text)
+      ORDER BY created_at DESC, id DESC
+      LIMIT $2)
+    UNION
+    (SELECT id, created_at
+       FROM (SELECT id, created_at FROM horsies_tasks ORDER BY created_at DESC, id DESC LIMIT $3) newest
+      WHERE right(id, length($1::text)) = $1::text
+      ORDER BY created_at DESC, id DESC
+      LIMIT $2)
+) found
+ ORDER BY created_at DESC, id DESC
+ LIMIT $2
+
+-- name: view_task_story
+-- views/detail.py; reads only ($1 task, $2 characters of each text at most, $3 copies at most): what lists do not show
+SELECT left(args, $2) AS args, octet_length(args) AS args_size, length(args) > $2 AS args_cut,
+       left(kwargs, $2) AS kwargs, octet_length(kwargs) AS kwargs_size, length(kwargs) > $2 AS kwargs_cut,
+       left(task_options, $2) AS options, octet_length(task_options) AS options_size,
+       length(task_options) > $2 AS options_cut,
+       left(result, $2) AS result, octet_length(result) AS result_size, length(result) > $2 AS result_cut,
+       left(failed_reason, $2) AS reason, octet_length(failed_reason) AS reason_size,
+       length(failed_reason) > $2 AS reason_cut,
+       -- Tables made by upstream lack rerun_of: then the name in the subquery means this one, and nothing is found.
+       ARRAY(SELECT id FROM horsies_tasks WHERE rerun_of = $1 ORDER BY created_at DESC, id DESC LIMIT $3) AS reruns,
+       node.*
+  FROM (VALUES (NULL::text)) AS absent (rerun_of)
+ CROSS JOIN horsies_tasks task
+  LEFT JOIN LATERAL (
+        SELECT workflow_id, workflow.name, workflow.status AS workflow_status, task_index, node_id,
+               node.status AS node_status
+          FROM horsies_workflow_tasks node
+          JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+         WHERE node.task_id = task.id
+         LIMIT 1) node ON true
+ WHERE task.id = $1
+
+-- name: view_task_attempts
+-- views/detail.py; reads only ($1 task, $2 attempts at most): the newest ones, newest first, and how many there are
+SELECT attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason, worker_id,
+       worker_hostname, worker_pid, worker_process_name, count(*) OVER () AS all_of_them
+  FROM horsies_task_attempts
+ WHERE task_id = $1
+ ORDER BY attempt DESC
+ LIMIT $2
+
+-- name: view_task_beats
+-- views/detail.py; reads only: the newest beats of each span of time, newest first
+-- ($1 task; of the spans: $2 numbers, $3 roles, $4 beginnings, $5 ends or NULL; $6 beats of each at most)
+SELECT span.number, beat.sent_at, beat.sender_id
+  FROM unnest($2::integer[], $3::text[], $4::timestamptz[], $5::timestamptz[]) AS span (number, role, since, until)
+ CROSS JOIN LATERAL (
+        SELECT sent_at, sender_id FROM horsies_heartbeats
+         WHERE task_id = $1 AND role = span.role AND sent_at >= span.since
+           AND sent_at <= COALESCE(span.until, 'infinity')
+         ORDER BY sent_at DESC
+         LIMIT $6) beat
+ ORDER BY span.number, beat.sent_at DESC

@@ -1,0 +1,27 @@
+-- name: view_tables
+-- views; reads only: which of our own tables are here, for upstream makes none of them
+SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
+       to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
+       to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
+       to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
+       statement_timestamp() AS now,
+       -- The console's own sessions are read-only: what a session has says nothing of the role.
+       CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'
+            -- The server takes the closest: of this role here, of this role, of this database, of all.
+            WHEN (SELECT split_part(said, '=', 2)::boolean
+                    FROM pg_db_role_setting setting
+                    LEFT JOIN pg_database here ON here.datname = current_database()
+                    LEFT JOIN pg_roles me ON me.rolname = session_user
+                   CROSS JOIN unnest(setting.setconfig) AS said
+                   WHERE setting.setdatabase IN (0, here.oid) AND setting.setrole IN (0, me.oid)
+                     AND said LIKE 'default\_transaction\_read\_only=%'
+                   ORDER BY setting.setrole = 0, setting.setdatabase = 0
+                   LIMIT 1)
+                 THEN format('transactions of role %s are read-only by default', current_user)
+            WHEN NOT has_table_privilege(to_regclass('horsies_tasks'), 'UPDATE')
+                 THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes
+
+-- name: view_default_source
+-- views/tables.py; reads only: whether what transactions of this session are by default was set for the server as a whole
+SELECT source NOT IN ('global', 'database', 'user', 'database user')
+  FROM pg_settings WHERE name = 'default_transaction_read_only'

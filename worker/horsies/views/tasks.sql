@@ -1,0 +1,39 @@
+-- name: view_task_page
+-- views/tasks.py; reads only ($1 to $67 as in `view_candidates`, $68 rows at most)
+-- Without a match: one row without an id.
+SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priority, page.status, state, created_at,
+       page.sent_at, enqueued_at, next_retry_at, good_until, claimed_at, claim_expires_at, started_at, finalizing_at,
+       finished_at, retry_count, max_retries, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name,
+       COALESCE(page.error_code, attempt.error_code) AS error_code, is_workflow_task, unique_key, rerun_of,
+       beat.sent_at AS beat_at
+  FROM (SELECT) always
+  LEFT JOIN (
+        SELECT * FROM task
+         ORDER BY CASE WHEN $2 AND $1 = 'waiting' THEN priority END, CASE WHEN $2 THEN at END, CASE WHEN $2 THEN id END,
+                  CASE WHEN NOT $2 AND $1 = 'waiting' THEN priority END DESC, CASE WHEN NOT $2 THEN at END DESC,
+                  CASE WHEN NOT $2 THEN id END DESC
+         LIMIT $68
+       ) page ON true
+  LEFT JOIN LATERAL (
+        SELECT sent_at FROM horsies_heartbeats
+         WHERE task_id = page.id AND role = CASE page.status WHEN 'RUNNING' THEN 'runner' ELSE 'claimer' END
+           AND sent_at >= CASE page.status WHEN 'RUNNING' THEN page.started_at ELSE page.claimed_at END
+         ORDER BY sent_at DESC
+         LIMIT 1) beat ON page.status IN ('CLAIMED', 'RUNNING')
+  LEFT JOIN LATERAL (
+        SELECT error_code FROM horsies_task_attempts
+         WHERE task_id = page.id
+         ORDER BY attempt DESC
+         LIMIT 1) attempt ON page.status = 'PENDING' AND page.retry_count > 0
+ ORDER BY CASE WHEN $2 AND $1 = 'waiting' THEN page.priority END, CASE WHEN $2 THEN at END,
+          CASE WHEN $2 THEN page.id END, CASE WHEN NOT $2 AND $1 = 'waiting' THEN page.priority END DESC,
+          CASE WHEN NOT $2 THEN at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
+
+-- name: view_task_matching
+-- views/tasks.py; reads only: what an operation freezes, as lifecycle.by_hand.Seen has it ($1 to $67 as in
+-- `view_candidates`, $68 rows at most)
+SELECT id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, retry_count, error_code,
+       GREATEST(enqueued_at, next_retry_at) AS due, good_until, finalizing_at, unique_key, is_workflow_task
+  FROM task
+ ORDER BY at DESC, id DESC
+ LIMIT $68

@@ -1,0 +1,51 @@
+-- name: view_workflow_page
+-- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`, $39 rows at most)
+-- Without a match: one row without an id.
+SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, definition_key, parent_workflow_id,
+       parent_task_index, COALESCE(root_workflow_id, page.id) AS root_workflow_id, depth, page.created_at, sent_at,
+       page.started_at, page.completed_at, updated_at, nodes.total, nodes.completed, nodes.failed, nodes.skipped,
+       nodes.running, nodes.total - nodes.completed - nodes.failed - nodes.skipped - nodes.running AS waiting, error_code,
+       (SELECT COALESCE(node_id, task_index::text) FROM horsies_workflow_tasks
+         WHERE workflow_id = page.id AND task_index = nodes.first_failed) AS failed_node
+  FROM (SELECT) always
+  LEFT JOIN (
+        SELECT * FROM workflow
+         ORDER BY CASE WHEN $2 THEN created_at END, CASE WHEN $2 THEN id END, CASE WHEN NOT $2 THEN created_at END DESC,
+                  CASE WHEN NOT $2 THEN id END DESC
+         LIMIT $39
+       ) page ON true
+  LEFT JOIN LATERAL (
+        SELECT count(*) AS total,
+               count(*) FILTER (WHERE status = 'COMPLETED') AS completed,
+               count(*) FILTER (WHERE status = 'FAILED') AS failed,
+               count(*) FILTER (WHERE status = 'SKIPPED') AS skipped,
+               count(*) FILTER (WHERE status = 'RUNNING') AS running,
+               min(task_index) FILTER (WHERE status = 'FAILED') AS first_failed
+          FROM horsies_workflow_tasks
+         WHERE workflow_id = page.id) nodes ON true
+ ORDER BY CASE WHEN $2 THEN page.created_at END, CASE WHEN $2 THEN page.id END,
+          CASE WHEN NOT $2 THEN page.created_at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
+
+-- name: view_workflow_matching
+-- views/workflows.py; reads only: what an operation acts on, newest first ($1 to $38 as in `view_workflow_candidates`,
+-- $39 rows at most)
+SELECT id FROM workflow
+ ORDER BY created_at DESC, id DESC
+ LIMIT $39
+
+-- name: view_workflow_counts
+-- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`)
+SELECT status, count(*) AS number FROM workflow GROUP BY status
+
+-- name: view_workflow_table_size
+-- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the first
+SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_workflows'::regclass
+
+-- name: view_workflow_values
+-- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`, $39 a column, $40 values at most)
+SELECT CASE $39::text WHEN 'name' THEN name WHEN 'definition_key' THEN definition_key WHEN 'error_code' THEN error_code END
+       AS value
+  FROM workflow
+ GROUP BY 1
+ ORDER BY count(*) DESC, 1
+ LIMIT $40
