@@ -10,8 +10,8 @@ A screen is one subclass of ConsoleView:
         def draw(self, snapshot): self.query_one(RowTable).show(snapshot.rows, now=snapshot.now, ...)
         def selection(self): return Selection.of_ids(...)   # what the verbs act on
 
-The recovery desk makes no feed: the application has one DeskFeed, for the header too, and publishes it to that view,
-and to the overview besides its own feed's snapshots.
+The recovery view makes no feed: the application has one RecoveryFeed, for the header too, and publishes it to that
+view, and to the overview besides its own feed's snapshots.
 The feed is made for each link, started when the view is shown, stopped when it is hidden. `publish` may be called any
 number of times between two frames: only the newest snapshot is drawn. `self.console` is what the application offers.
 """
@@ -25,7 +25,7 @@ from textual import on
 from textual.message import Message
 from textual.widget import Widget
 
-from horsies_tui.wishes import Wish
+from horsies_tui.intents import Intent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
-    from horsies_tui.feed.report import DeskFeed
+    from horsies_tui.feed.report import RecoveryFeed
     from horsies_tui.options import ConsoleOptions
 
 SnapshotT = TypeVar("SnapshotT")
@@ -58,7 +58,7 @@ class Console(Protocol):
 
     options: ConsoleOptions
     link: Link
-    desk: DeskFeed
+    desk: RecoveryFeed
     """Read for the header all the time; `desk.refresh()` after an action."""
     utc: bool
     """Absolute times in UTC, or in this machine's zone. `ConsoleView.times_changed` is called when it changes."""
@@ -156,13 +156,13 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         """What verbs act on: the marks, else the cursor, else nothing."""
         return None
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         """What the verb is meant for, by the engine's word (`retry-now`); None where that is nothing, which is said."""
         selection = self.selection()
         if selection is None:
             self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
             return None
-        return Wish(verb, selection=selection)
+        return Intent(verb, selection=selection)
 
     def fits(self, action: Action) -> bool:
         """Whether this key would do something to what is chosen now: the footer offers no other."""

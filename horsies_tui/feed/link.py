@@ -11,13 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from horsies.store.connect import open_database, was_cancelled, with_settings
-from horsies.store.lane import is_behind_pooler
+from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.listener import Listener
-from horsies.store.pool import LOST_CONNECTION, TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION
 from horsies.store.schema.look import inspect_schema
 from horsies.store.schema.state import SchemaError
 from horsies.views import READER_SETTINGS
 from horsies.views.tables import is_as_the_server, tables
+from horsies_tui.feed.deadline import Watch
 from horsies_tui.feed.lacks import lacks
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
@@ -31,7 +32,6 @@ from horsies_tui.feed.status import (
     sentence,
     sentence_with_place,
 )
-from horsies_tui.feed.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -165,7 +165,7 @@ class Link:
             except Exception as error:  # noqa: BLE001 - without a link the console shows nothing ever again
                 if self._status.last_data_at != heard:
                     self._pause = _FIRST_PAUSE_S
-                why = sentence(error) if isinstance(error, TROUBLE) else sentence_with_place(error)
+                why = sentence(error) if isinstance(error, CONNECTION_ERRORS) else sentence_with_place(error)
                 pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE_S)
                 await self._wait(pause * random.uniform(0.75, 1.25), why)  # noqa: S311 - spreads load
 
@@ -179,7 +179,7 @@ class Link:
                 try:
                     async with with_settings(reader):
                         answer = await ask(reader)
-                except TROUBLE as error:
+                except CONNECTION_ERRORS as error:
                     if was_cancelled(error) or watch.gave_up:
                         self._is_slow(watch.passed_s)
                         raise SlowRead(watch.passed_s) from error
@@ -200,7 +200,7 @@ class Link:
                         return await do(operator)
                     async with with_settings(operator):
                         return await do(operator)
-                except TROUBLE as error:
+                except CONNECTION_ERRORS as error:
                     if watch.gave_up or was_cancelled(error):
                         raise SlowRead(watch.passed_s) from error
                     if operator.is_closed() or isinstance(error, LOST_CONNECTION):
@@ -219,7 +219,7 @@ class Link:
                 settings.append(_READ_ONLY)
             try:
                 self._operator = await self._database.connect("console operator", settings=settings)
-            except TROUBLE as error:
+            except CONNECTION_ERRORS as error:
                 raise Refused(sentence(error)) from error
         return self._operator
 
@@ -337,7 +337,7 @@ class Link:
         self._change(read_only=asked or why is not None, no_writes=why or "")
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
-        with suppress(*TROUBLE):
+        with suppress(*CONNECTION_ERRORS):
             await self._look(reader)
         missing = self._status.lacks[-1:]
         if missing and getattr(error, "sqlstate", None) == _NO_SUCH_TABLE:

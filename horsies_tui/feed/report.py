@@ -23,7 +23,7 @@ _WATCHED_FACTOR: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class DeskSnapshot:
+class RecoverySnapshot:
     """The recovery report; None before the first one."""
 
     report: Report | None = None
@@ -36,14 +36,16 @@ class DeskSnapshot:
         return None if self.report is None else self.report.needing_you
 
 
-class DeskFeed(Feed):
+class RecoveryFeed(Feed):
     """Started once, for the header; `watch(True)` while the desk itself is on the screen."""
 
     NAME = "recovery"
 
-    def __init__(self, link: Link, publish: Callable[[DeskSnapshot], None], *, every_s: float = HEADER_EVERY_S) -> None:
+    def __init__(
+        self, link: Link, publish: Callable[[RecoverySnapshot], None], *, every_s: float = HEADER_EVERY_S
+    ) -> None:
         super().__init__(link)
-        self.snapshot = DeskSnapshot()
+        self.snapshot = RecoverySnapshot()
         self._publish_to = publish
         self._every_s = every_s
         self._pace = self._new_pace(watched=False)

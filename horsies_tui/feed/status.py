@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -155,7 +155,7 @@ def sentence(error: BaseException) -> str:
 def sentence_with_place(error: BaseException) -> str:
     """The same, and the innermost line of this project that met it: what a report of the mistake needs."""
     cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ is not None else error
-    what = sentence(error) if isinstance(error, TROUBLE) else f"{type(error).__name__}: {sentence(error)}"
+    what = sentence(error) if isinstance(error, CONNECTION_ERRORS) else f"{type(error).__name__}: {sentence(error)}"
     for frame in reversed(extract_tb(cause.__traceback__)):
         parts = Path(frame.filename).parts
         start = max((at for at, part in enumerate(parts) if part in ("horsies", "horsies_tui")), default=None)

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind
-from horsies.operations.words import counted, span
+from horsies.operations.formatting import counted, span
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, LATELY, RATES_OVER, Liveness
 from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.from_report import MOST_ALIKE, NOBODY, from_report

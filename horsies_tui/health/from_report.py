@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.words import counted
+from horsies.operations.formatting import counted
 from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.rows import MOST_NAMED, NUMBERS, any_of, filter_of, rows_of_finding, rows_of_worker
 from horsies_tui.health.times import lasting, whole_minutes

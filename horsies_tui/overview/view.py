@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from textual import on
 from textual.containers import Horizontal
 
-from horsies.operations.words import counted
+from horsies.operations.formatting import counted
 from horsies.views import RATES_OVER
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.feed.report import DeskSnapshot
+from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.alert import Alert, Level
 from horsies_tui.health.alerts import alerts
 from horsies_tui.health.rows import rows_of_number
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance
 
-Seen: TypeAlias = OverviewSnapshot | DeskSnapshot
+ExpectedState: TypeAlias = OverviewSnapshot | RecoverySnapshot
 """What this view draws: its own feed's reading, and the application's recovery report."""
 
 _NARROW: Final = 100
@@ -61,7 +61,7 @@ _MOST_QUEUES: Final = 0.4
 _CLASSES: Final = {Level.HURT: "-hurt", Level.LOOK: "-look", Level.NOTE: "-well"}
 
 
-class OverviewView(ConsoleView[Seen]):
+class OverviewView(ConsoleView[ExpectedState]):
     """Its parts can have the focus: the queues, the alerts, the charts."""
 
     BINDINGS = bindings(Scope.OVERVIEW)
@@ -98,7 +98,7 @@ class OverviewView(ConsoleView[Seen]):
             self.run_worker(asyncio.to_thread(plotter))  # while the database is asked
         self._say_window(self._snapshot)
 
-    def create_feed(self, link: Link, publish: Callable[[Seen], None]) -> OverviewFeed:
+    def create_feed(self, link: Link, publish: Callable[[ExpectedState], None]) -> OverviewFeed:
         return OverviewFeed(link, publish)
 
     @property
@@ -120,8 +120,8 @@ class OverviewView(ConsoleView[Seen]):
 
     # What is shown.
 
-    def draw(self, snapshot: Seen) -> None:
-        if isinstance(snapshot, DeskSnapshot):
+    def draw(self, snapshot: ExpectedState) -> None:
+        if isinstance(snapshot, RecoverySnapshot):
             self._report = snapshot.report
         else:
             before, self._snapshot = self._snapshot, snapshot

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.operations.findings import FindingKind, Severity
 from horsies.views.workers import name_of
+from horsies_tui.intents import Fact
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import count, number, ticking
-from horsies_tui.wishes import Fact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from horsies.operations.findings import Finding, Report
-    from horsies_tui.feed.report import DeskSnapshot
+    from horsies_tui.feed.report import RecoverySnapshot
 
 _MOST_IDS_SHOWN: Final = 3
 _TONES: Final = {Severity.NEEDS_YOU: Tone.BAD, Severity.HANDLED: Tone.WARNING, Severity.NOTE: Tone.MUTED}
@@ -33,7 +33,7 @@ _STATES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class DeskRow:
+class FindingRow:
     """A finding as it was at `taken_at`. `may` are what can be done, each with its key."""
 
     id: str
@@ -48,15 +48,15 @@ class DeskRow:
         return max(timedelta(seconds=self.finding.in_seconds) - (now - self.taken_at), timedelta())
 
 
-def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[DeskRow, ...]:
+def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[FindingRow, ...]:
     """In the order of the report. What is told about one and the same thing keeps its id from report to report."""
-    rows: dict[str, DeskRow] = {}
+    rows: dict[str, FindingRow] = {}
     for finding in report.findings:
         row_id = "\t".join((finding.kind, finding.name, finding.queue_name or "", finding.worker_id or ""))
         while row_id in rows:  # they differ only in what will become of them
             row_id += "'"
         may = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.may)
-        rows[row_id] = DeskRow(row_id, finding, report.now, may)
+        rows[row_id] = FindingRow(row_id, finding, report.now, may)
     return tuple(rows.values())
 
 
@@ -67,7 +67,7 @@ def countdown(left: timedelta) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
-def headline(snapshot: DeskSnapshot, now: datetime) -> str:
+def headline(snapshot: RecoverySnapshot, now: datetime) -> str:
     """`3 need action · 4 will be handled by the sweep · next sweep in 0:18, the last was by web-2`."""
     report = snapshot.report
     if report is None:
@@ -99,7 +99,7 @@ def nothing_wrong(report: Report) -> str:
     return f"Everything is where it should be: nothing is stuck, nothing needs action.\n{workers}."
 
 
-def why_of(row: DeskRow) -> list[Fact]:
+def why_of(row: FindingRow) -> list[Fact]:
     """The evidence in full, the sentences behind it, what may be done by which key, and which rows are meant."""
     finding = row.finding
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
@@ -122,45 +122,45 @@ def _ids(finding: Finding) -> str:
     return f"{shown}{more}{limit}"
 
 
-def _what(row: DeskRow, look: Look) -> Cell:
+def _what(row: FindingRow, look: Look) -> Cell:
     state = _STATES.get(row.finding.kind)
     sign = look.glyphs.warning if state is None else look.glyphs.state(state)
     return Cell(f"{sign} {row.finding.kind.value}", _TONES[row.finding.severity])
 
 
-def _name(row: DeskRow, _look: Look) -> Cell:
+def _name(row: FindingRow, _look: Look) -> Cell:
     """Of a worker, as the Workers screen names it; why_of tells its id."""
     finding = row.finding
     return Cell(name_of(finding.name) if finding.target_kind == "worker" else finding.name)
 
 
-def _ways(row: DeskRow) -> str:
+def _ways(row: FindingRow) -> str:
     return "  ".join(f"{key} {verb}" for key, verb in row.may)
 
 
-def _rows(row: DeskRow, look: Look) -> Cell:
+def _rows(row: FindingRow, look: Look) -> Cell:
     finding = row.finding
     if finding.count == 1 and not finding.at_least:
         return Cell("")
     return Cell(f"{look.glyphs.times}{count(finding.count, at_least=finding.at_least)}")
 
 
-def _since(row: DeskRow, look: Look) -> Cell:
+def _since(row: FindingRow, look: Look) -> Cell:
     return Cell("" if row.finding.since is None else ticking(look.now - row.finding.since))
 
 
-def _will(row: DeskRow, look: Look) -> Cell:
+def _will(row: FindingRow, look: Look) -> Cell:
     left = row.left(look.now)
     if left is None:
         return Cell(row.finding.system_will, Tone.MUTED if row.finding.severity is Severity.NOTE else None)
     return Cell(f"{row.finding.system_will} in {countdown(left)}", None, f"{countdown(left)} {row.finding.system_will}")
 
 
-def _may(row: DeskRow, _look: Look) -> Cell:
+def _may(row: FindingRow, _look: Look) -> Cell:
     return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.may))
 
 
-COLUMNS: Final[ColumnSet[DeskRow]] = ColumnSet(
+COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
     columns=(
         Column("what", "WHAT", _what),
         Column("name", "NAME", _name),

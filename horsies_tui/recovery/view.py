@@ -11,14 +11,14 @@ from horsies.operations.selection import Selection
 from horsies.operations.workflows import WorkflowSelection
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.health.rows import filter_of
+from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.recovery.rows import COLUMNS, DeskRow, headline, nothing_wrong, rows_of, why_of
+from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.wishes import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.findings import Finding
     from horsies_tui.actions import Action
-    from horsies_tui.feed.report import DeskSnapshot
+    from horsies_tui.feed.report import RecoverySnapshot
 
 _TICK_S: Final = 1.0
 _LABEL_WIDTH: Final = 10
@@ -46,8 +46,8 @@ _KEY_OF_VERB: Final = {
 }
 
 
-class RecoveryView(ConsoleView["DeskSnapshot"]):
-    """Draws the application's own DeskFeed; acts on the finding under the cursor, or on the marked ones."""
+class RecoveryView(ConsoleView["RecoverySnapshot"]):
+    """Draws the application's own RecoveryFeed; acts on the finding under the cursor, or on the marked ones."""
 
     BINDINGS = bindings(Scope.RECOVERY, Scope.VERBS)
 
@@ -64,7 +64,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
-        self._snapshot: DeskSnapshot | None = None
+        self._snapshot: RecoverySnapshot | None = None
         yield LineCell(id="summary")
         yield RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
         yield LineCell(id="why-title")
@@ -75,10 +75,10 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         self.set_interval(_TICK_S, self._tick)
 
     @property
-    def table(self) -> RowTable[DeskRow]:
+    def table(self) -> RowTable[FindingRow]:
         return self.query_one(RowTable)
 
-    def draw(self, snapshot: DeskSnapshot) -> None:
+    def draw(self, snapshot: RecoverySnapshot) -> None:
         self._snapshot = snapshot
         self.set_class(snapshot.error is not None, "-old")
         if snapshot.report is None:
@@ -105,7 +105,7 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         self.table.action_clear_marks()
         self.refresh_now()
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
         chosen = self._chosen()
         if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
@@ -118,8 +118,8 @@ class RecoveryView(ConsoleView["DeskSnapshot"]):
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
         kind = kinds.pop()
         if kind == "workflow":
-            return Wish(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
-        return Wish(verb, kind=kind, selection=Selection.of_ids(ids))
+            return Intent(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
+        return Intent(verb, kind=kind, selection=Selection.of_ids(ids))
 
     def fits(self, action: Action) -> bool:
         """A verb that each of the chosen findings names as a way out."""

@@ -32,18 +32,18 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
 from horsies_tui.shell.named_filters import NamedFilters
+from horsies_tui.shell.operation_flow import OperationFlow
 from horsies_tui.shell.palette import ActionCommands
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tab, Tabs
-from horsies_tui.shell.verbs import Verbs
-from horsies_tui.shell.wire import Wire
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.cell import LineCell
@@ -127,7 +127,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._glyphs = glyphs(ascii_only=options.ascii)
         self._errors: deque[ErrorLine] = deque(maxlen=MOST_ERRORS)
         self._use(options.choice)
-        self._verbs = Verbs(self)
+        self._verbs = OperationFlow(self)
         self.header = Header(self._glyphs)
         self.tabs = Tabs(TABS, self._glyphs)
         self.outage = LineCell(id="outage")
@@ -237,7 +237,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     def _use(self, choice: DatabaseChoice) -> None:
         clock = self._clock or DatabaseClock()
-        self._wire = Wire(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self._wire = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
         self.link, self.desk = self._wire.link, self._wire.desk
         self._told: tuple[str, ...] = ()
         self._told_outage: tuple[str, ...] = ()
@@ -258,8 +258,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._wire.start()
         await self.stage.use(self.link)
 
-    @on(Wire.LinkChanged)
-    def _tell_how_it_stands(self, message: Wire.LinkChanged) -> None:
+    @on(DatabaseSession.LinkChanged)
+    def _tell_how_it_stands(self, message: DatabaseSession.LinkChanged) -> None:
         if message.wire.left:
             return
         status, picker = message.status, self._picker
@@ -275,8 +275,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             picker.dismiss(None)
         self._draw_frame()
 
-    @on(Wire.DeskRead)
-    def _show_what_is_stuck(self, message: Wire.DeskRead) -> None:
+    @on(DatabaseSession.DeskRead)
+    def _show_what_is_stuck(self, message: DatabaseSession.DeskRead) -> None:
         if message.wire.left:
             return
         self._draw_frame()
@@ -354,7 +354,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._framed = message.name
         self.desk.watch(message.name == "recovery")
         if message.name in _OF_THE_DESK:
-            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
+            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
 
     @on(events.TextSelected)
@@ -391,7 +391,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         key = key_for("app.freeze", self.screen, self._glyphs)
         self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
         if not on:
-            self.post_message(Wire.DeskRead(self._wire, self.desk.snapshot))
+            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
         self._draw_frame()
 
     def action_contexts(self) -> None:

@@ -13,7 +13,7 @@ from textual.widgets import TextArea
 
 from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed.status import sentence
 from horsies_tui.look.units import size
@@ -103,7 +103,7 @@ class ArgumentsSheet(Sheet[Arguments]):
     async def _ask(self) -> None:
         try:
             self.post_message(self.Read(await self._read()))
-        except TROUBLE as error:
+        except CONNECTION_ERRORS as error:
             self.post_message(self.Unreadable(sentence(error)))
 
     @on(Unreadable)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from horsies.operations.preview import Preview, Target
+    from horsies_tui.intents import Done, Intent
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.wishes import Done, Wish
 
 _ID_END: Final = 8
 
@@ -52,10 +52,10 @@ class Next:
     undo: bool = False
 
 
-def rows_of_preview(wish: Wish, preview: Preview) -> tuple[ResultRow, ...]:
+def rows_of_preview(intent: Intent, preview: Preview) -> tuple[ResultRow, ...]:
     """Refused ones first: they are why somebody looks."""
     refused = [_row(refusal.target, "refused", refusal.reason, Tone.WARNING) for refusal in preview.refused]
-    return (*refused, *(_row(target, wish.words.will, "", Tone.GOOD) for target in preview.eligible))
+    return (*refused, *(_row(target, intent.words.will, "", Tone.GOOD) for target in preview.eligible))
 
 
 def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
@@ -65,7 +65,7 @@ def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
         *_rows(outcome.in_doubt, "in doubt", "the connection broke: the audit tells whether it was done", Tone.BAD),
         *(_row(target, "skipped", reason, Tone.WARNING) for target, reason in done.skipped),
         *_rows(outcome.not_attempted, "not tried", outcome.stopped or "", Tone.MUTED),
-        *(_row(row.target, done.wish.words.done, row.detail, Tone.GOOD) for row in outcome.applied),
+        *(_row(row.target, done.intent.words.done, row.detail, Tone.GOOD) for row in outcome.applied),
     )
 
 

@@ -12,10 +12,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Button, Input, Label
 
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import sentence
+from horsies_tui.intents import Done, Fact, facts_of, things, word_to_type
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import size, ticking
 from horsies_tui.shell.outcome import RowsSheet, rows_of_preview
@@ -23,15 +24,14 @@ from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.sheet import Sheet
-from horsies_tui.wishes import Done, Fact, facts_of, things, word_to_type
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from horsies.operations.preview import Preview
     from horsies_tui.feed.clock import Clock
+    from horsies_tui.intents import Operation
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.wishes import Operation
 
 _TICK_S: Final = 1.0
 _LONGEST_REASON: Final = 500
@@ -176,13 +176,13 @@ class PreviewSheet(Sheet[Done]):
         word.focus()
 
     def action_fresh(self) -> None:
-        if self._phase is Phase.READY and self._operation.wish.has_budget:
+        if self._phase is Phase.READY and self._operation.intent.has_budget:
             self._fresh_budget = not self._fresh_budget
             self._look()
 
     def action_rows(self) -> None:
         if self._preview is not None:
-            rows = rows_of_preview(self._operation.wish, self._preview)
+            rows = rows_of_preview(self._operation.intent, self._preview)
             self.app.push_screen(RowsSheet(self._title(self._preview), rows, self._where.clock.now(), self._glyphs))
 
     def action_copy(self) -> None:
@@ -235,7 +235,7 @@ class PreviewSheet(Sheet[Done]):
         word.can_focus = self._word is not None
         # Room for the cursor behind what is to be typed.
         word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
-        self.query_one(Facts).show(facts_of(self._operation.wish, preview))
+        self.query_one(Facts).show(facts_of(self._operation.intent, preview))
         self._set_title(preview)
         self._tick()
         self._set_phase(Phase.READY if preview.eligible else Phase.CLOSED)
@@ -256,7 +256,7 @@ class PreviewSheet(Sheet[Done]):
         message.stop()
         self._set_phase(Phase.CLOSED)
         # Among the facts it has as many lines as it takes: the way out stands at its end.
-        before = [] if self._preview is None else facts_of(self._operation.wish, self._preview)
+        before = [] if self._preview is None else facts_of(self._operation.intent, self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
         self._ask("nothing was done", error=True)
 
@@ -269,7 +269,7 @@ class PreviewSheet(Sheet[Done]):
     async def _ask_for_preview(self) -> None:
         try:
             self.post_message(self.Looked(await self._operation.look(fresh_budget=self._fresh_budget)))
-        except TROUBLE as error:
+        except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
 
     def _do(self) -> None:
@@ -284,7 +284,7 @@ class PreviewSheet(Sheet[Done]):
 
         try:
             self.post_message(self.Ended(await self._operation.do(preview, reason, progress)))
-        except TROUBLE as error:
+        except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
 
     # What is shown.
@@ -317,8 +317,8 @@ class PreviewSheet(Sheet[Done]):
         keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
         self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
         if self._preview is not None:
-            wish, count = self._operation.wish, len(self._preview.eligible)
-            words = f"{self._key('preview.confirm')} {wish.words.title} {things(count, wish.kind)}"
+            intent, count = self._operation.intent, len(self._preview.eligible)
+            words = f"{self._key('preview.confirm')} {intent.words.title} {things(count, intent.kind)}"
             self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
 
     def _offers(self) -> str:
@@ -326,7 +326,7 @@ class PreviewSheet(Sheet[Done]):
         if self._preview is None:
             return ""
         offers = {"preview.rows": "list rows"}
-        if self._phase is Phase.READY and self._operation.wish.has_budget:
+        if self._phase is Phase.READY and self._operation.intent.has_budget:
             offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
         keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
@@ -345,11 +345,11 @@ class PreviewSheet(Sheet[Done]):
             self.query_one("#read", LineCell).put(f"{passed} ago; what has changed since is skipped")
 
     def _title(self, preview: Preview | None) -> str:
-        wish = self._operation.wish
+        intent = self._operation.intent
         if preview is None:
-            return wish.words.title
+            return intent.words.title
         count = len(preview.eligible) + len(preview.refused)
-        return f"{wish.words.title} {things(count, wish.kind)}"
+        return f"{intent.words.title} {things(count, intent.kind)}"
 
     def _set_title(self, preview: Preview | None) -> None:
         self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title(preview)))

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Document
     from horsies_tui.story.payload import Payload, Told
-    from horsies_tui.story.telling import Telling
     from horsies_tui.task.feed import DetailSnapshot
 
 
-def document(tell: Telling, width: int) -> Document:
+def document(tell: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
     bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
@@ -33,7 +33,7 @@ def document(tell: Telling, width: int) -> Document:
     return tuple(bands)
 
 
-def course(tell: Telling, width: int) -> Iterator[Band]:
+def course(tell: StoryContext, width: int) -> Iterator[Band]:
     """What became of it so far."""
     for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
         if section is not None:

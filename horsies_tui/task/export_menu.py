@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies_tui.view import ConsoleView
 
 
-class Taker:
+class Exporter:
     """For one view."""
 
     def __init__(self, view: ConsoleView[Any], masks: Masks, glyphs: Glyphs) -> None:

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
     from horsies.operations.why import Reason
     from horsies.views import AuditRow
+    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Spans, Target
-    from horsies_tui.story.telling import Telling
 
 
-def head(tell: Telling, width: int) -> tuple[Line, ...]:
+def head(tell: StoryContext, width: int) -> tuple[Line, ...]:
     """Who it is and how it stands, on as few lines as there is room for."""
     rows = flow((*_who(tell), *_when(tell)), width, tell.glyphs)
     return tuple(Line(number, spans) for number, spans in enumerate(rows))
 
 
-def _who(tell: Telling) -> Iterator[Spans]:
+def _who(tell: StoryContext) -> Iterator[Spans]:
     row = tell.detail.row
     tone = state_tone(row.state)
     state = " ".join((tell.glyphs.state(row.state), row.state, *_for_how_long(tell)))
@@ -55,7 +55,7 @@ def _who(tell: Telling) -> Iterator[Spans]:
     yield (Span(f"{row.attempt} of {row.attempts_allowed} {'try' if row.attempts_allowed == 1 else 'tries'}"),)
 
 
-def _for_how_long(tell: Telling) -> Iterator[str]:
+def _for_how_long(tell: StoryContext) -> Iterator[str]:
     """Of what is alive."""
     row, now = tell.detail.row, tell.now
     match row.status:
@@ -69,7 +69,7 @@ def _for_how_long(tell: Telling) -> Iterator[str]:
             yield f"for {ticking(now - row.due_at)}"
 
 
-def _when(tell: Telling) -> Iterator[Spans]:
+def _when(tell: StoryContext) -> Iterator[Spans]:
     row = tell.detail.row
     sent = row.sent_at or row.created_at
     yield _fact("sent", _moment(tell, sent), tell)
@@ -89,15 +89,15 @@ def _when(tell: Telling) -> Iterator[Spans]:
         yield _fact("retry", f"{waits} on {', '.join(sorted(rule.auto_retry_for))}", tell)
 
 
-def _fact(name: str, value: str, tell: Telling) -> Spans:
+def _fact(name: str, value: str, tell: StoryContext) -> Spans:
     return (Span(f"{name} ", Tone.MUTED), words(value, None, tell.glyphs))
 
 
-def _moment(tell: Telling, moment: object) -> str:
+def _moment(tell: StoryContext, moment: object) -> str:
     return moment_text(moment, tell.now, tell.zone)  # type: ignore[arg-type]
 
 
-def why(tell: Telling, width: int) -> Section | None:
+def why(tell: StoryContext, width: int) -> Section | None:
     if tell.why is None or not tell.why.reasons or tell.detail.row.status != "PENDING":
         return None
     lines: list[Line] = []
@@ -107,7 +107,7 @@ def why(tell: Telling, width: int) -> Section | None:
     return Section("why", "why it waits", tuple(lines))
 
 
-def _reason(reason: Reason, tell: Telling) -> str:
+def _reason(reason: Reason, tell: StoryContext) -> str:
     """A time that was told seconds ago is counted on; the rest is as it was told."""
     if reason.until is None:
         return reason.text
@@ -117,14 +117,14 @@ def _reason(reason: Reason, tell: Telling) -> str:
     return f"{what}: due in {ticking(reason.until - tell.now)}, at {_moment(tell, reason.until)}"
 
 
-def by_hand(tell: Telling, width: int) -> Section:
+def by_hand(tell: StoryContext, width: int) -> Section:
     audit = tell.detail.audit
     lines = tuple(Line(row.id, cut_spans(tuple(_action(row, tell)), width, tell.glyphs)) for row in audit)
     nothing = (Line("", (Span("nothing", Tone.MUTED),)),)
     return Section("hand", "by hand", lines or nothing)
 
 
-def _action(row: AuditRow, tell: Telling) -> Iterator[Span]:
+def _action(row: AuditRow, tell: StoryContext) -> Iterator[Span]:
     yield Span(f"{_moment(tell, row.acted_at)} ", Tone.MUTED)
     yield words(f"{row.verb} by {actor_of(row)}", None, tell.glyphs)
     if row.outcome != "applied":
@@ -133,7 +133,7 @@ def _action(row: AuditRow, tell: Telling) -> Iterator[Span]:
         yield Span("  undone", Tone.MUTED)
 
 
-def links(tell: Telling, width: int) -> Section:
+def links(tell: StoryContext, width: int) -> Section:
     """Each line leads somewhere: `enter` goes there."""
     lines = tuple(
         Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, tell.glyphs), target)
@@ -142,7 +142,7 @@ def links(tell: Telling, width: int) -> Section:
     return Section("links", "links", lines)
 
 
-def _links(tell: Telling) -> Iterator[tuple[str, Spans, Target]]:
+def _links(tell: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
     row, node = tell.detail.row, tell.detail.node
 
     def shown(text: str, tone: Tone | None = Tone.ACCENT) -> Spans:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.words import span
+from horsies.operations.formatting import span
 from horsies.views.workers import name_of, place_of
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, ticking
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.views import Execution
+    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Spans
-    from horsies_tui.story.telling import Telling
 
 _LATE_BEATS: Final = 2
 """The configuration demands that a threshold outlasts two beats: one that is late is nothing yet."""
@@ -75,7 +75,7 @@ def _heard(beating: Beating, at: datetime) -> Heard:
     return Heard.NO if silent > _LATE_BEATS * beating.every else Heard.YES
 
 
-def beating(tell: Telling) -> Beating | None:
+def beating(tell: StoryContext) -> Beating | None:
     """Of the newest execution; None for a task that nobody has had in hand, or that was never heard."""
     if not tell.detail.executions:
         return None
@@ -97,7 +97,7 @@ def beating(tell: Telling) -> Beating | None:
     )
 
 
-def _bounds(tell: Telling, newest: Execution) -> tuple[datetime | None, datetime | None]:
+def _bounds(tell: StoryContext, newest: Execution) -> tuple[datetime | None, datetime | None]:
     row = tell.detail.row
     if row.status in ("CLAIMED", "RUNNING"):
         return (row.claimed_at if row.status == "CLAIMED" else row.started_at), None
@@ -107,14 +107,14 @@ def _bounds(tell: Telling, newest: Execution) -> tuple[datetime | None, datetime
     return None, None
 
 
-def _threshold_ms(tell: Telling) -> int:
+def _threshold_ms(tell: StoryContext) -> int:
     row, settings = tell.detail.row, tell.recovery
     if row.status == "CLAIMED":
         return settings.claimed_stale_threshold_ms
     return settings.running_stale_threshold_ms if row.finalizing_at is None else settings.finalizing_stale_threshold_ms
 
 
-def heartbeats(tell: Telling, width: int) -> Section | None:
+def heartbeats(tell: StoryContext, width: int) -> Section | None:
     known = beating(tell)
     if known is None:
         return None
@@ -129,7 +129,7 @@ def heartbeats(tell: Telling, width: int) -> Section | None:
     return Section("heartbeats", "heartbeats", lines, f"attempt {newest.attempt}, {sent_by}")
 
 
-def _sender(tell: Telling, runner: str | None) -> str:
+def _sender(tell: StoryContext, runner: str | None) -> str:
     """The worker, which sends the beats, and beside it the child for which a runner's beat is sent."""
     if runner is None:
         return name_of(tell.detail.row.worker_id or "")
@@ -137,7 +137,7 @@ def _sender(tell: Telling, runner: str | None) -> str:
     return place_of(worker_id, None, int(pid)) if name_of(worker_id) != worker_id and pid.isdecimal() else runner
 
 
-def _drawn(known: Beating, cut: bool, width: int, tell: Telling) -> Spans:
+def _drawn(known: Beating, cut: bool, width: int, tell: StoryContext) -> Spans:
     """One sign for each place; the threshold stands where silence crossed it."""
     places = strip(known, width - 2)
     crossed = places.index(Heard.STALE) if Heard.STALE in places else len(places)
@@ -148,7 +148,7 @@ def _drawn(known: Beating, cut: bool, width: int, tell: Telling) -> Spans:
     return tuple(spans)
 
 
-def _runs(places: Sequence[Heard], tell: Telling) -> Iterator[Span]:
+def _runs(places: Sequence[Heard], tell: StoryContext) -> Iterator[Span]:
     signs = {
         Heard.YES: (tell.glyphs.heart, Tone.GOOD),
         Heard.NO: (tell.glyphs.missed, Tone.WARNING),
@@ -162,7 +162,7 @@ def _runs(places: Sequence[Heard], tell: Telling) -> Iterator[Span]:
             start = at
 
 
-def _words(known: Beating, tell: Telling) -> Iterator[Spans]:
+def _words(known: Beating, tell: StoryContext) -> Iterator[Spans]:
     silent = known.end - known.last
     late, stale = silent > _LATE_BEATS * known.every, silent > known.stale_after
     tone = Tone.BAD if stale else Tone.WARNING if late else None
@@ -179,7 +179,7 @@ def _words(known: Beating, tell: Telling) -> Iterator[Spans]:
         yield (Span(f"stale in {ticking(known.stale_after - silent)}", Tone.WARNING),)
 
 
-def _fate(known: Beating, tell: Telling) -> str:
+def _fate(known: Beating, tell: StoryContext) -> str:
     """What the next sweep does about it, as the newest worker is configured."""
     requeues, fails = tell.recovery.auto_requeue_stale_claimed, tell.recovery.auto_fail_stale_running
     if known.role == "claimer":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.words import span
+from horsies.operations.formatting import span
 from horsies.views.workers import place_of
 from horsies_tui.look.clock import date_and_time, moment_text, time_of_day
 from horsies_tui.look.tones import Tone, state_tone
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from horsies.views import Attempt, AuditRow
+    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Spans
-    from horsies_tui.story.telling import Telling
 
 KEY: Final = "timeline"
 EARLIER: Final = Fold(KEY, "earlier")
@@ -47,7 +47,7 @@ _LEGEND: Final = (
 )
 
 
-def timeline(tell: Telling, width: int) -> Section:
+def timeline(tell: StoryContext, width: int) -> Section:
     told = lanes(tell.detail, tell.now)
     shown = told if EARLIER in tell.open else _newest(told)
     bar = max(_LEAST_BAR, width * 2 // 5)
@@ -62,7 +62,7 @@ def _newest(told: tuple[Lane, ...]) -> tuple[Lane, ...]:
     return told[starts[-_MOST_ATTEMPTS] :] if len(starts) > _MOST_ATTEMPTS else told
 
 
-def _left_out(tell: Telling, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
+def _left_out(tell: StoryContext, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
     folded = sum(lane.attempt is not None for lane in told) - sum(lane.attempt is not None for lane in shown)
     is_open = EARLIER in tell.open
     if folded or is_open:
@@ -73,7 +73,7 @@ def _left_out(tell: Telling, told: tuple[Lane, ...], shown: tuple[Lane, ...]) ->
         yield Line("older", (Span(f"  {tell.detail.earlier_attempts} older ones are not read", Tone.MUTED),))
 
 
-def _bars(shown: Sequence[Lane], bar: int, tell: Telling) -> list[Spans]:
+def _bars(shown: Sequence[Lane], bar: int, tell: StoryContext) -> list[Spans]:
     """Each lane's drawing, as far to the right as its time; `bar` places and one for the sign of its end."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     given = iter(places([stretch.length.total_seconds() for stretch in stretches], bar))
@@ -91,7 +91,7 @@ def _bars(shown: Sequence[Lane], bar: int, tell: Telling) -> list[Spans]:
     return drawn
 
 
-def _end_sign(lane: Lane, tell: Telling) -> Span:
+def _end_sign(lane: Lane, tell: StoryContext) -> Span:
     """What the lane came to, where it came to an end."""
     if lane.attempt is not None:
         state = "COMPLETED" if lane.attempt.outcome == "COMPLETED" else "FAILED"
@@ -102,12 +102,12 @@ def _end_sign(lane: Lane, tell: Telling) -> Span:
     return Span(tell.glyphs.state(state), state_tone(state))
 
 
-def _is_end(lane: Lane, tell: Telling) -> bool:
+def _is_end(lane: Lane, tell: StoryContext) -> bool:
     """A task that was cancelled, expired or failed without having run."""
     return lane.due is None and lane.phase(Phase.ENDED) is None and tell.detail.row.finished_at is not None
 
 
-def _lane(lane: Lane, drawn: Spans, width: int, tell: Telling) -> Iterator[Line]:
+def _lane(lane: Lane, drawn: Spans, width: int, tell: StoryContext) -> Iterator[Line]:
     attempt = lane.attempt
     if attempt is not None:
         number, said = str(attempt.attempt), _attempt_words(lane, attempt, tell)
@@ -130,7 +130,7 @@ def _key(lane: Lane) -> Hashable:
     return ("between", lane.due, ended and ended.begin) if lane.due is not None or ended else "now"
 
 
-def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span]:
+def _attempt_words(lane: Lane, attempt: Attempt, tell: StoryContext) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
     # Without the child: on 80 columns it pushes the error code out of the line.
@@ -146,7 +146,7 @@ def _attempt_words(lane: Lane, attempt: Attempt, tell: Telling) -> Iterator[Span
         yield words(f"  {attempt.error_message}", Tone.MUTED, tell.glyphs)
 
 
-def _between_words(lane: Lane, tell: Telling) -> Iterator[Span]:
+def _between_words(lane: Lane, tell: StoryContext) -> Iterator[Span]:
     waited = lane.stretches[0].length if lane.stretches else timedelta()
     if lane.due is None:
         yield Span(f"requeued after {_long(waited)}")
@@ -160,7 +160,7 @@ def _between_words(lane: Lane, tell: Telling) -> Iterator[Span]:
         yield words(f"{hurried} by {actor_of(lane.action)}", Tone.MUTED, tell.glyphs)
 
 
-def _present_words(lane: Lane, tell: Telling) -> Iterator[Span]:
+def _present_words(lane: Lane, tell: StoryContext) -> Iterator[Span]:
     row = tell.detail.row
     where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, tell.glyphs)
     match row.status:
@@ -185,7 +185,7 @@ def _present_words(lane: Lane, tell: Telling) -> Iterator[Span]:
                 yield words(f"  by {actor_of(lane.action)}", None, tell.glyphs)
 
 
-def _inside(lane: Lane, attempt: Attempt, width: int, tell: Telling) -> Iterator[Line]:
+def _inside(lane: Lane, attempt: Attempt, width: int, tell: StoryContext) -> Iterator[Line]:
     """What there is to know of one attempt, below its line."""
     room = width - len(_INDENT.text)
     lengths = [
@@ -211,7 +211,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, tell: Telling) -> Iterator
         yield Line((attempt.attempt, number), (_INDENT, *spans))
 
 
-def _axis(shown: Sequence[Lane], bar: int, width: int, tell: Telling) -> Iterator[Line]:
+def _axis(shown: Sequence[Lane], bar: int, width: int, tell: StoryContext) -> Iterator[Line]:
     """From when to when, and what the signs mean; one line."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     if not stretches:

@@ -12,19 +12,19 @@ from textual.message import Message
 
 from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.judging import TaskVerb, fits_state
+from horsies.operations.eligibility import TaskVerb, fits_state
 from horsies.operations.selection import Selection
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.story.context import StoryContext
 from horsies_tui.story.head import StoryHead
 from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import Payload, read_payload, source_of
-from horsies_tui.story.telling import Telling
 from horsies_tui.story.view import StoryView
 from horsies_tui.task.document import choices, document, nothing
-from horsies_tui.task.export_menu import Taker
+from horsies_tui.task.export_menu import Exporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.search import DetailSearch
@@ -77,7 +77,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._head = StoryHead(self._glyphs, id="head")
         self._story = StoryView(self._glyphs, id="story")
         self._search = DetailSearch(self, self._story, self._show)
-        self._taker = Taker(self, self._masks, self._glyphs)
+        self._taker = Exporter(self, self._masks, self._glyphs)
         yield from (self._head, self._story)
 
     def on_mount(self) -> None:
@@ -263,11 +263,11 @@ class DetailView(ConsoleView[DetailSnapshot]):
             self._head.put(())
             self._story.put(nothing(snapshot, width, self._glyphs))
 
-    def _telling(self, detail: TaskDetail, now: datetime) -> Telling:
+    def _telling(self, detail: TaskDetail, now: datetime) -> StoryContext:
         payload = self._payload if self._payload and self._payload.source[0] == detail.row.id else None
         recovery = self._snapshot.settings or RecoveryConfig()
         zone = zone_of(utc=self.console.utc)
-        return Telling(detail, now, self._glyphs, zone, recovery, self._snapshot.why, payload, self._open)
+        return StoryContext(detail, now, self._glyphs, zone, recovery, self._snapshot.why, payload, self._open)
 
     def _now(self, detail: TaskDetail) -> datetime:
         link = self.console.link

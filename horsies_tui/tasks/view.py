@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import on
 
-from horsies.operations.judging import TaskVerb, fits_state
+from horsies.operations.eligibility import TaskVerb, fits_state
 from horsies.query import FilterError, TaskFilter, parse
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies.views import GroupBy
     from horsies_tui.actions import Action
+    from horsies_tui.intents import Intent
     from horsies_tui.widgets.sheet import Sheet
-    from horsies_tui.wishes import Wish
 
 ResultT = TypeVar("ResultT")
 
@@ -56,9 +56,9 @@ class TasksView(TaskList):
         """NoSuchFilter where what is chosen cannot be said as a filter."""
         return self._choice.selection()
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         try:
-            return super().wish(verb)
+            return super().intent(verb)
         except NoSuchFilter as error:
             self.console.say_error(error.message)
             return None

@@ -14,8 +14,8 @@ from horsies_tui.look.tones import TONES, Tone, tone_css
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from horsies_tui.intents import Fact
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.wishes import Fact
 
 _LABEL_WIDTH: Final = 24
 """As wide as the widest there is, so that the sheets look alike."""

@@ -6,11 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
+from horsies_tui.intents import things
 from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
-from horsies_tui.wishes import things
 from horsies_tui.workers.words import megabytes, memory, note, seen, sign, tone
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from horsies.views import WorkerRow
     from horsies.views.series import WorkerPoint
+    from horsies_tui.intents import Fact
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.wishes import Fact
 
 _BESIDE_FROM: Final = 100
 """So many places, and the plots stand beside the words; else below them."""

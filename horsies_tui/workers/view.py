@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual import on
 
-from horsies.operations.judging import fits_state
+from horsies.operations.eligibility import fits_state
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 from horsies.operations.workers import WorkerVerb
@@ -15,10 +15,10 @@ from horsies.query.values import Glob
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.health.windows import neighbour
+from horsies_tui.intents import Intent
 from horsies_tui.look.units import number
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.wishes import Wish
 from horsies_tui.workers.columns import WORKER_COLUMNS
 from horsies_tui.workers.listing import WorkerList
 from horsies_tui.workers.menus import column_menu, sort_menu
@@ -51,19 +51,19 @@ class WorkersView(WorkerList):
     TITLE = "Workers"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.WORKERS, Scope.VERBS)]
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         """Drain, resume and recover are for workers; all other verbs for the tasks that the one worker holds."""
         if verb in list(WorkerVerb):
             ids = [row.id for row in self._chosen(verb)]
             if not ids:
                 self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
                 return None
-            return Wish(verb, kind="worker", selection=Selection.of_ids(ids))
+            return Intent(verb, kind="worker", selection=Selection.of_ids(ids))
         tasks = sorted(self._held.marks) or [task for task in (self._held.cursor_id,) if task is not None]
         if not tasks:
             self.console.say(f"{verb}: this worker holds no task")
             return None
-        return Wish(verb, selection=Selection.of_ids(tasks))
+        return Intent(verb, selection=Selection.of_ids(tasks))
 
     def fits(self, action: Action) -> bool:
         if action.scope is Scope.WORKERS and action.verb in list(WorkerVerb):

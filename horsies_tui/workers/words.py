@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies.views.workers import SNAPSHOT_EVERY_S
+from horsies_tui.intents import Fact, things
 from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number, ticking
-from horsies_tui.wishes import Fact, things
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -154,7 +154,7 @@ def _by(row: WorkerRow) -> str:
     return f" by {row.draining_by}" if row.draining_by else ""
 
 
-def holdings(row: WorkerRow) -> str:
+def in_flight(row: WorkerRow) -> str:
     """`7 running, 3 claimed; it has 8 processes`."""
     text = f"{number(row.running)} running, {number(row.claimed)} claimed"
     if row.snapshot is None:
@@ -169,7 +169,7 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
         found.append(Fact("drain", text, Tone.ACCENT))
-    found.append(Fact("tasks", holdings(row), Tone.BAD if not row.lives and row.held else None))
+    found.append(Fact("tasks", in_flight(row), Tone.BAD if not row.lives and row.held else None))
     if row.loss is not None:
         found.append(Fact("death", _death(row.loss, zone), Tone.BAD if row.loss.is_open else None))
     if not row.lives and row.held:

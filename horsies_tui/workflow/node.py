@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from horsies.views import NodeStory, NodeView, TaskDetail
+    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Document, Spans, Target
     from horsies_tui.story.payload import Payload
-    from horsies_tui.story.telling import Telling
     from horsies_tui.workflow.graph_labels import Labels
 
 NODE: Final = "node"
@@ -50,7 +50,7 @@ class NodeTelling:
     labels: Labels
     zone: tzinfo | None
     story: NodeStory | None = None
-    task: Telling | None = None
+    task: StoryContext | None = None
     payload: Payload | None = None
 
 

@@ -14,15 +14,15 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
+from horsies_tui.intents import Intent
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.story.context import StoryContext
 from horsies_tui.story.head import StoryHead
 from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow
 from horsies_tui.story.payload import Payload, payload_of
-from horsies_tui.story.telling import Telling
 from horsies_tui.story.view import StoryView
 from horsies_tui.view import ConsoleView
-from horsies_tui.wishes import Wish
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import Labels, vertices, wants
@@ -142,13 +142,13 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         story = self._snapshot.story
         return action.scope is not Scope.FLOWS or (story is not None and offered(action.verb, [story.row.status]))
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         story, index = self._snapshot.story, self._graph.cursor
         if story is None:
             self.console.say(f"{verb}: there is no workflow here")
             return None
         if not WorkflowVerb(verb).on_nodes:
-            return Wish(verb, kind="workflow", flows=WorkflowSelection.of_ids([story.row.id]))
+            return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids([story.row.id]))
         if index is None:
             self.console.say(f"{verb}: there is no node under the cursor")
             return None
@@ -156,7 +156,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if node is not None and verb == WorkflowVerb.COMPLETE and (reason := why_no_value(story, node)):
             self.console.say_error(f"cannot complete by hand: {reason}")
             return None
-        return Wish(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
+        return Intent(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
 
     def leave(self) -> bool:
         """`esc`, one step at a time: from the story to the graph, then to the workflow that this one is a part of."""
@@ -389,7 +389,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         task = None
         if told.task is not None:
             recovery = labels.recovery
-            task = Telling(told.task, labels.now, self._glyphs, zone, recovery, told.why, payload, self._open)
+            task = StoryContext(told.task, labels.now, self._glyphs, zone, recovery, told.why, payload, self._open)
         return NodeTelling(node, labels, zone, told.story, task, payload)
 
     def _labels(self, now: datetime) -> Labels:

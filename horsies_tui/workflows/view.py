@@ -11,6 +11,7 @@ from horsies.query import WORKFLOWS, FilterError, WorkflowFilter, parse_workflow
 from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
+from horsies_tui.intents import Intent
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number
@@ -18,7 +19,6 @@ from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.wishes import Wish
 from horsies_tui.workflow.verbs import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
@@ -103,7 +103,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
             action.scope is not Scope.FLOWS or len(statuses) < len(self._table.marks) or offered(action.verb, statuses)
         )
 
-    def wish(self, verb: str) -> Wish | None:
+    def intent(self, verb: str) -> Intent | None:
         """Of the marked ones, else of the one under the cursor."""
         if WorkflowVerb(verb).on_nodes:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
@@ -113,7 +113,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if not ids:
             self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
             return None
-        return Wish(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
+        return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
 
     def acted(self) -> None:
         self._table.action_clear_marks()

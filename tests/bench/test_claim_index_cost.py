@@ -18,7 +18,7 @@ import pytest
 from database_server import DatabaseServer
 
 from horsies.domain.ids import new_task_id
-from horsies.lifecycle.claiming import Wish, claim
+from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
 from horsies.store.enqueue import EnqueueRequest, enqueue_many, enqueue_one
@@ -89,7 +89,7 @@ async def send(connection: asyncpg.Connection, batch: int) -> None:
 async def run(connection: asyncpg.Connection, batch: int) -> None:
     done = 0
     while done < TASKS_BY_BATCH[batch]:
-        claimed = await claim(connection, WORKER, Wish("default", batch, 60_000, ["demo.add", "demo.sum"]))
+        claimed = await claim(connection, WORKER, ClaimRequest("default", batch, 60_000, ["demo.add", "demo.sum"]))
         starts = [Start(task.token, 4242, "worker-host", "worker-4242") for task in claimed]
         verdicts = await start(connection, WORKER, starts)
         outcomes = [Outcome(token, OutcomeKind.COMPLETED, RESULT) for token in verdicts.started]

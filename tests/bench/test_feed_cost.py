@@ -15,7 +15,7 @@ from horsies.query import parse
 from horsies.views import Sort
 from horsies_tui.feed.link import Link
 from horsies_tui.feed.pace import Rhythm
-from horsies_tui.feed.report import DeskFeed
+from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.feed.status import LinkState
 from horsies_tui.task.feed import DetailFeed
 from horsies_tui.tasks.feed import TaskFeed
@@ -148,13 +148,13 @@ async def test_every_read_takes_less_than_twenty_milliseconds_of_the_database(mi
     assert {what: taken_ms for what, taken_ms in usual.items() if taken_ms >= MOST_MS} == {}
 
 
-def feeds(link: Link) -> Iterator[tuple[str, TaskFeed | DeskFeed | DetailFeed, tuple[str, ...]]]:
+def feeds(link: Link) -> Iterator[tuple[str, TaskFeed | RecoveryFeed | DetailFeed, tuple[str, ...]]]:
     for name, need in NEEDS.items():
         feed = TaskFeed(link, lambda _snapshot: None, rhythm=RESTLESS)
         feed.ask(need)
         others = () if need.group_by is None else ("read_groups",)
         yield name, feed, ("read_rows", "read_counts", *others)
-    yield "desk", DeskFeed(link, lambda _snapshot: None, every_s=0.0), ("diagnose",)
+    yield "desk", RecoveryFeed(link, lambda _snapshot: None, every_s=0.0), ("diagnose",)
     detail = DetailFeed(link, lambda _snapshot: None, rhythm=RESTLESS)
     detail.ask(NAMED)
     yield "detail", detail, ("step",)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from horsies.lifecycle.claiming import Wish, claim
+from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
 from horsies.lifecycle.starting import Start, start
 
@@ -109,7 +109,7 @@ async def bare_batch(connection: asyncpg.Connection, batch: int, clock: Clock) -
 
 
 async def lifecycle_batch(connection: asyncpg.Connection, batch: int, clock: Clock) -> int:
-    claimed = await claim(connection, WORKER, Wish("default", batch, 60_000, ["demo.add", "demo.sum"]))
+    claimed = await claim(connection, WORKER, ClaimRequest("default", batch, 60_000, ["demo.add", "demo.sum"]))
     clock.mark(0)
     verdicts = await start(
         connection, WORKER, [Start(task.token, 4242, "worker-host", "worker-4242") for task in claimed]

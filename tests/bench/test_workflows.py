@@ -22,7 +22,7 @@ import pytest
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
 from horsies.lifecycle.advancing import advance
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 
 pytestmark = pytest.mark.bench
 
@@ -77,7 +77,9 @@ SHAPES: dict[str, Callable[[int], tuple[NodePlan, ...]]] = {"chain": chain, "fan
 async def start(connection: asyncpg.Connection, nodes: tuple[NodePlan, ...]) -> str:
     workflow_id = new_task_id()
     async with connection.transaction():
-        await plant(connection, WorkflowPlan("bench", None, "fail", None, None, nodes), workflow_id=workflow_id)
+        await create_workflow(
+            connection, WorkflowPlan("bench", None, "fail", None, None, nodes), workflow_id=workflow_id
+        )
     return workflow_id
 
 

@@ -20,8 +20,8 @@ import horsies
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database
-from horsies.store.link import Link
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies.store.producer_client import Link
 from horsies.store.schema import create
 
 pytestmark = pytest.mark.chaos
@@ -40,7 +40,7 @@ async def prepared(pair: Pair) -> None:
 async def ask_until_answered(link: Link) -> None:
     """As the broker does: what is transient is tried again."""
     while True:
-        with suppress(*TROUBLE):
+        with suppress(*CONNECTION_ERRORS):
             assert not await link.use(lambda connection: connection.fetchval("SELECT pg_is_in_recovery()"))
             return
         await asyncio.sleep(0.2)

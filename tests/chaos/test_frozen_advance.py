@@ -15,7 +15,7 @@ from chaos_scene import RETRIED, scene
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 
 pytestmark = pytest.mark.chaos
 
@@ -72,7 +72,7 @@ async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: 
     )
     workflow_id = new_task_id()
     async with connection.transaction():
-        await plant(connection, WorkflowPlan(label, None, "fail", None, None, nodes), workflow_id=workflow_id)
+        await create_workflow(connection, WorkflowPlan(label, None, "fail", None, None, nodes), workflow_id=workflow_id)
     return workflow_id
 
 

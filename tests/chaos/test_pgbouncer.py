@@ -15,7 +15,7 @@ from pgbouncer import pgbouncer
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, transaction
-from horsies.store.link import Link
+from horsies.store.producer_client import Link
 from horsies.store.schema import create
 
 pytestmark = pytest.mark.chaos

@@ -11,12 +11,12 @@ from verb_steps import NOON, REQUEUE, UNICODE, SheetApp, SmallConsole, a_preview
 from horsies.operations.preview import RowOutcome
 from horsies.operations.selection import Selection
 from horsies_tui.actions import Scope, bindings
+from horsies_tui.intents import Done
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done, rows_of_preview
 from horsies_tui.shell.preview_sheet import PreviewSheet
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.wishes import Done
 
 WIDE = (140, 40)
 

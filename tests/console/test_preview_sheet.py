@@ -12,9 +12,9 @@ from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, sho
 
 from horsies.operations.preview import OperationError, Target
 from horsies_tui.feed.clock import FrozenClock
+from horsies_tui.intents import Intent
 from horsies_tui.shell.outcome import RowsSheet
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
-from horsies_tui.wishes import Wish
 
 HERE = Where("staging", None, FrozenClock(NOON))
 
@@ -83,7 +83,7 @@ async def test_no_key_without_ctrl_confirms_wherever_the_focus_is() -> None:
 
 
 async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
-    operation = PlannedOperation(a_preview(2, verb="cancel"), wish=Wish("cancel"))
+    operation = PlannedOperation(a_preview(2, verb="cancel"), intent=Intent("cancel"))
     app = an_app(operation)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "ctrl+y Cancel 2 tasks" in shown(app.screen))
@@ -206,7 +206,7 @@ async def test_ctrl_n_looks_again_with_fresh_retries_where_the_verb_has_one() ->
         await pilot.press("ctrl+n")
         await until(pilot, lambda: "ctrl+n one more run" in shown(app.screen))
     assert operation.looks == [False, True]
-    other = PlannedOperation(a_preview(1, verb="cancel"), wish=Wish("cancel"))
+    other = PlannedOperation(a_preview(1, verb="cancel"), intent=Intent("cancel"))
     app = an_app(other)
     async with app.run_test() as pilot:
         await until(pilot, lambda: "ctrl+y" in shown(app.screen))

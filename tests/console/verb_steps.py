@@ -19,23 +19,23 @@ from horsies.operations.actor import Actor
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import Link
-from horsies_tui.feed.report import DeskFeed
+from horsies_tui.feed.report import RecoveryFeed
+from horsies_tui.intents import Done, Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.options import ConsoleOptions
-from horsies_tui.shell.verbs import Verbs
+from horsies_tui.shell.operation_flow import OperationFlow
 from horsies_tui.view import ConsoleView
-from horsies_tui.wishes import Done, Wish
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.pilot import Pilot
     from textual.screen import ModalScreen
 
-    from horsies_tui.feed.report import DeskSnapshot
+    from horsies_tui.feed.report import RecoverySnapshot
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 OPS = Actor("ops", "bastion")
-REQUEUE = Wish("requeue")
+REQUEUE = Intent("requeue")
 UNICODE = glyphs(ascii_only=False)
 
 
@@ -71,7 +71,7 @@ class PlannedOperation:
     """Shows this preview; does it, once `gate` is set; raises `trouble` instead where there is some."""
 
     preview: Preview | Exception
-    wish: Wish = REQUEUE
+    intent: Intent = REQUEUE
     gate: asyncio.Event | None = None
     trouble: Exception | None = None
     looks: list[bool] = field(default_factory=list)
@@ -88,7 +88,7 @@ class PlannedOperation:
         on_progress(500, 1200)
         if self.trouble is not None:
             raise self.trouble
-        return Done(self.wish, preview, an_outcome(preview, stopped=await self._until_the_gate()))
+        return Done(self.intent, preview, an_outcome(preview, stopped=await self._until_the_gate()))
 
     async def _until_the_gate(self) -> str | None:
         try:
@@ -125,11 +125,11 @@ class SmallConsole(App[None]):
         self.options = ConsoleOptions(choice, config)
         self.utc = True
         self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
-        self.desk = DeskFeed(self.link, self._drawn, every_s=0.05)
+        self.desk = RecoveryFeed(self.link, self._drawn, every_s=0.05)
         self.said: list[str] = []
         self.opened: list[str] = []
         self._view = view(id="view")
-        self._verbs = Verbs(self)
+        self._verbs = OperationFlow(self)
 
     def compose(self) -> ComposeResult:
         yield self._view
@@ -148,7 +148,7 @@ class SmallConsole(App[None]):
         with suppress(asyncio.CancelledError):
             await self._link_task
 
-    def _drawn(self, snapshot: DeskSnapshot) -> None:
+    def _drawn(self, snapshot: RecoverySnapshot) -> None:
         self._view.publish(snapshot)
 
     def say(self, text: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.run import track
+from horsies.run import job_queue as track
 from horsies.run.child import Child, ChildExit, ChildFailed, ChildResult, ChildSpec, Job
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock

@@ -17,7 +17,7 @@ from worker_flows import Flows
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 from horsies.testing import FaultAction, FaultPoint, fault
 
 __all__ = ["start", "table"]
@@ -70,7 +70,7 @@ class Shop(Flows):
         policy = '{"cases":[{"required_indices":[2,3,6]}],"optional_indices":[]}'
         async with self.connection.transaction():
             planned = WorkflowPlan("order", "kills.order", "fail", 6, policy, nodes)
-            await plant(self.connection, planned, workflow_id=workflow_id)
+            await create_workflow(self.connection, planned, workflow_id=workflow_id)
         return workflow_id
 
     def letters(self, index: int, *dependencies: int) -> NodePlan:
@@ -137,7 +137,7 @@ async def test_an_order_ends_the_same_whatever_its_worker_was_writing_when_it_di
 async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_does(shop: Shop) -> None:
     """As while a new version is rolled out."""
     without = await shop.worker("fault_app:app")
-    flow = await shop.plant(shop.node(0, sub_definition_key="kills.parcel"))
+    flow = await shop.create_workflow(shop.node(0, sub_definition_key="kills.parcel"))
     await asyncio.to_thread(without.wait_for, "child workflow left to others")
     await shop.worker()
     assert await shop.values(flow) == {"n0": 1}
@@ -146,8 +146,8 @@ async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_do
 
 async def test_a_build_that_hangs_keeps_no_other_child_from_its_start(shop: Shop) -> None:
     await shop.worker()
-    late = await shop.plant(shop.node(0, sub_definition_key="kills.late", more={"go": str(shop.go)}))
-    other = await shop.plant(shop.map_node(1, ["a", "b"]))
+    late = await shop.create_workflow(shop.node(0, sub_definition_key="kills.late", more={"go": str(shop.go)}))
+    other = await shop.create_workflow(shop.map_node(1, ["a", "b"]))
     assert await shop.values(other) == {"n1": [1, 1]}
     assert await shop.nodes(late) == ["READY"]
     await shop.let_go()

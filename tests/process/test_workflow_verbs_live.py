@@ -32,7 +32,7 @@ async def test_a_cancelled_workflow_stops_the_code_of_its_running_node_and_the_w
     flows: Flows,
 ) -> None:
     worker = await flows.worker()
-    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
     await flows.begun("n0")
     await flows.until_nodes(flow, "RUNNING", "PENDING")
     await act(flows, WorkflowVerb.CANCEL, flow)
@@ -47,7 +47,7 @@ async def test_a_cancelled_workflow_stops_the_code_of_its_running_node_and_the_w
 async def test_a_worker_killed_between_its_two_transactions_is_made_good_by_reconciling(flows: Flows) -> None:
     async with fault(flows.connection, NODE_ENDS, FaultAction.BLOCK) as blocked:
         worker = await flows.worker()
-        flow = await flows.plant(flows.node(0), flows.node(1, 0))
+        flow = await flows.create_workflow(flows.node(0), flows.node(1, 0))
         await blocked.reached()
         kill_worker(worker)
         await blocked.kill()
@@ -67,7 +67,7 @@ async def test_a_worker_killed_between_its_two_transactions_is_made_good_by_reco
 
 async def test_what_failed_runs_again_and_the_workflow_comes_to_its_end(flows: Flows) -> None:
     await flows.worker()
-    flow = await flows.plant(flows.node(0), flows.node(1, 0, task="flaky"), flows.node(2, 1))
+    flow = await flows.create_workflow(flows.node(0), flows.node(1, 0, task="flaky"), flows.node(2, 1))
     assert (await flows.over(flow))["status"] == "FAILED"
     assert await flows.nodes(flow) == ["COMPLETED", "FAILED", "SKIPPED"]
     await act(flows, WorkflowVerb.RETRY_FROM_FAILED, flow)
@@ -77,7 +77,7 @@ async def test_what_failed_runs_again_and_the_workflow_comes_to_its_end(flows: F
 
 async def test_a_paused_workflow_starts_nothing_and_goes_on_at_once_when_resumed(flows: Flows) -> None:
     await flows.worker()
-    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
     await flows.begun("n0")
     await act(flows, WorkflowVerb.PAUSE, flow)
     await flows.let_go()

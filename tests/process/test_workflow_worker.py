@@ -48,7 +48,7 @@ async def caught(flows: Flows, blocked: Fault) -> tuple[str, Worker]:
 
 
 async def diamond(flows: Flows) -> str:
-    return await flows.plant(flows.node(0), flows.node(1, 0), flows.node(2, 0), flows.node(3, 1, 2))
+    return await flows.create_workflow(flows.node(0), flows.node(1, 0), flows.node(2, 0), flows.node(3, 1, 2))
 
 
 async def whole(flows: Flows, workflow_id: str) -> None:
@@ -66,7 +66,7 @@ async def test_a_worker_takes_a_workflow_from_its_first_node_to_its_last(flows: 
 async def test_a_node_runs_while_its_task_does_and_through_its_retries(flows: Flows) -> None:
     await flows.worker()
     options = json.dumps({"retry_policy": POLICY | {"max_retries": 2}, "good_until": None})
-    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0, task="flaky", task_options=options))
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0, task="flaky", task_options=options))
     await flows.begun("n0")
     await flows.until_nodes(flow, "RUNNING", "PENDING")
     await flows.let_go()
@@ -111,7 +111,7 @@ async def test_an_advance_that_died_with_its_worker_is_made_by_the_sweep(flows: 
 
 async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> None:
     worker = await flows.worker()
-    flow = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    flow = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
     await flows.begun("n0")
     worker.process.terminate()
     await asyncio.to_thread(worker.wait_for, "draining")
@@ -122,7 +122,7 @@ async def test_a_worker_that_is_told_to_stop_advances_first(flows: Flows) -> Non
 
 async def test_a_paused_workflow_keeps_its_queued_task_and_runs_it_once_when_resumed(flows: Flows) -> None:
     """Upstream unlinks the task: it runs while the workflow is paused, and the node's next one after it."""
-    flow = await flows.plant(flows.node(0), flows.node(1, 0))
+    flow = await flows.create_workflow(flows.node(0), flows.node(1, 0))
     task_id = await flows.connection.fetchval("SELECT id FROM horsies_tasks")
     await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
     await flows.worker()
@@ -140,9 +140,9 @@ async def test_a_paused_workflow_keeps_its_queued_task_and_runs_it_once_when_res
 async def test_a_claimed_task_of_a_workflow_paused_meanwhile_goes_back_into_the_queue(flows: Flows) -> None:
     start_point = FaultPoint.status("CLAIMED", "RUNNING", moment=FaultMoment.BEFORE)
     await flows.worker(TEST_PREFETCH="4")
-    holding = await flows.plant(flows.node(9, task="hold"))
+    holding = await flows.create_workflow(flows.node(9, task="hold"))
     await flows.begun("n9")
-    flow = await flows.plant(flows.node(0))
+    flow = await flows.create_workflow(flows.node(0))
     await flows.until("SELECT count(*) = 1 FROM horsies_tasks WHERE status = 'CLAIMED'")
     await flows.connection.execute("UPDATE horsies_workflows SET status = 'PAUSED' WHERE id = $1", flow)
     async with fault(flows.connection, start_point, FaultAction.FAIL) as struck:
@@ -159,7 +159,9 @@ async def test_a_claimed_task_of_a_workflow_paused_meanwhile_goes_back_into_the_
 
 async def test_a_large_result_is_fetched_for_the_task_that_is_given_it(flows: Flows) -> None:
     await flows.worker()
-    flow = await flows.plant(flows.node(0, task="long"), flows.node(1, 0, task="length", args_from={"text": 0}))
+    flow = await flows.create_workflow(
+        flows.node(0, task="long"), flows.node(1, 0, task="length", args_from={"text": 0})
+    )
     assert await flows.values(flow) == {"n1": 100_000}
     kwargs = await flows.connection.fetchval("SELECT kwargs FROM horsies_tasks WHERE task_name = 'length'")
     assert len(kwargs) < 1_000
@@ -168,14 +170,14 @@ async def test_a_large_result_is_fetched_for_the_task_that_is_given_it(flows: Fl
 async def test_a_task_that_expires_in_the_queue_ends_its_node(flows: Flows) -> None:
     await flows.worker()
     options = '{"retry_policy":null,"good_until":"2020-01-01T00:00:00+00:00"}'
-    flow = await flows.plant(flows.node(0, task_options=options), flows.node(1, 0))
+    flow = await flows.create_workflow(flows.node(0, task_options=options), flows.node(1, 0))
     assert (await flows.over(flow))["status"] == "FAILED"
     assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]
 
 
 async def test_a_map_runs_once_for_each_item_and_gives_the_list(flows: Flows) -> None:
     await flows.worker()
-    flow = await flows.plant(flows.map_node(0, ["a", "b", "c"]), flows.map_node(1, []))
+    flow = await flows.create_workflow(flows.map_node(0, ["a", "b", "c"]), flows.map_node(1, []))
     assert await flows.values(flow) == {"n0": [1, 1, 1], "n1": []}
     await flows.once_each("a", "b", "c")
 
@@ -185,7 +187,7 @@ async def test_a_child_whose_builder_was_killed_is_built_by_another_and_once(flo
     point = FaultPoint(NODES, "UPDATE", "OLD.sub_workflow_id IS NULL AND NEW.sub_workflow_id IS NOT NULL")
     async with fault(flows.connection, point, FaultAction.BLOCK) as blocked:
         worker = await flows.worker()
-        flow = await flows.plant(flows.map_node(0, ["a", "b"]))
+        flow = await flows.create_workflow(flows.map_node(0, ["a", "b"]))
         await blocked.reached()
         kill_worker(worker)
         if kill_session:
@@ -199,7 +201,7 @@ async def test_a_child_whose_builder_was_killed_is_built_by_another_and_once(flo
 
 async def test_a_definition_that_no_worker_knows_fails_its_node(flows: Flows) -> None:
     await flows.worker()
-    flow = await flows.plant(flows.node(0, sub_definition_key="shop.unheard-of"))
+    flow = await flows.create_workflow(flows.node(0, sub_definition_key="shop.unheard-of"))
     row = await flows.over(flow)
     assert (row["status"], json.loads(row["error"])["error_code"]) == (
         "FAILED",
@@ -213,18 +215,18 @@ async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) 
         await flows.worker()
     branches = range(1, 21)
     nodes = [flows.node(0), *(flows.node(index, 0) for index in branches), flows.node(21, *branches)]
-    flow = await flows.plant(*nodes)
+    flow = await flows.create_workflow(*nodes)
     assert await flows.values(flow) == {"n21": 1}
     await flows.once_each(*(f"n{index}" for index in range(22)))
 
 
 async def test_a_workflow_that_the_database_will_not_have_changed_holds_up_no_other(flows: Flows) -> None:
     worker = await flows.worker()
-    refused = await flows.plant(flows.node(0, task="hold"), flows.node(1, 0))
+    refused = await flows.create_workflow(flows.node(0, task="hold"), flows.node(1, 0))
     point = FaultPoint(NODES, "UPDATE", f"NEW.workflow_id = '{refused}' AND NEW.status = 'COMPLETED'")
     async with fault(flows.connection, point, FaultAction.FAIL, times=1_000, sqlstate="23514"):
         await flows.begun("n0")
-        other = await flows.plant(flows.node(5), flows.node(6, 5))
+        other = await flows.create_workflow(flows.node(5), flows.node(6, 5))
         await flows.let_go()
         assert (await flows.over(other))["status"] == "COMPLETED"
         await asyncio.to_thread(worker.wait_for, "workflow not advanced")

@@ -15,7 +15,7 @@ from test_worker import PATIENCE_S, Table, Worker
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import MAP_DEFINITION, NodePlan, WorkflowPlan
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 
 OVER = ("COMPLETED", "FAILED", "CANCELLED")
 
@@ -56,11 +56,11 @@ class Flows(Scene):
         kwargs = json.dumps({MAP_DEFINITION: order, "ledger": str(self.ledger)})
         return self.node(index, kwargs_json=kwargs, sub_definition_key=MAP_DEFINITION)
 
-    async def plant(self, *nodes: NodePlan, on_error: str = "fail") -> str:
+    async def create_workflow(self, *nodes: NodePlan, on_error: str = "fail") -> str:
         workflow_id = new_task_id()
         planned = WorkflowPlan("flow", None, on_error, None, None, nodes)
         async with self.connection.transaction():
-            await plant(self.connection, planned, workflow_id=workflow_id)
+            await create_workflow(self.connection, planned, workflow_id=workflow_id)
         return workflow_id
 
     async def over(self, workflow_id: str, patience_s: float = PATIENCE_S) -> asyncpg.Record:

@@ -11,7 +11,7 @@ from uuid import UUID
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import Attempt, AuditRow, Execution, Stored, TaskDetail, TaskRow
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.story.telling import Telling
+from horsies_tui.story.context import StoryContext
 
 T0 = datetime(2026, 11, 18, 11, 20, 3, tzinfo=UTC)
 ID = "019a7a11-5b1c-7000-8000-0000c0ffee00"
@@ -148,9 +148,11 @@ def story(**fields: Any) -> TaskDetail:
     return TaskDetail(**{**usual, **fields})
 
 
-def told(detail: TaskDetail | None = None, *, glyphs: Glyphs = UNICODE, now: float = 2_000, **fields: Any) -> Telling:
+def told(
+    detail: TaskDetail | None = None, *, glyphs: Glyphs = UNICODE, now: float = 2_000, **fields: Any
+) -> StoryContext:
     usual: dict[str, Any] = {"zone": UTC, "recovery": RecoveryConfig()}
-    return Telling(detail or story(), at(now), glyphs, **{**usual, **fields})
+    return StoryContext(detail or story(), at(now), glyphs, **{**usual, **fields})
 
 
 def running(**fields: Any) -> TaskDetail:

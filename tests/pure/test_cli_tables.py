@@ -12,10 +12,10 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
+from horsies.cli.formatting import ago, lasting, short, state, unshortened
 from horsies.cli.machine import plain
 from horsies.cli.payload import HIDDEN, Masks, stored_json, stored_lines
 from horsies.cli.tables import Cell, Column, Screen, clean, cut, say, table, width_of
-from horsies.cli.words import ago, lasting, short, state, unshortened
 from horsies.domain.states import TaskStatus, WorkflowStatus, WorkflowTaskStatus
 from horsies.query.keys import INTERRUPTED, RETRY
 from horsies.views import Stored

@@ -14,12 +14,12 @@ from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
+from horsies_tui.story.context import StoryContext
 from horsies_tui.story.drawing import FOUND, row_pieces, span_pieces
 from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers, Span
 from horsies_tui.story.page import Page, Place, lay_out, text_width
 from horsies_tui.story.payload import read_payload
 from horsies_tui.story.search import Search, find_in_payload, hits, pattern
-from horsies_tui.story.telling import Telling
 from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.facts import head, links, quoted, why
 from horsies_tui.task.feed import DetailSnapshot
@@ -27,12 +27,12 @@ from horsies_tui.task.feed import DetailSnapshot
 WIDTHS = (80, 100, 120, 160, 200)
 
 
-def whole(detail: TaskDetail | None = None, **fields: object) -> Telling:
+def whole(detail: TaskDetail | None = None, **fields: object) -> StoryContext:
     tell = told(detail, **fields)  # type: ignore[arg-type]
     return replace(tell, payload=read_payload(tell.detail, Masks()))
 
 
-def page(width: int, tell: Telling | None = None) -> Page:
+def page(width: int, tell: StoryContext | None = None) -> Page:
     return lay_out(document(tell or whole(), text_width(width)), width)
 
 
@@ -125,7 +125,7 @@ def test_why_it_waits_counts_on() -> None:
     assert why(told(story(), why=told_why), 119) is None
 
 
-def linked() -> Telling:
+def linked() -> StoryContext:
     return told(
         story(
             row=row(worker_id='web "1"', rerun_of="019a-old", unique_key="invoice 7,8", is_workflow_task=True),
@@ -156,7 +156,7 @@ def test_any_value_in_a_link_is_one_value_of_the_filter(value: str) -> None:
     assert parse(understood.text) == understood
 
 
-def found(tell: Telling, width: int, needle: str) -> list[tuple[str, object]]:
+def found(tell: StoryContext, width: int, needle: str) -> list[tuple[str, object]]:
     assert tell.payload is not None
     return [tuple(hit) for hit in hits(document(tell, width), find_in_payload(tell.payload, needle), needle)]
 

@@ -12,7 +12,7 @@ from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker,
 from hypothesis import given, strategies as st
 
 from horsies.operations.findings import FindingKind, Severity, SweepState
-from horsies.operations.words import span
+from horsies.operations.formatting import span
 from horsies.query import parameters, parse, parse_workers
 from horsies.views import Clock, Failures, Liveness, QueueRate
 from horsies_tui.health.alert import Alert, Level

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
-from horsies.lifecycle.tokens import Token
 from horsies.run.recent_outcomes import RecentOutcomes
 
 NOW = datetime(2026, 11, 18, tzinfo=UTC)

@@ -9,7 +9,7 @@ from workflow_plans import plan
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.advancing import Advanced, advance
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 
 if TYPE_CHECKING:
     import asyncpg
@@ -33,7 +33,7 @@ async def grow(conn: asyncpg.Connection, *nodes: NodePlan, **columns: Any) -> st
     """A workflow of these nodes, as its start leaves it; its id."""
     workflow_id = new_task_id()
     async with conn.transaction():
-        await plant(conn, plan(*nodes, **columns), workflow_id=workflow_id)
+        await create_workflow(conn, plan(*nodes, **columns), workflow_id=workflow_id)
     return workflow_id
 
 

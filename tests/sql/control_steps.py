@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workflow_plans import node, plan
 
 from horsies.lifecycle.advancing import advance, nodes_started, settle
-from horsies.lifecycle.planting import ParentNode, plant
+from horsies.lifecycle.create_workflow import ParentNode, create_workflow
 
 if TYPE_CHECKING:
     import asyncpg
@@ -21,7 +21,7 @@ CHAIN = plan(node(0), node(1, 0), node(2, 1))
 
 async def planted(conn: asyncpg.Connection, made: WorkflowPlan, workflow_id: str = "w1") -> str:
     async with conn.transaction():
-        await plant(conn, made, workflow_id=workflow_id)
+        await create_workflow(conn, made, workflow_id=workflow_id)
     return workflow_id
 
 
@@ -33,7 +33,7 @@ async def planted_below(
         "SELECT depth, COALESCE(root_workflow_id, id) FROM horsies_workflows WHERE id = $1", parent
     )
     async with conn.transaction():
-        await plant(conn, made, workflow_id=workflow_id, parent=ParentNode(parent, index, *row))
+        await create_workflow(conn, made, workflow_id=workflow_id, parent=ParentNode(parent, index, *row))
         await conn.execute(
             "UPDATE horsies_workflow_tasks SET status = 'RUNNING', sub_workflow_id = $3, started_at = now()"
             " WHERE workflow_id = $1 AND task_index = $2",

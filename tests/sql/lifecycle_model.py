@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from horsies.lifecycle.tokens import Token
+    from horsies.lifecycle.claim_token import Token
 
 S, K = TaskStatus, OutcomeKind
 

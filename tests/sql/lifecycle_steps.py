@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from horsies.lifecycle.claiming import Wish, claim, release_expired
+from horsies.lifecycle.claiming import ClaimRequest, claim, release_expired
 from horsies.lifecycle.finishing import Outcome, OutcomeKind
 from horsies.lifecycle.starting import Start, start
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.starting import StartVerdicts
-    from horsies.lifecycle.tokens import Token
 
 ME, OTHER = "worker-a", "worker-b"
 LEASE_MS = 600_000
@@ -39,7 +39,7 @@ async def enqueue(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
 async def claim_some(
     conn: asyncpg.Connection, worker: str = ME, limit: int = 100, queue: str = "default", lease_ms: int = LEASE_MS
 ) -> list[ClaimedTask]:
-    return await claim(conn, worker, Wish(queue, limit, lease_ms, None))
+    return await claim(conn, worker, ClaimRequest(queue, limit, lease_ms, None))
 
 
 async def take_over(
@@ -47,7 +47,7 @@ async def take_over(
 ) -> list[ClaimedTask]:
     """What a claimer does with claims whose lease has run out."""
     await release_expired(conn, [queue])
-    return await claim(conn, worker_id, Wish(queue, limit, lease_ms, task_names))
+    return await claim(conn, worker_id, ClaimRequest(queue, limit, lease_ms, task_names))
 
 
 async def claim_tokens(conn: asyncpg.Connection, worker: str = ME, *, lease_ms: int = LEASE_MS) -> list[Token]:

@@ -15,7 +15,7 @@ from horsies.operations.tasks import apply, preview
 if TYPE_CHECKING:
     import asyncpg
 
-    from horsies.lifecycle.tokens import Token
+    from horsies.lifecycle.claim_token import Token
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.tasks import TaskVerb
 

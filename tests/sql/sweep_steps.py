@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lifecycle_steps import ME, claim_tokens, enqueue, running
 
-from horsies.lifecycle.tokens import Token
+from horsies.lifecycle.claim_token import Token
 
 if TYPE_CHECKING:
     import asyncpg

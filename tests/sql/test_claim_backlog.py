@@ -21,7 +21,7 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
-from horsies.lifecycle.claiming import LARGEST_CLAIM, Wish, claim, claim_capped, release_expired
+from horsies.lifecycle.claiming import LARGEST_CLAIM, ClaimRequest, claim, claim_capped, release_expired
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -80,7 +80,7 @@ async def backlog(conn: asyncpg.Connection, hindrance: str, rows: int = BACKLOG,
 
 
 async def claim_known(conn: asyncpg.Connection, limit: int, worker: str = ME) -> list[ClaimedTask]:
-    return await claim(conn, worker, Wish("default", limit, LEASE_MS, KNOWN))
+    return await claim(conn, worker, ClaimRequest("default", limit, LEASE_MS, KNOWN))
 
 
 async def claim_known_capped(conn: asyncpg.Connection, limit: int) -> list[ClaimedTask]:

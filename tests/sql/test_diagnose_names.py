@@ -12,11 +12,11 @@ from diagnose_steps import insert, the_only
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
 from horsies.operations.findings import FindingKind
-from horsies.run.held import Holdings
+from horsies.run.in_flight import InFlightTasks
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.snapshots import Snapshots
 from horsies.store.connect import open_database
-from horsies.store.lane import Lane
+from horsies.store.dedicated_connection import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncItera
             lane,
             SimpleNamespace(children=[]),
             SimpleNamespace(draining=False),
-            Holdings(),
+            InFlightTasks(),
             started_at,
             {"demo.sum": object(), "demo.add": object()},
         )

@@ -12,7 +12,7 @@ from feed_steps import QUICK, Published, linked, send
 from horsies.operations.findings import FindingKind
 from horsies.operations.why import ReasonKind
 from horsies_tui.feed.link import Link
-from horsies_tui.feed.report import DeskFeed, DeskSnapshot
+from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 
 
@@ -73,8 +73,8 @@ async def test_an_end_of_an_id_that_several_have_and_one_that_nobody_has(
 
 async def test_the_desk_counts_what_needs_a_person(database: str, connection: asyncpg.Connection) -> None:
     async with linked(database) as (link, _):
-        published: Published[DeskSnapshot] = Published()
-        feed = DeskFeed(link, published, every_s=0.05)
+        published: Published[RecoverySnapshot] = Published()
+        feed = RecoveryFeed(link, published, every_s=0.05)
         assert feed.snapshot.need_you is None
         feed.start()
         snapshot = await published.until(lambda snapshot: not snapshot.loading)
@@ -92,8 +92,8 @@ async def test_the_desk_counts_what_needs_a_person(database: str, connection: as
 
 async def test_the_desk_follows_changes_while_it_is_watched(database: str, connection: asyncpg.Connection) -> None:
     async with linked(database) as (link, statuses):
-        published: Published[DeskSnapshot] = Published()
-        feed = DeskFeed(link, published)
+        published: Published[RecoverySnapshot] = Published()
+        feed = RecoveryFeed(link, published)
         feed.start()
         await statuses.until(lambda status: status.state == "LIVE")
         await published.until(lambda snapshot: not snapshot.loading)

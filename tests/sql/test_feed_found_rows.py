@@ -17,7 +17,7 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 RARE = [f"rare-{number:02}" for number in range(60)]
 
 
-async def bury(connection: asyncpg.Connection, count: int) -> None:
+async def on_child_exit(connection: asyncpg.Connection, count: int) -> None:
     """So many newer tasks than all that are there."""
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
@@ -75,7 +75,7 @@ async def writing(url: str, every_s: float) -> AsyncIterator[Callable[[int], Awa
 
 async def test_rows_far_back_stay_while_new_tasks_arrive(database: str, connection: asyncpg.Connection) -> None:
     await send(connection, *RARE, age_s=3600, task_name="'nightly_report'")
-    await bury(connection, 45_000)
+    await on_child_exit(connection, 45_000)
     async with (
         shown(database, TaskNeed(parse("name:nightly_report"))) as (feed, published),
         writing(database, 0.02) as until_sent,
@@ -92,7 +92,7 @@ async def test_rows_far_back_stay_while_new_tasks_arrive(database: str, connecti
 
 
 async def test_all_was_searched_is_said_only_when_it_was(database: str, connection: asyncpg.Connection) -> None:
-    await bury(connection, 45_000)
+    await on_child_exit(connection, 45_000)
     async with shown(database, TaskNeed(parse("name:nightly_report"))) as (_, published), writing(database, 0.02):
         assert (ids(published.last), published.last.searched, published.last.at_end) == ([], "", True)
         await send(connection, "late", age_s=3600, task_name="'nightly_report'")
@@ -103,7 +103,7 @@ async def test_what_arrives_above_is_counted_though_tens_of_thousands_lie_betwee
     database: str, connection: asyncpg.Connection
 ) -> None:
     await send(connection, *RARE, age_s=3600, task_name="'nightly_report'")
-    await bury(connection, 45_000)
+    await on_child_exit(connection, 45_000)
     async with shown(database, TaskNeed(parse("name:nightly_report"), follow=False)) as (_, published):
         await send(connection, "newest", task_name="'nightly_report'")
         snapshot = await published.until(lambda snapshot: snapshot.held == 1)
@@ -177,7 +177,7 @@ async def found_by_sql(connection: asyncpg.Connection, where: str) -> list[str]:
 
 async def test_what_is_shown_is_what_sql_finds(database: str, connection: asyncpg.Connection) -> None:
     traffic = Traffic(connection, seed=7)
-    await bury(connection, 21_000)
+    await on_child_exit(connection, 21_000)
     for _ in range(10):
         await traffic.some()
     async with AsyncExitStack() as open_lists:

@@ -33,7 +33,7 @@ from horsies.views import (
 )  # fmt: skip
 from horsies.views.workers import name_of
 from horsies_tui.feed.pace import USUAL as RHYTHM
-from horsies_tui.feed.report import DeskSnapshot
+from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.feed.tally import Tally
 from horsies_tui.health.alerts import alerts
 from horsies_tui.health.glance import Glance
@@ -342,8 +342,8 @@ def the_desk_and_the_header_count_what_is_listed(seen: Read) -> None:
     found = {kind: sum(f.count for f in seen.report.findings if f.kind is kind) for kind in FindingKind}
     assert found[FindingKind.INTERRUPTED] == seen.by_state.get("INTERRUPTED", 0) == seen.status.interrupted.number
     need = sum(finding.severity is Severity.NEEDS_YOU for finding in seen.report.findings)
-    assert DeskSnapshot(seen.report).need_you == need
-    assert headline(DeskSnapshot(seen.report), seen.report.now).startswith(f"{need} need")
+    assert RecoverySnapshot(seen.report).need_you == need
+    assert headline(RecoverySnapshot(seen.report), seen.report.now).startswith(f"{need} need")
     # Each is told on the overview, too: a verdict that all is well stands above no finding that needs an operator.
     assert (verdict(seen.glance, alerts(seen.glance)).lead == "Critical: ") or not need
 

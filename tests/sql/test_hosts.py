@@ -16,7 +16,7 @@ from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database, DatabaseUnavailable
 from horsies.store.hosts import Reached, connect_to_host
-from horsies.store.link import Link
+from horsies.store.producer_client import Link
 
 NOBODY = "127.0.0.1:1"
 

@@ -23,8 +23,8 @@ from lifecycle_steps import (
     task,
 )
 
-from horsies.lifecycle.claiming import Wish, claim, large_arguments, release
-from horsies.lifecycle.tokens import Token
+from horsies.lifecycle.claim_token import Token
+from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments, release
 
 
 async def ids_of_claim(conn: asyncpg.Connection, limit: int = 100) -> list[str]:
@@ -116,9 +116,9 @@ async def test_only_tasks_with_the_names_asked_for_are_claimed(connection: async
     await enqueue(connection, "a", task_name="'demo.add'")
     await enqueue(connection, "b", task_name="'demo.gone'")
     names = ["demo.add", "demo.sum"]
-    claimed = await claim(connection, ME, Wish("default", 9, LEASE_MS, names))
+    claimed = await claim(connection, ME, ClaimRequest("default", 9, LEASE_MS, names))
     assert [one.task_name for one in claimed] == ["demo.add"]
-    assert await claim(connection, ME, Wish("default", 9, LEASE_MS, [])) == []
+    assert await claim(connection, ME, ClaimRequest("default", 9, LEASE_MS, [])) == []
     assert await statuses(connection) == {"a": "CLAIMED", "b": "PENDING"}
 
 

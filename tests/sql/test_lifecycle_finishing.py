@@ -22,9 +22,9 @@ from lifecycle_steps import (
 )
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claiming import Wish, claim
+from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claiming import ClaimRequest, claim
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, mark_finalizing
-from horsies.lifecycle.tokens import Token, Verdict
 
 K = OutcomeKind
 STALE = Finished(Verdict.STALE)
@@ -327,5 +327,5 @@ async def test_a_waiting_outcome_is_marked_until_it_is_stored(connection: asyncp
 
 async def claimed_only(conn: asyncpg.Connection, name: str) -> list[Token]:
     await enqueue(conn, name)
-    tasks = await claim(conn, ME, Wish("default", 1, 9999, None))
+    tasks = await claim(conn, ME, ClaimRequest("default", 1, 9999, None))
     return [one.token for one in tasks]

@@ -7,8 +7,8 @@ import pytest
 from lifecycle_steps import ME, OTHER, claim_tokens, ended, everything, running, start_tokens, task
 
 from horsies.domain.states import TaskStatus
+from horsies.lifecycle.claim_token import Token, Verdict
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish, stored_earlier
-from horsies.lifecycle.tokens import Token, Verdict
 
 K = OutcomeKind
 LEAVES_AN_ATTEMPT = [kind for kind in K if kind is not K.NOT_BEGUN]

@@ -20,13 +20,21 @@ from lifecycle_steps import LANE, start_tokens
 from sweep_steps import options
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskAttemptOutcome, TaskStatus
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, claim_capped, release, release_expired, take_back
+from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claiming import (
+    ClaimedTask,
+    ClaimRequest,
+    claim,
+    claim_capped,
+    release,
+    release_expired,
+    take_back,
+)
+from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import Finished, Outcome, finish, mark_finalizing, stored_earlier
 from horsies.lifecycle.leases import beat, renew
 from horsies.lifecycle.recovering import Recovered, recover_stale_runs, requeue_stale_claims
 from horsies.lifecycle.starting import Start, start
-from horsies.lifecycle.tokens import Token, Verdict
-from horsies.lifecycle.turnover import finish_and_claim, is_end
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -162,27 +170,27 @@ class Lifecycle(RuleBasedStateMachine):
 
     def claim(self, rng: Random) -> None:
         """Some of them start at once, in children that wait for work."""
-        worker, wish = rng.choice(WORKERS), self._wish(rng)
-        expected = self._model.waiting(PLAIN)[: wish.limit]
-        claimed = self._do(claim(self._connections[worker], worker, wish))
-        self._claimed(wish, expected, claimed, heard=rng.random() < 0.75)
+        worker, request = rng.choice(WORKERS), self._wish(rng)
+        expected = self._model.waiting(PLAIN)[: request.limit]
+        claimed = self._do(claim(self._connections[worker], worker, request))
+        self._claimed(request, expected, claimed, heard=rng.random() < 0.75)
 
-    def _wish(self, rng: Random) -> Wish:
+    def _wish(self, rng: Random) -> ClaimRequest:
         pids = rng.sample(range(100, 200), rng.randint(0, 4))
-        return Wish(PLAIN, rng.randint(1, 4), HOUR_MS if rng.random() < 0.8 else 0, None, pids, "host")
+        return ClaimRequest(PLAIN, rng.randint(1, 4), HOUR_MS if rng.random() < 0.8 else 0, None, pids, "host")
 
-    def _claimed(self, wish: Wish, expected: list[Row], claimed: list[ClaimedTask], *, heard: bool) -> None:
+    def _claimed(self, request: ClaimRequest, expected: list[Row], claimed: list[ClaimedTask], *, heard: bool) -> None:
         """The first ones run, in the order of the queue and of the children, unless they are large.
 
         A worker that does not hear of them has children that wait on, and no user code begins.
         """
         assert [task.token.task_id for task in claimed] == [row.id for row in expected]
         for place, (row, task) in enumerate(zip(expected, claimed, strict=True)):
-            self._issue(row, task, wish.lease_ms > 0, heard=heard)
-            starts = place < len(wish.idle_pids) and not row.large
+            self._issue(row, task, request.lease_ms > 0, heard=heard)
+            starts = place < len(request.idle_pids) and not row.large
             assert task.place == (place if starts else None)
             if starts:
-                row.run(wish.idle_pids[place])
+                row.run(request.idle_pids[place])
                 if heard:
                     self._begin(task.token)
 
@@ -257,12 +265,12 @@ class Lifecycle(RuleBasedStateMachine):
         """A worker that does not hear of its outcomes sends them again, and finds that they are stored."""
         for conn, worker, own in self._tokens(rng, S.RUNNING):
             outcomes = [Outcome(token, rng.choice(ENDS), "{}", "CODE", "text") for token in own]
-            wish = self._wish(rng)
-            expected = self._model.waiting(PLAIN)[: wish.limit]
-            finished, claimed = self._do(finish_and_claim(conn, worker, outcomes, wish))
+            request = self._wish(rng)
+            expected = self._model.waiting(PLAIN)[: request.limit]
+            finished, claimed = self._do(finish_and_claim(conn, worker, outcomes, request))
             self._finished(outcomes, finished)
             heard = rng.random() < 0.75
-            self._claimed(wish, expected, claimed, heard=heard)
+            self._claimed(request, expected, claimed, heard=heard)
             if not heard:
                 again = self._do(finish(conn, worker, outcomes))
                 assert {answer.verdict for answer in again.values()} == {Verdict.STALE}

@@ -24,9 +24,9 @@ from lifecycle_steps import (
 
 from horsies.domain.codec import load_task_result
 from horsies.domain.codes import OutcomeCode
+from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.starting import Start, StartVerdicts, start
-from horsies.lifecycle.tokens import Token
 
 NONE: frozenset[Token] = frozenset()
 

@@ -26,9 +26,9 @@ from lifecycle_steps import (
     waits_for_a_lock,
 )
 
+from horsies.lifecycle.claim_token import Token, Verdict
 from horsies.lifecycle.claiming import take_back
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
-from horsies.lifecycle.tokens import Token, Verdict
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from horsies.config.url import DatabaseUrl
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Ok
 from horsies.domain.task_result import TaskResult
-from horsies.store import link, waiting
+from horsies.store import producer_client as link, waiting
 from horsies.store.connect import Database
 from horsies.store.listener import Listener
 

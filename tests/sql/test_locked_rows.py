@@ -23,12 +23,12 @@ from lifecycle_steps import (
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import DatabaseUrl
+from horsies.lifecycle.claim_token import Token
 from horsies.lifecycle.claiming import take_back_unlocked
 from horsies.lifecycle.finishing import OutcomeKind, finish, mark_finalizing
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
-from horsies.lifecycle.tokens import Token
 from horsies.store.connect import open_database
-from horsies.store.lane import Lane
+from horsies.store.dedicated_connection import Lane
 
 LOCK = "SELECT FROM horsies_tasks WHERE id = ANY ($1) FOR UPDATE"
 

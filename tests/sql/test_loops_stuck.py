@@ -17,7 +17,7 @@ from horsies.run import loops
 from horsies.run.events import Events
 from horsies.run.loops import Supervisor, Wake
 from horsies.store.connect import Database, open_database
-from horsies.store.lane import Lane
+from horsies.store.dedicated_connection import Lane
 
 
 class Look:

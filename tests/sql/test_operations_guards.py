@@ -25,11 +25,11 @@ from lifecycle_steps import (
 )
 from operation_steps import OPS, act, audit, done, failed, in_state, look
 
-from horsies.lifecycle import by_hand
-from horsies.lifecycle.by_hand import Deed
+from horsies.lifecycle import operator_actions as by_hand
+from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
-from horsies.lifecycle.tokens import Verdict
+from horsies.lifecycle.operator_actions import OperatorAction
 from horsies.operations.actor import Actor
 from horsies.operations.reruns import Arguments, rerun
 from horsies.operations.selection import Selection, freeze
@@ -37,7 +37,7 @@ from horsies.operations.tasks import TaskVerb, apply
 
 V = TaskVerb
 STALE = Finished(Verdict.STALE)
-DEED = Deed(uuid4(), "verb", "ann", "host", None, None)
+DEED = OperatorAction(uuid4(), "verb", "ann", "host", None, None)
 
 
 @pytest.fixture

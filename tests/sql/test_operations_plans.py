@@ -45,19 +45,19 @@ KEYS = "uq_horsies_tasks_unique_key"
 
 # what it is given, and the indexes of its plan
 STATEMENTS = {
-    "hand_see": (IDS, {TASKS}),
-    "hand_options": (IDS, {TASKS}),
-    "hand_sources": (IDS, {TASKS}),
-    "hand_key_holders": (IDS, {KEYS}),
-    "hand_last_actions": (IDS, {TRACE}),
-    "hand_end": (f"{SEEN}, {WHO}, 'FAILED', 'r', 'c', 'a', 'w'", {TASKS, ATTEMPTS}),
-    "hand_requeue": (f"{SEEN}, {WHO}, {array('NULL::integer')}, 'w'", {TASKS, ATTEMPTS, KEYS}),
-    "hand_hurry": (f"{SEEN}, {WHO}", {TASKS}),
-    "hand_rerun": (
+    "op_see": (IDS, {TASKS}),
+    "op_options": (IDS, {TASKS}),
+    "op_sources": (IDS, {TASKS}),
+    "op_key_holders": (IDS, {KEYS}),
+    "op_last_actions": (IDS, {TRACE}),
+    "op_end": (f"{SEEN}, {WHO}, 'FAILED', 'r', 'c', 'a', 'w'", {TASKS, ATTEMPTS}),
+    "op_requeue": (f"{SEEN}, {WHO}, {array('NULL::integer')}, 'w'", {TASKS, ATTEMPTS, KEYS}),
+    "op_hurry": (f"{SEEN}, {WHO}", {TASKS}),
+    "op_rerun": (
         f"{SEEN}, {WHO}, {array('NULL::bigint')}, {', '.join([TEXTS] * 5)}, {array('0')}, {TIMES}, {TIMES}",
         {TASKS, TRACE, KEYS},
     ),
-    "hand_undo": (f"{ACTIONS}, {IDS}, '{uuid4()}', 'ops', 'bastion', 'why'", {TASKS, TRACE, TRACE_ID, KEYS}),
+    "op_undo": (f"{ACTIONS}, {IDS}, '{uuid4()}', 'ops', 'bastion', 'why'", {TASKS, TRACE, TRACE_ID, KEYS}),
 }
 
 
@@ -65,7 +65,7 @@ STATEMENTS = {
 async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
     await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = off)")
     await connection.execute(FILL)
-    await connection.execute(statement("hand_begin").replace("true)", "false)"))
+    await connection.execute(statement("op_begin").replace("true)", "false)"))
     return connection
 
 

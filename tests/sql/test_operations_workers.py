@@ -13,9 +13,9 @@ from order_steps import OPS, audit, fall_silent, heard, snapshot
 from pulse_steps import pulse_row
 from statements import statement
 
+from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat
-from horsies.lifecycle.tokens import Verdict
 from horsies.operations.preview import OperationError
 from horsies.operations.undo import undo
 from horsies.operations.workers import WorkerVerb, apply, preview

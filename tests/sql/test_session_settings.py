@@ -14,8 +14,8 @@ from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
 from horsies.lifecycle.claiming import claim_capped
 from horsies.store.connect import _LEFT_TO_TRANSACTIONS, Database, DatabaseUnavailable, transaction
-from horsies.store.lane import Lane, look_at_server
-from horsies.store.link import Link
+from horsies.store.dedicated_connection import Lane, look_at_server
+from horsies.store.producer_client import Link
 
 WHAT = "SHOW synchronous_commit"
 

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 from view_steps import every_id, insert, reader, wanted
 
-from horsies.lifecycle.by_hand import Seen
+from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.views import GROUPINGS, Count, Sort, matching, task_counts, task_groups
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ async def test_groups_are_the_values_of_a_column_with_the_largest_first(conn: as
 async def test_operations_get_what_they_compare_with_the_row(conn: asyncpg.Connection) -> None:
     (seen,) = await matching(conn, wanted("status:running"), 10)
     row = await conn.fetchrow("SELECT * FROM horsies_tasks WHERE id = 'running'")
-    assert seen == Seen(
+    assert seen == ExpectedState(
         "running", "demo.add", "default", "RUNNING", "web-2-9", row["claimed_at"], 0, None, row["enqueued_at"], None,
         None, None, is_workflow_task=True,
     )  # fmt: skip

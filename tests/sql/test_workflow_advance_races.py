@@ -25,7 +25,7 @@ from horsies.lifecycle.advancing import (
 )
 from horsies.lifecycle.children import fail_child, start_child
 from horsies.lifecycle.claiming import release_expired
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -260,6 +260,6 @@ async def test_other_ways_to_claim_leave_paused_tasks_too(connection: asyncpg.Co
 async def test_a_start_of_a_workflow_that_dies_leaves_nothing(connection: asyncpg.Connection) -> None:
     transaction = connection.transaction()
     await transaction.start()
-    await plant(connection, plan(node(0)), workflow_id=new_task_id())
+    await create_workflow(connection, plan(node(0)), workflow_id=new_task_id())
     await transaction.rollback()
     assert await everything(connection) == [[], [], []]

@@ -15,7 +15,7 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.run.advancer import Advancer
 from horsies.run.events import Events
 from horsies.store.connect import open_database
-from horsies.store.lane import Lane
+from horsies.store.dedicated_connection import Lane
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

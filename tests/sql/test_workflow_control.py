@@ -28,8 +28,8 @@ from workflow_plans import node, plan
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.controlling import cancel, complete_node, pause, resume, retry_from_failed, skip_node
+from horsies.lifecycle.copy_workflow import copy_workflow
 from horsies.lifecycle.reopening import CannotReopenError
-from horsies.lifecycle.replanting import replant
 
 DONE = '{"__task_result__":true,"ok":7,"err":null}'
 WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0))
@@ -294,7 +294,7 @@ async def test_a_map_that_is_built_anew_has_no_deadline_that_has_passed(connecti
     await planted_below(connection, CHAIN, "w1", 0)
     await cancel(connection, "child")
     async with connection.transaction():
-        copy = await replant(connection, "w1")
+        copy = await copy_workflow(connection, "w1")
     await retry_from_failed(connection, "w1")
     for workflow_id in (copy, "w1"):
         stored = json.loads((await node_row(connection, workflow_id, 0))["task_kwargs"])

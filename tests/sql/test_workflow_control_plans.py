@@ -62,7 +62,7 @@ STATEMENTS = {
 @pytest.fixture
 async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
     await connection.execute(FILL)
-    await connection.execute(statement("hand_begin").replace("true)", "false)"))
+    await connection.execute(statement("op_begin").replace("true)", "false)"))
     return connection
 
 

@@ -25,7 +25,7 @@ from horsies.lifecycle.recovering import end_silent_sessions
 from horsies.run.advancer import Advancer
 from horsies.run.events import Events
 from horsies.store.connect import Database, is_transient
-from horsies.store.lane import Lane
+from horsies.store.dedicated_connection import Lane
 
 OTHERS = 60
 STOPPED = """

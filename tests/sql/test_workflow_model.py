@@ -29,7 +29,7 @@ async def drama(connections: Sequence[asyncpg.Connection], flow: Flow, seed: int
     conn = connections[-1]
     await conn.execute(EMPTY)
     crew = Crew(rng, connections, upsets)
-    root = await crew.plant(flow)
+    root = await crew.create_workflow(flow)
     await crew.play(rng.randint(10, 40))
     repairs = await crew.rest(resuming=False)
     (await read(conn, crew.ledger)).check_rest(resumed=False)

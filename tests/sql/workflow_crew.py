@@ -25,17 +25,17 @@ from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import FamilyLockedError, advance, nodes_started
 from horsies.lifecycle.children import fail_child, read_child, ready_children, start_child
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim, large_arguments, release
+from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim, large_arguments, release
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
+from horsies.lifecycle.create_workflow import create_workflow
+from horsies.lifecycle.finish_and_claim import finish_and_claim
 from horsies.lifecycle.finishing import Finished, Outcome, OutcomeKind, finish
-from horsies.lifecycle.planting import plant
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import expire_pending, recover_stale_runs
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.starting import Start, start
-from horsies.lifecycle.tokens import Token, Verdict
-from horsies.lifecycle.turnover import finish_and_claim
 from horsies.workflow.maps import ChildPlanError, map_plan
 
 STALE_MS = 300_000
@@ -87,11 +87,11 @@ class Crew:
         self._past: list[str] = []
         self._dead: list[str] = []
 
-    async def plant(self, flow: Flow) -> str:
+    async def create_workflow(self, flow: Flow) -> str:
         self._flows = self._operators.flows = dict(catalogue(flow))
         workflow_id = new_task_id()
         async with self._desk.transaction():
-            await plant(self._desk, plan_of(flow), workflow_id=workflow_id)
+            await create_workflow(self._desk, plan_of(flow), workflow_id=workflow_id)
         return workflow_id
 
     async def play(self, steps: int) -> None:
@@ -155,8 +155,8 @@ class Crew:
     async def _claim(self, conn: asyncpg.Connection, hand: Hand) -> bool:
         """With an idle process at hand one of them is RUNNING at once."""
         idle = [4242] if self._rng.random() < 0.3 else []
-        wish = Wish("default", self._rng.randint(1, 3), LEASE_MS, None, idle, "host" if idle else None)
-        return await self._take(conn, hand, await claim(conn, hand.name, wish))
+        request = ClaimRequest("default", self._rng.randint(1, 3), LEASE_MS, None, idle, "host" if idle else None)
+        return await self._take(conn, hand, await claim(conn, hand.name, request))
 
     async def _claim_and_run(self, conn: asyncpg.Connection, hand: Hand) -> bool:
         """Of the dead, or what is next as soon as something has ended: both in one statement."""
@@ -167,8 +167,8 @@ class Crew:
         hand.running += [task for task in tasks if task not in ends]
         if not ends:
             return False
-        wish = Wish("default", 1, LEASE_MS, None, [4242], "host")
-        finished, claimed = await finish_and_claim(conn, hand.name, list(ends.values()), wish)
+        request = ClaimRequest("default", 1, LEASE_MS, None, [4242], "host")
+        finished, claimed = await finish_and_claim(conn, hand.name, list(ends.values()), request)
         self._took(hand, ends, finished)
         await self._take(conn, hand, claimed)
         return True

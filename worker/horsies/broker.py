@@ -18,9 +18,9 @@ from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult
 from horsies.lifecycle.recovering import Recovered, expire_pending, recover_stale_runs, requeue_stale_claims
 from horsies.store.connect import is_transient
 from horsies.store.enqueue import Enqueued, EnqueueOutcome, EnqueueRequest, many, one
-from horsies.store.link import Link
 from horsies.store.loop_thread import LoopClosed, LoopThread
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
+from horsies.store.producer_client import Link
 from horsies.store.pulse import write_pulse
 from horsies.store.reading import read_expired_tasks, read_info, read_stale_tasks, read_worker_stats
 from horsies.store.schema import SchemaError
@@ -291,7 +291,7 @@ class PostgresBroker:
         while True:
             try:
                 return Ok(await act(self._link or await self._connected()))
-            except (*TROUBLE, ValueError) as error:  # ValueError: a request or a row that makes no sense
+            except (*CONNECTION_ERRORS, ValueError) as error:  # ValueError: a request or a row that makes no sense
                 pause = next(pauses, None)
                 if pause is None or not is_transient(error):
                     return Err(_explained(code, error))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import typer
 
+from horsies.cli.formatting import number
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import Screen, say
-from horsies.cli.telling import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
-from horsies.cli.words import number
+from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.config.url import mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.operations.actor import Actor

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from horsies.cli.formatting import ago, number, rows, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.payload import Masks
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.cli.words import ago, number, rows, short, unshortened
 from horsies.views import AuditCursor, audit_page, find_task, find_workflow
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.filters import understood_workers
+from horsies.cli.formatting import ago, at_least, counted, number, rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
-from horsies.cli.words import ago, at_least, counted, number, rows
 from horsies.operations.diagnose import diagnose
-from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import Severity
-from horsies.operations.words import span
+from horsies.operations.formatting import span
+from horsies.operations.predictions import spared_sentence
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
 from horsies.views.tables import tables

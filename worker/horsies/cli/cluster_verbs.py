@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from horsies.cli.acting import act
+from horsies.cli.formatting import unshortened
 from horsies.cli.operation_ids import operation_of
-from horsies.cli.words import unshortened
 from horsies.operations import queues, workers
 from horsies.operations.audit import actions_of, standing
 from horsies.operations.preview import Preview, Target

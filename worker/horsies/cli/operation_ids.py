@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from horsies.cli.words import unshortened
+from horsies.cli.formatting import unshortened
 from horsies.operations.preview import OperationError
 from horsies.views import audit_page
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from textwrap import wrap
 from typing import TYPE_CHECKING, Final
 
+from horsies.cli.formatting import ago, number, rows, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
-from horsies.cli.words import ago, number, rows, short, unshortened
 from horsies.operations.diagnose import diagnose
-from horsies.operations.fates import spared_sentence
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.words import span
-from horsies.operations.workflow_judging import WorkflowVerb
+from horsies.operations.formatting import span
+from horsies.operations.predictions import spared_sentence
+from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from horsies.cli.acting import confirm, refuse_read_only, require_upgraded
+from horsies.cli.formatting import rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.recovery_report import sweepable
 from horsies.cli.tables import clean, say
-from horsies.cli.telling import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
-from horsies.cli.words import rows
+from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
 from horsies.lifecycle.recovering import Recovered, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
-from horsies.operations.fates import spared_sentence
-from horsies.operations.words import clock
+from horsies.operations.formatting import clock
+from horsies.operations.predictions import spared_sentence
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import write_pulse
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
     from horsies.operations.findings import Report
     from horsies.store.connect import Database
-    from horsies.store.piecemeal import Refused
+    from horsies.store.isolate_bad_rows import Refused
 
 _BROKEN_OFF = "broken off: what was swept until then stays so, and the next sweep goes on"
 

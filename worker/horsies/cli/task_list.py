@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood
+from horsies.cli.formatting import ago, lasting, short, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.cli.words import ago, lasting, short, state
 from horsies.query import parameters
 from horsies.views import Cursor, Sort, task_page
 from horsies.views.workers import place_of

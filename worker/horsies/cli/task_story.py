@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
+from horsies.cli.formatting import ago, at, lasting, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.cli.task_list import task_report
 from horsies.cli.task_verbs import ambiguous
-from horsies.cli.telling import NOTHING_MATCHED
-from horsies.cli.words import ago, at, lasting, state
+from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, task_detail
 from horsies.views.workers import place_of

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from horsies.cli.dag_lines import railed
+from horsies.cli.formatting import lasting, number, short, state
 from horsies.cli.node_words import details, way_out
-from horsies.cli.rails import railed
 from horsies.cli.tables import Cell, Column, clean, table
-from horsies.cli.words import lasting, number, short, state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from horsies.cli.rails import Railed
+    from horsies.cli.dag_lines import Railed
     from horsies.cli.tables import Screen
     from horsies.views import NodeView, WorkflowStory
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.filters import understood_workflows
+from horsies.cli.formatting import lasting, number, short, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.cli.words import lasting, number, short, state
 from horsies.query import workflow_parameters
 from horsies.views import WorkflowCursor, workflow_page
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from horsies.cli.formatting import at, number, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.node_words import details, way_out
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
 from horsies.cli.tables import Screen, clean, say
 from horsies.cli.task_story import action, titled
-from horsies.cli.telling import NOTHING_MATCHED
-from horsies.cli.words import at, number, state
+from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_graph import node_report
 from horsies.cli.workflow_lines import head, node_lines, out_of_step_lines
 from horsies.cli.workflow_list import workflow_report

@@ -92,7 +92,7 @@ async def _end(member: Member, number: signal.Signals) -> None:
 
 
 def _command(processes: int) -> list[str]:
-    leash = [sys.executable, "-P", "-m", "horsies.run.leash", str(os.getpid())]
+    leash = [sys.executable, "-P", "-m", "horsies.run.die_with_parent", str(os.getpid())]
     worker = [sys.executable, "-P", "-m", "horsies", "worker", _APP]
     options = ["--processes", str(processes), "--shutdown-grace", str(_GRACE_S), "--loglevel", "WARNING"]
     return [*leash, *worker, *options]

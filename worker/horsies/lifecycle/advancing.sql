@@ -85,7 +85,7 @@ RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_started
 -- advancing.nodes_started; the task runs or is tried again, the node is ENQUEUED, its workflow has not ended; under the
--- families' locks ($1 tasks)
+-- workflow_rows' locks ($1 tasks)
 UPDATE horsies_workflow_tasks node
    SET status = 'RUNNING', started_at = COALESCE(task.started_at, statement_timestamp())
   FROM horsies_tasks task
@@ -201,7 +201,7 @@ SELECT DISTINCT ON (failed.workflow_id) failed.workflow_id, failed.index AS task
 
 -- name: advance_on_error
 -- advancing, after nodes have FAILED; keeps an error that is stored; PAUSED where that is wanted and it is RUNNING; under the
--- families' locks ($1 workflows, $2 errors)
+-- workflow_rows' locks ($1 workflows, $2 errors)
 UPDATE horsies_workflows workflow
    SET error = COALESCE(workflow.error, failed.error),
        status = CASE WHEN workflow.on_error = 'pause' AND workflow.status = 'RUNNING' THEN 'PAUSED'

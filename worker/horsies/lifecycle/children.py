@@ -10,8 +10,8 @@ from horsies.domain.ids import new_task_id
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.lifecycle.advancing import Advanced, FamilyLockedError, end_nodes, settle, try_families
 from horsies.lifecycle.completing import NodeEnd
+from horsies.lifecycle.create_workflow import ParentNode, create_workflow
 from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, unreadable
-from horsies.lifecycle.planting import ParentNode, plant
 from horsies.lifecycle.references import resolved
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
@@ -80,7 +80,7 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
         if parent["depth"] >= MOST_LEVELS:
             raise TooDeepError(f"it would be {MOST_LEVELS + 1} levels deep: does its definition contain itself?")
         node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
-        await plant(conn, plan, workflow_id=child_id, parent=node)
+        await create_workflow(conn, plan, workflow_id=child_id, parent=node)
         await conn.execute(statement(__name__, "child_link"), workflow_id, index, child_id)
         await settle(conn, [child_id])  # one without nodes is over at once
     return child_id

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
+from horsies.lifecycle.claim_token import Token, claim_times, ids, in_order
 from horsies.lifecycle.locked_rows import locked_rows
-from horsies.lifecycle.tokens import Token, claim_times, ids, in_order
 from horsies.store.connect import with_settings
 from horsies.store.statements import statement
 
@@ -53,7 +53,7 @@ class CappedClaims:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequest:
     """What to claim: of one queue, at most 256 at once. No `task_names`: any.
 
     For each of `idle_pids`, processes of this host that wait for work, one is RUNNING at once, unless it is large.
@@ -69,14 +69,24 @@ class Wish:
     following: Sequence[str] = ()
 
 
-async def claim(conn: asyncpg.Connection, worker_id: str, wish: Wish) -> list[ClaimedTask]:
+async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest) -> list[ClaimedTask]:
     """The next due tasks of a queue, first ones first; none of a paused queue."""
-    return claimed_tasks(worker_id, await conn.fetch(statement(__name__, "claim"), worker_id, *wish_parameters(wish)))
+    return claimed_tasks(
+        worker_id, await conn.fetch(statement(__name__, "claim"), worker_id, *request_parameters(request))
+    )
 
 
-def wish_parameters(wish: Wish) -> tuple[object, ...]:
+def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
     """The parameters of `claim` after the worker."""
-    return wish.queue, wish.limit, wish.lease_ms, wish.task_names, wish.idle_pids, wish.hostname, wish.following or None
+    return (
+        request.queue,
+        request.limit,
+        request.lease_ms,
+        request.task_names,
+        request.idle_pids,
+        request.hostname,
+        request.following or None,
+    )
 
 
 async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> int:

@@ -10,8 +10,8 @@ from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCod
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import end_node, lock_families, settle
-from horsies.lifecycle.families import read_nodes
 from horsies.lifecycle.reopening import look, write
+from horsies.lifecycle.workflow_rows import read_nodes
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.families import Node
     from horsies.lifecycle.reopening import Reopening
+    from horsies.lifecycle.workflow_rows import NodeRow
 
 _CANCELLED_WORDS = "its workflow was cancelled"
 _NO_RESULT = to_json(
@@ -156,12 +156,12 @@ async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, 
         return await _decide(conn, node, WorkflowTaskStatus.COMPLETED, result_json)
 
 
-async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> Node | None:
+async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> NodeRow | None:
     nodes = (await read_nodes(conn, [workflow_id]))[workflow_id]
     return next((node for node in nodes if node.index == index), None)
 
 
-async def _stop(conn: asyncpg.Connection, node: Node, words: str) -> bool:
+async def _stop(conn: asyncpg.Connection, node: NodeRow, words: str) -> bool:
     """False where its task has ended by itself, and the node is about to get that outcome."""
     if node.sub_workflow_id is not None:
         await cancel_below(conn, node.sub_workflow_id, words)
@@ -170,7 +170,7 @@ async def _stop(conn: asyncpg.Connection, node: Node, words: str) -> bool:
     return bool((await stop_tasks(conn, [node.task_id], words)).tasks)
 
 
-async def _decide(conn: asyncpg.Connection, node: Node, status: WorkflowTaskStatus, result_json: str | None) -> bool:
+async def _decide(conn: asyncpg.Connection, node: NodeRow, status: WorkflowTaskStatus, result_json: str | None) -> bool:
     decided = await end_node(conn, node.workflow_id, node.index, status, result_json)
     await settle(conn, [node.workflow_id])
     return decided

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec.text import replace_surrogates
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.tokens import Token, Verdict, claim_times, ids, in_order
+from horsies.lifecycle.claim_token import Token, Verdict, claim_times, ids, in_order
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.tokens import Token, claim_times, ids
+from horsies.lifecycle.claim_token import Token, claim_times, ids
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.tokens import claim_times, ids, in_order
+from horsies.lifecycle.claim_token import claim_times, ids, in_order
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.tokens import Token
+    from horsies.lifecycle.claim_token import Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,16 @@ from horsies.domain.codes import OutcomeCode, RetrievalCode
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, settle, try_families
-from horsies.lifecycle.families import read_flows, read_nodes
 from horsies.lifecycle.repairs import DamagedWorkflowError, Kind, Repair, repairs_of
+from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.connect import transaction
-from horsies.store.piecemeal import DAMAGE, Refused, is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, is_about_a_row
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from horsies.lifecycle.families import Node
+    from horsies.lifecycle.workflow_rows import NodeRow
 
 __all__ = [
     "DamagedWorkflowError",
@@ -101,7 +101,7 @@ async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
                 found = await reconcile(conn, workflow_id, grace_ms)
             except asyncpg.LockNotAvailableError:
                 locked.append(workflow_id)
-            except (asyncpg.PostgresError, *DAMAGE) as error:
+            except (asyncpg.PostgresError, *ROW_ERRORS) as error:
                 if not is_about_a_row(error):
                     raise
                 refused.append(Refused(workflow_id, f"{type(error).__name__}: {error}"))
@@ -115,7 +115,9 @@ async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
     return Reconciled(repairs, workflows, tuple(refused), tuple(locked))
 
 
-async def _mend(conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, Node], repairs: Sequence[Repair]) -> None:
+async def _mend(
+    conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, NodeRow], repairs: Sequence[Repair]
+) -> None:
     """What nodes lack by themselves first, and then all that follows."""
     own = [(nodes[repair.index], repair) for repair in repairs if repair.index is not None]
     relinked = [(node, repair) for node, repair in own if repair.kind in _RELINK]
@@ -150,11 +152,11 @@ _RELINK = {
 _GONE = {Kind.TASK_GONE: RetrievalCode.RESULT_NOT_AVAILABLE, Kind.CHILD_GONE: OutcomeCode.SUBWORKFLOW_FAILED}
 
 
-def _tasks(own: Sequence[tuple[Node, Repair]], kind: Kind) -> list[str]:
+def _tasks(own: Sequence[tuple[NodeRow, Repair]], kind: Kind) -> list[str]:
     return [node.task_id for node, repair in own if repair.kind is kind and node.task_id is not None]
 
 
-def _failed_children(own: Sequence[tuple[Node, Repair]]) -> list[str]:
+def _failed_children(own: Sequence[tuple[NodeRow, Repair]]) -> list[str]:
     failed = [node for node, repair in own if repair.kind is Kind.CHILD_ENDED and repair.after == "FAILED"]
     return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
 

@@ -11,7 +11,7 @@ from horsies.domain.codes import OperationalErrorCode, OutcomeCode
 from horsies.domain.retry import RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
-from horsies.store.piecemeal import Refused, piecemeal
+from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, b
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
         return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
-    done = await piecemeal(_batches([StaleClaim(*row) for row in rows]), requeue)
+    done = await isolate_bad_rows(_batches([StaleClaim(*row) for row in rows]), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
     return Recovered(requeued=sum(done.answers), refused=refused)
 
@@ -171,7 +171,7 @@ async def recover_stale_runs(
         )
         return [(task_id, again) for task_id, again in recovered]
 
-    done = await piecemeal(_batches([StaleRun(*row) for row in rows]), take)
+    done = await isolate_bad_rows(_batches([StaleRun(*row) for row in rows]), take)
     taken = [one for answer in done.answers for one in answer]
     failed = [task_id for task_id, again in taken if not again]
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -192,7 +192,7 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
         rows = await conn.fetch(statement(__name__, "expire_pending"), ids, [_expiry(task_id) for task_id in ids])
         return [task_id for (task_id,) in rows]
 
-    done = await piecemeal(_batches(overdue), expire)
+    done = await isolate_bad_rows(_batches(overdue), expire)
     expired = [task_id for answer in done.answers for task_id in answer]
     return Recovered(expired=len(expired), refused=(*done.refused, *await follow(conn, expired)))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import settle
 from horsies.lifecycle.deadlines import drop_past_deadlines
-from horsies.lifecycle.families import family_of, read_flows, read_nodes
+from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.families import Flow, Node
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
 
 _PENDING, _READY, _ENQUEUED, _RUNNING = "PENDING", "READY", "ENQUEUED", "RUNNING"
 _CAN_GO_ON = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED})
@@ -30,7 +30,7 @@ class CannotReopenError(Exception):
 class Reopened:
     """One node: its new status, and whether it keeps its task or child workflow."""
 
-    node: Node
+    node: NodeRow
     status: str
     keep: bool
 
@@ -39,8 +39,8 @@ class Reopened:
 class Reopening:
     """All that changes when nodes of a family are opened again."""
 
-    flows: Mapping[str, Flow]
-    nodes: Mapping[str, Sequence[Node]]
+    flows: Mapping[str, WorkflowRow]
+    nodes: Mapping[str, Sequence[NodeRow]]
     reopened: dict[tuple[str, int], Reopened] = field(default_factory=dict)
     workflows: dict[str, None] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class Reopening:
             else:
                 self.reopen(node, _PENDING if node.dependencies else _READY, keep=False)
 
-    def reopen(self, node: Node, status: str, *, keep: bool) -> None:
+    def reopen(self, node: NodeRow, status: str, *, keep: bool) -> None:
         """The node, what was skipped because of it, its workflow, and the parent's node that failed with it."""
         self._put(node, status, keep=keep)
         self._put_skipped_after(node)
@@ -68,7 +68,7 @@ class Reopening:
                 return f"; its child {flow.name} {flow.id} is PAUSED: retry or resume that one"
         return ""
 
-    def _child_can_go_on(self, node: Node) -> bool:
+    def _child_can_go_on(self, node: NodeRow) -> bool:
         """A child that was cancelled, or failed without a failed node, is built anew."""
         child = self.flows.get(node.sub_workflow_id or "")
         return (
@@ -96,7 +96,7 @@ class Reopening:
             raise CannotReopenError(f"{waiting.node_id} of its parent was decided by hand: it is {waiting.status}")
         self.reopen(waiting, _RUNNING, keep=True)
 
-    def _node_of(self, child: Flow, parent: Flow) -> Node:
+    def _node_of(self, child: WorkflowRow, parent: WorkflowRow) -> NodeRow:
         """The node of the parent that ran this child, as the child's row has it."""
         found = next((node for node in self.nodes[parent.id] if node.index == child.parent_index), None)
         if found is None:
@@ -106,10 +106,10 @@ class Reopening:
             )
         return found
 
-    def _put(self, node: Node, status: str, *, keep: bool) -> None:
+    def _put(self, node: NodeRow, status: str, *, keep: bool) -> None:
         self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
 
-    def _put_skipped_after(self, node: Node) -> None:
+    def _put_skipped_after(self, node: NodeRow) -> None:
         """Down the graph. One that a person skipped has the time of it, and stays skipped."""
         siblings = self.nodes[node.workflow_id]
         open_now = {node.index}

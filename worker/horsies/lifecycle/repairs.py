@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from horsies.domain.errors import HorsiesError
 from horsies.domain.states import OnError, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.workflow_end import EndedNode, judge
-from horsies.lifecycle.families import TERMINAL_NODES
+from horsies.lifecycle.workflow_rows import TERMINAL_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from horsies.lifecycle.families import Flow, Node
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
 
 _NODE = WorkflowTaskStatus
 _TASK_ENDS = {"COMPLETED": _NODE.COMPLETED, "FAILED": _NODE.FAILED, "CANCELLED": _NODE.FAILED, "EXPIRED": _NODE.FAILED}
@@ -67,7 +67,7 @@ class Repair:
         return self.before != self.after or self.kind is Kind.NO_TASK
 
 
-def repairs_of(flow: Flow, nodes: Sequence[Node], grace: timedelta) -> tuple[Repair, ...]:
+def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
     """In the order in which they are done. What ended within `grace` is left to the worker that is about to say so.
 
     DamagedWorkflowError for rows that make no sense.
@@ -96,7 +96,7 @@ def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
             yield replace(repair, after=_NODE.READY.value)
 
 
-def _of_node(flow: Flow, node: Node, grace: timedelta) -> Repair | None:
+def _of_node(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
     if node.has_ended:
         return None
     if node.task_id is not None:
@@ -112,7 +112,7 @@ def _of_node(flow: Flow, node: Node, grace: timedelta) -> Repair | None:
     return None
 
 
-def _with_task(flow: Flow, node: Node, grace: timedelta) -> Repair | None:
+def _with_task(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
     if node.task_status is None:
         return _node(node, _NODE.FAILED, f"the row of its task {node.task_id} is gone", Kind.TASK_GONE)
     if (after := _TASK_ENDS.get(node.task_status)) is not None:
@@ -130,7 +130,7 @@ def _with_task(flow: Flow, node: Node, grace: timedelta) -> Repair | None:
     return None
 
 
-def _with_child(flow: Flow, node: Node) -> Repair | None:
+def _with_child(flow: WorkflowRow, node: NodeRow) -> Repair | None:
     if node.child_status is not None:
         if (after := _CHILD_ENDS.get(node.child_status)) is not None:
             return _node(node, after, f"its child workflow is {node.child_status}", Kind.CHILD_ENDED)
@@ -145,7 +145,7 @@ def _with_child(flow: Flow, node: Node) -> Repair | None:
     return None
 
 
-def _joined(nodes: Sequence[Node], states: dict[int, str]) -> list[Repair]:
+def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
     """Wave by wave; `states` grows with it."""
     ids = {node.node_id: node.index for node in nodes}
     as_stored = {node.index: node.status for node in nodes}
@@ -161,7 +161,7 @@ def _joined(nodes: Sequence[Node], states: dict[int, str]) -> list[Repair]:
     return repairs
 
 
-def _join(node: Node, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
+def _join(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
     """What a PENDING node becomes; None: it waits on."""
     have = [states[index] for index in node.dependencies]
     completed = have.count(_NODE.COMPLETED)
@@ -182,7 +182,7 @@ def _join(node: Node, states: Mapping[int, str], ids: Mapping[str, int]) -> str 
     return _NODE.READY if node.is_subworkflow else _NODE.ENQUEUED
 
 
-def _end(flow: Flow, nodes: Sequence[Node], states: Mapping[int, str], *, follows: bool) -> Iterator[Repair]:
+def _end(flow: WorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str], *, follows: bool) -> Iterator[Repair]:
     if any(state not in TERMINAL_NODES for state in states.values()):
         return
     verdict = judge(
@@ -195,7 +195,7 @@ def _end(flow: Flow, nodes: Sequence[Node], states: Mapping[int, str], *, follow
     yield _of_flow(flow, verdict.status, "all of its nodes have ended", Kind.ALL_ENDED, follows=follows)
 
 
-def _check(flow: Flow, nodes: Sequence[Node]) -> None:
+def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
     known = {node.index for node in nodes}
     statuses = {str(status) for status in _NODE}
     for node in nodes:
@@ -209,16 +209,16 @@ def _check(flow: Flow, nodes: Sequence[Node]) -> None:
             raise _damaged(flow, f"node {node.node_id} waits for {node.sub_workflow_id}, which names another parent")
 
 
-def _damaged(flow: Flow, what: str) -> DamagedWorkflowError:
+def _damaged(flow: WorkflowRow, what: str) -> DamagedWorkflowError:
     return DamagedWorkflowError(
         f"workflow {flow.name} ({flow.id}) is damaged: {what}",
         help_text=f"`horsies workflows cancel {flow.id}` ends it; rerun is refused until the row is mended",
     )
 
 
-def _node(node: Node, after: str, why: str, kind: Kind, *, follows: bool = False) -> Repair:
+def _node(node: NodeRow, after: str, why: str, kind: Kind, *, follows: bool = False) -> Repair:
     return Repair(node.workflow_id, node.node_id, node.index, node.status, str(after), why, kind, follows)
 
 
-def _of_flow(flow: Flow, after: str, why: str, kind: Kind, *, follows: bool) -> Repair:
+def _of_flow(flow: WorkflowRow, after: str, why: str, kind: Kind, *, follows: bool) -> Repair:
     return Repair(flow.id, None, None, flow.status, str(after), why, kind, follows)

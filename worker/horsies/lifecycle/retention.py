@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.store.piecemeal import Refused, piecemeal
+from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
             return await _delete(conn, part, age_s, [old.id for old in olds])
 
         async for page in _pages(conn, part, age_s):
-            done = await piecemeal(_batches(page), delete)
+            done = await isolate_bad_rows(_batches(page), delete)
             for counts in done.answers:
                 rows.update(counts)
             refused += [Refused(f"{part.delete} {one.item.id}", one.error) for one in done.refused]

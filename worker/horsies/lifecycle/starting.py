@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OutcomeCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.tokens import Token, claim_times, ids
+from horsies.lifecycle.claim_token import Token, claim_times, ids
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AuditRights:
     """Whether this session can act. `problem` is None where it can; `now` is the server's clock."""
 
     now: datetime
@@ -38,11 +38,11 @@ class Action:
     status: str | None
 
 
-async def standing(conn: asyncpg.Connection) -> Standing:
+async def standing(conn: asyncpg.Connection) -> AuditRights:
     """Read before a verb is tried: a refusal then says why, instead of an error of the server in the middle."""
     row = await conn.fetchrow(statement(__name__, "audit_standing"))
     problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
-    return Standing(row["now"], row["role"], problem, way_out)
+    return AuditRights(row["now"], row["role"], problem, way_out)
 
 
 async def why_not_writable(conn: asyncpg.Connection) -> str | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from horsies.operations.preview import OperationError, Outcome, RowOutcome
 from horsies.store.clashes import CLASHES
-from horsies.store.piecemeal import piecemeal
-from horsies.store.pool import TROUBLE
+from horsies.store.isolate_bad_rows import isolate_bad_rows
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ async def in_batches(
                 on_progress(first + len(part), len(targets))
         except KeyboardInterrupt:
             cancelled = True
-        except TROUBLE as error:
+        except CONNECTION_ERRORS as error:
             in_doubt = tuple(part) if conn.is_closed() else ()
             if not rows and not in_doubt:
                 raise
@@ -74,7 +74,7 @@ async def _each_row_for_itself(
     async def once(some: Sequence[Target]) -> list[RowOutcome]:
         # A role may have a stricter default, under which whoever waited for a row gets an error instead of its state.
         async with conn.transaction(isolation="read_committed"):
-            await conn.execute(statement(__name__, "hand_begin"))
+            await conn.execute(statement(__name__, "op_begin"))
             return await step(some)
 
     async def patiently(some: Sequence[Target]) -> list[RowOutcome]:
@@ -85,7 +85,7 @@ async def _each_row_for_itself(
                 continue
         return await once(some)
 
-    done = await piecemeal([part], patiently)
+    done = await isolate_bad_rows([part], patiently)
     refused = [RowOutcome(refusal.item, False, f"the database refuses: {refusal.error}") for refusal in done.refused]
     return [row for answer in done.answers for row in answer] + refused
 

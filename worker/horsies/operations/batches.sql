@@ -1,4 +1,4 @@
--- name: hand_begin
+-- name: op_begin
 -- operations/batches.py, first in the transaction of each batch
 -- The plans of the verbs depend on how long their arrays are, and on how much the audit and the attempts have grown since
 -- the first batch: one made then, while the attempts were empty, read them all for each row (360 ms a batch instead of 25).

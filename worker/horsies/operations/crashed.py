@@ -6,9 +6,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
-from horsies.operations.judging import TaskVerb
-from horsies.operations.words import counted
+from horsies.operations.formatting import counted
 from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
 from horsies.views.workers import name_of

@@ -7,10 +7,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.fates import Holder, Trouble, fate_of, fate_of_holdings
+from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy
-from horsies.operations.judging import TaskVerb
-from horsies.operations.words import clock, span
+from horsies.operations.formatting import clock, span
+from horsies.operations.predictions import Holder, InFlightProblem, fate_of, fate_of_holdings
 from horsies.store.statements import statement
 from horsies.views.workers import name_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.cluster import Cluster
-    from horsies.operations.fates import Fate
+    from horsies.operations.predictions import PredictedAction
 
 MOST_ROWS = 500
 
@@ -42,16 +42,16 @@ async def held_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Find
     )
     holders = await conn.fetch(statement(__name__, "diagnose_holders"), ALIVE_WITHIN_S, MOST_ROWS)
     gone = {holder.worker_id: holder for holder in (Holder(*row) for row in holders)}
-    troubles = sorted((Trouble(*record) for record in records), key=lambda row: tuple(map(str, _alike(row))))
+    troubles = sorted((InFlightProblem(*record) for record in records), key=lambda row: tuple(map(str, _alike(row))))
     findings: list[Finding] = []
     for _, rows in groupby(troubles, _alike):
         findings += _told(list(rows), cluster, gone)
     return findings + [_gone(holder, cluster) for holder in gone.values()]
 
 
-def _told(rows: list[Trouble], cluster: Cluster, gone: Mapping[str, Holder]) -> Iterable[Finding]:
+def _told(rows: list[InFlightProblem], cluster: Cluster, gone: Mapping[str, Holder]) -> Iterable[Finding]:
     """One line for each fate. Where their fates differ and not all rows were read, the counts are lower bounds."""
-    by_fate: dict[Fate, list[Trouble]] = {}
+    by_fate: dict[PredictedAction, list[InFlightProblem]] = {}
     for row in rows:
         by_fate.setdefault(fate_of(row, cluster), []).append(row)
     alike = rows[0].alike
@@ -63,7 +63,13 @@ def _told(rows: list[Trouble], cluster: Cluster, gone: Mapping[str, Holder]) -> 
 
 
 def _finding(
-    rows: list[Trouble], fate: Fate, cluster: Cluster, holder: Holder | None, count: int, *, at_least: bool
+    rows: list[InFlightProblem],
+    fate: PredictedAction,
+    cluster: Cluster,
+    holder: Holder | None,
+    count: int,
+    *,
+    at_least: bool,
 ) -> Finding:
     first = min(rows, key=_since)
     ids = tuple(row.task_id for row in rows)
@@ -86,7 +92,7 @@ def _finding(
     )
 
 
-def _since(row: Trouble) -> datetime:
+def _since(row: InFlightProblem) -> datetime:
     """Since when it is silent; of an outcome, since its code has ended; of a lease, since it has run out."""
     if row.kind == FindingKind.FINALIZING and row.finalizing_at:
         return row.finalizing_at
@@ -95,7 +101,7 @@ def _since(row: Trouble) -> datetime:
     return row.last_sign
 
 
-def _evidence(row: Trouble, cluster: Cluster) -> str:
+def _evidence(row: InFlightProblem, cluster: Cluster) -> str:
     settings, silent = cluster.settings, span((cluster.now - _since(row)).total_seconds())
     if row.kind == FindingKind.FINALIZING:
         return f"user code ended {silent} ago, its outcome is not stored"
@@ -106,7 +112,7 @@ def _evidence(row: Trouble, cluster: Cluster) -> str:
     return f"no runner beat for {silent}, threshold {span(settings.running_stale_threshold_ms / 1000)}"
 
 
-def _may(row: Trouble, ids: tuple[str, ...], holder: Holder | None) -> tuple[Remedy, ...]:
+def _may(row: InFlightProblem, ids: tuple[str, ...], holder: Holder | None) -> tuple[Remedy, ...]:
     verbs = (TaskVerb.REQUEUE, TaskVerb.FAIL) if _began(row) else (TaskVerb.RELEASE, TaskVerb.CANCEL)
     remedies = [Remedy(verb.value, "task", ids) for verb in verbs]
     if holder is not None:
@@ -114,11 +120,11 @@ def _may(row: Trouble, ids: tuple[str, ...], holder: Holder | None) -> tuple[Rem
     return tuple(remedies)
 
 
-def _began(row: Trouble) -> bool:
+def _began(row: InFlightProblem) -> bool:
     return row.kind in (FindingKind.STALE_RUN, FindingKind.FINALIZING)
 
 
-def _why(row: Trouble, fate: Fate, holder: Holder | None) -> Iterable[str]:
+def _why(row: InFlightProblem, fate: PredictedAction, holder: Holder | None) -> Iterable[str]:
     what = "started" if _began(row) else "claimed"
     beat = f"beat last at {clock(row.last_beat)}" if row.last_beat else "has never beaten since"
     worker = name_of(row.worker_id) if row.worker_id else "a worker without a name"
@@ -132,10 +138,10 @@ def _why(row: Trouble, fate: Fate, holder: Holder | None) -> Iterable[str]:
 
 def _held_by(holder: Holder) -> str:
     told = f"wrote its last snapshot at {clock(holder.snapshot_at)}" if holder.snapshot_at else "has no snapshot"
-    return f"{name_of(holder.worker_id)} {told}. It holds {_holdings(holder)}."
+    return f"{name_of(holder.worker_id)} {told}. It holds {_in_flight(holder)}."
 
 
-def _holdings(holder: Holder) -> str:
+def _in_flight(holder: Holder) -> str:
     return f"{holder.running} running and {holder.claimed} claimed"
 
 
@@ -151,7 +157,7 @@ def _gone(holder: Holder, cluster: Cluster) -> Finding:
         count=holder.running + holder.claimed,
         at_least=False,
         since=holder.last_sign,
-        evidence=f"no sign of life for {silent}, holds {_holdings(holder)}",
+        evidence=f"no sign of life for {silent}, holds {_in_flight(holder)}",
         system_will=fate.system_will,
         in_seconds=fate.in_seconds,
         may=(Remedy("recover", "worker", (holder.worker_id,)),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.operations.findings import Finding, FindingKind, Severity
-from horsies.operations.words import clock, counted, span
+from horsies.operations.formatting import clock, counted, span
 from horsies.store.sweep_state import CLAIMS, RUNS
 
 if TYPE_CHECKING:

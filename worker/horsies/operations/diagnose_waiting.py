@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.fates import NOBODY_SWEEPS
+from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
-from horsies.operations.judging import TaskVerb
-from horsies.operations.words import counted, span
+from horsies.operations.formatting import counted, span
+from horsies.operations.predictions import NOBODY_SWEEPS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

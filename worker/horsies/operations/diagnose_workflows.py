@@ -9,13 +9,13 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.workflow_end import error_summary
-from horsies.lifecycle.families import read_flows, read_nodes
 from horsies.lifecycle.reconciling import DamagedWorkflowError, stuck_workflows
 from horsies.lifecycle.repairs import Kind, repairs_of
-from horsies.operations.fates import NOBODY_SWEEPS
+from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
-from horsies.operations.words import span
-from horsies.operations.workflow_judging import WorkflowVerb
+from horsies.operations.formatting import span
+from horsies.operations.predictions import NOBODY_SWEEPS
+from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.families import Flow, Node
     from horsies.lifecycle.repairs import Repair
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
     from horsies.operations.cluster import Cluster
 
 # All nodes of each are read: a hundred workflows of a thousand nodes are as many rows as a report should wait for.
@@ -73,7 +73,7 @@ class _Case:
     """One workflow with what is wrong in it, and since when."""
 
     kind: FindingKind
-    flow: Flow
+    flow: WorkflowRow
     evidence: str
     nodes: int
     since: datetime
@@ -98,7 +98,7 @@ async def workflow_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[
     return found + [_decided(row) for row in await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MOST)]
 
 
-def _cases(flow: Flow, nodes: list[Node], young: timedelta, grace: timedelta) -> Iterator[_Case]:
+def _cases(flow: WorkflowRow, nodes: list[NodeRow], young: timedelta, grace: timedelta) -> Iterator[_Case]:
     try:
         repairs = [one for one in repairs_of(flow, nodes, young) if not one.follows]
     except DamagedWorkflowError:  # has a line of its own
@@ -116,7 +116,7 @@ def _cases(flow: Flow, nodes: list[Node], young: timedelta, grace: timedelta) ->
         yield _Case(kind, flow, _evidence(first), len(same), ended, ended + patience)
 
 
-def _is_early(repair: Repair, flow: Flow) -> bool:
+def _is_early(repair: Repair, flow: WorkflowRow) -> bool:
     return repair.kind is Kind.CHILD_NOT_STARTED and flow.updated_at + _CHILD_LATE > flow.now
 
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.formatting import clock, counted
 from horsies.operations.orders import begin, by_whom, command, give, looked_at
 from horsies.operations.preview import Outcome, Preview, Refusal, Target
-from horsies.operations.words import clock, counted
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from horsies.domain.codec.errors import CorruptJsonError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
-from horsies.lifecycle import by_hand
+from horsies.lifecycle import operator_actions as by_hand
 from horsies.operations.edited import check_storable
 from horsies.operations.preview import OperationError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.by_hand import Became, Copy, Deed, Seen, Source
+    from horsies.lifecycle.operator_actions import Copy, ExpectedState, OperatorAction, Source, TransitionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ def checked(edited: Arguments) -> Arguments:
 
 
 async def rerun(
-    conn: asyncpg.Connection, deed: Deed, seen: Sequence[Seen], edited: Arguments
-) -> tuple[list[Became], dict[str, str]]:
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Sequence[ExpectedState], edited: Arguments
+) -> tuple[list[TransitionResult], dict[str, str]]:
     """New tasks, due at once; what became of each original, and the ids of the copies by original.
 
     In one transaction, which holds the originals until the copies are stored.
@@ -58,7 +58,7 @@ def policy_retries(task_options: str | None) -> int:
     return 0 if rule is None else rule.max_retries
 
 
-def _copy(seen: Seen, source: Source, edited: Arguments) -> Copy:
+def _copy(seen: ExpectedState, source: Source, edited: Arguments) -> Copy:
     args = source.args if edited.args is None else _or_null(edited.args)
     kwargs = source.kwargs if edited.kwargs is None else _or_null(edited.kwargs)
     options = source.task_options if source.good_until is not None else _without_deadline(source.task_options)
@@ -84,7 +84,7 @@ def _copy(seen: Seen, source: Source, edited: Arguments) -> Copy:
     )
 
 
-def _nothing(seen: Seen) -> Copy:
+def _nothing(seen: ExpectedState) -> Copy:
     """For an original that is gone: the statement refuses it and says so in the audit."""
     return by_hand.Copy(seen, new_task_id(), "", None, None, None, 0, None, None)
 

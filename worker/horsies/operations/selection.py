@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.by_hand import Seen
+from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.operations.preview import OperationError
 from horsies.query import parameters, parse
 from horsies.store.statements import statement
@@ -39,7 +39,7 @@ class Selection:
 class Frozen:
     """The rows of a selection as they are now. `filter` is the text in its normal form."""
 
-    seen: tuple[Seen, ...]
+    seen: tuple[ExpectedState, ...]
     missing: tuple[str, ...]
     filter: str | None
 
@@ -58,7 +58,7 @@ async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
 async def _of_ids(conn: asyncpg.Connection, ids: tuple[str, ...]) -> Frozen:
     if len(ids) > MOST_ROWS:
         raise _too_many("you named")
-    found = {row[0]: Seen(*row) for row in await conn.fetch(statement(__name__, "hand_see"), ids)}
+    found = {row[0]: ExpectedState(*row) for row in await conn.fetch(statement(__name__, "op_see"), ids)}
     seen = tuple(found[task_id] for task_id in ids if task_id in found)
     return Frozen(seen, tuple(task_id for task_id in ids if task_id not in found), None)
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
-from horsies.lifecycle import by_hand
-from horsies.lifecycle.by_hand import Deed, Seen
+from horsies.lifecycle import operator_actions as by_hand
 from horsies.lifecycle.following import follow
+from horsies.lifecycle.operator_actions import ExpectedState, OperatorAction
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit import require_writable, standing
 from horsies.operations.batches import in_batches
-from horsies.operations.judging import Facts, Node, TaskVerb, consequences, is_terminal, why_not
+from horsies.operations.eligibility import Facts, Node, TaskVerb, consequences, is_terminal, why_not
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments, checked, policy_retries, rerun
 from horsies.operations.selection import freeze
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.by_hand import Became
+    from horsies.lifecycle.operator_actions import TransitionResult
     from horsies.operations.actor import Actor
     from horsies.operations.preview import Outcome
     from horsies.operations.selection import Frozen, Selection
@@ -90,7 +90,7 @@ async def apply(
     await require_writable(conn)
     verb = TaskVerb(preview.verb)
     operation_id = UUID(new_task_id())
-    deed = Deed(operation_id, verb, actor.os_user, actor.os_host, reason, preview.filter)
+    deed = OperatorAction(operation_id, verb, actor.os_user, actor.os_host, reason, preview.filter)
     ended: list[str] = []
 
     async def step(part: Sequence[Target]) -> list[RowOutcome]:
@@ -111,13 +111,13 @@ async def apply(
 async def tell_workflows(conn: asyncpg.Connection, task_ids: Sequence[str]) -> None:
     """What has been done is done, whatever becomes of this: what fails here, the next reconciliation does."""
     if not conn.is_closed():
-        with suppress(*TROUBLE):
+        with suppress(*CONNECTION_ERRORS):
             await follow(conn, task_ids)
 
 
 async def _act(
-    conn: asyncpg.Connection, verb: TaskVerb, deed: Deed, seen: Sequence[Seen], preview: Preview
-) -> tuple[list[Became], dict[str, str]]:
+    conn: asyncpg.Connection, verb: TaskVerb, deed: OperatorAction, seen: Sequence[ExpectedState], preview: Preview
+) -> tuple[list[TransitionResult], dict[str, str]]:
     """What became of the rows, and the ids of copies by original."""
     if verb is TaskVerb.RERUN:
         return await rerun(conn, deed, seen, preview.options.get("arguments", Arguments()))
@@ -128,8 +128,8 @@ async def _act(
 
 
 async def _requeue(
-    conn: asyncpg.Connection, deed: Deed, seen: Sequence[Seen], budgets: dict[str, int] | None
-) -> list[Became]:
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Sequence[ExpectedState], budgets: dict[str, int] | None
+) -> list[TransitionResult]:
     """With the nodes that had ended because of them, under the locks of their families."""
     inside = [one.task_id for one in seen if one.is_workflow_task]
     await lock_families_of(conn, inside)
@@ -157,7 +157,7 @@ _BECAME = {
 }
 
 
-def _row_outcome(verb: TaskVerb, target: Target, became: Became, new_id: str | None) -> RowOutcome:
+def _row_outcome(verb: TaskVerb, target: Target, became: TransitionResult, new_id: str | None) -> RowOutcome:
     if became.refusal is not None:
         return RowOutcome(target, False, became.refusal)
     if verb is TaskVerb.RERUN:
@@ -165,9 +165,9 @@ def _row_outcome(verb: TaskVerb, target: Target, became: Became, new_id: str | N
     return RowOutcome(target, True, _BECAME.get(verb) or f"PENDING, try {(became.retry_count or 0) + 1}")
 
 
-async def _budgets(conn: asyncpg.Connection, seen: Sequence[Seen]) -> dict[str, int]:
+async def _budgets(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> dict[str, int]:
     """Retries by id; a row that is gone by now is refused by the statement."""
-    rows = await conn.fetch(statement(__name__, "hand_options"), [one.task_id for one in seen])
+    rows = await conn.fetch(statement(__name__, "op_options"), [one.task_id for one in seen])
     return dict.fromkeys((one.task_id for one in seen), 0) | {row[0]: policy_retries(row[1]) for row in rows}
 
 
@@ -182,25 +182,25 @@ def _options(verb: TaskVerb, fresh_budget: bool, arguments: Arguments | None) ->
     return options if arguments is None else options | {"arguments": checked(arguments)}
 
 
-async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[Seen]) -> list[Seen]:
+async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:
     """A rerun leaves its original as it is: only the audit tells that another operator has done the same."""
-    rows = await conn.fetch(statement(__name__, "hand_last_actions"), [one.task_id for one in seen])
+    rows = await conn.fetch(statement(__name__, "op_last_actions"), [one.task_id for one in seen])
     newest = {row[0]: row[1] for row in rows}
     return [replace(one, last_action=newest.get(one.task_id)) for one in seen]
 
 
 async def _facts(
-    conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[Seen], now: Any, *, fresh_budget: bool
+    conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState], now: Any, *, fresh_budget: bool
 ) -> Facts:
     keyed = [one for one in seen if one.unique_key is not None and is_terminal(one)]
     inside = [one.task_id for one in seen if one.is_workflow_task]
     lives_again = verb in (TaskVerb.REQUEUE, TaskVerb.RERUN)
     holders = (
-        await conn.fetch(statement(__name__, "hand_key_holders"), [one.unique_key for one in keyed])
+        await conn.fetch(statement(__name__, "op_key_holders"), [one.unique_key for one in keyed])
         if lives_again
         else []
     )
-    nodes = await conn.fetch(statement(__name__, "hand_workflows"), inside) if inside else []
+    nodes = await conn.fetch(statement(__name__, "op_workflows"), inside) if inside else []
     newest = {one.unique_key: one.task_id for one in sorted(keyed, key=attrgetter("task_id"))}
     return Facts(
         now=now,
@@ -211,7 +211,7 @@ async def _facts(
     )
 
 
-def _target(seen: Seen) -> Target:
+def _target(seen: ExpectedState) -> Target:
     state = f"{seen.status} {seen.error_code}" if seen.error_code else seen.status
     return Target("task", seen.task_id, seen.task_name, state, seen, seen.queue_name)
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
-from horsies.lifecycle import by_hand
-from horsies.lifecycle.by_hand import Deed, Seen
-from horsies.lifecycle.families import read_flows
+from horsies.lifecycle import operator_actions as by_hand
+from horsies.lifecycle.operator_actions import ExpectedState, OperatorAction
+from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations.audit import actions_of, require_writable, standing
 from horsies.operations.batches import in_batches
 from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.families import Flow
+    from horsies.lifecycle.workflow_rows import WorkflowRow
     from horsies.operations.actor import Actor
     from horsies.operations.audit import Action
     from horsies.operations.preview import Outcome
@@ -42,7 +42,10 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     now = (await standing(conn)).now
     actions = await actions_of(conn, operation_id)
     ids = [action.target_id for action in actions if action.target_kind == "task"]
-    rows = {row[0]: Seen(*row) for row in await conn.fetch(statement("horsies.operations.selection", "hand_see"), ids)}
+    rows = {
+        row[0]: ExpectedState(*row)
+        for row in await conn.fetch(statement("horsies.operations.selection", "op_see"), ids)
+    }
     flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
     judged = [
         (
@@ -63,7 +66,7 @@ async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
     )
 
 
-def _why_not(action: Action, seen: Seen | None, flow: Flow | None) -> str | None:
+def _why_not(action: Action, seen: ExpectedState | None, flow: WorkflowRow | None) -> str | None:
     if action.target_kind in ("workflow", "node"):
         return why_no_way_back(action.verb, None if flow is None else flow.status)
     if action.target_kind != "task":
@@ -92,7 +95,7 @@ async def undo(
     await require_writable(conn)
     actions = await actions_of(conn, operation_id)
     undoing = UUID(new_task_id())
-    deed = Deed(undoing, "undo", actor.os_user, actor.os_host, reason, None)
+    deed = OperatorAction(undoing, "undo", actor.os_user, actor.os_host, reason, None)
     tasks = [_target(action) for action in actions if action.target_kind == "task"]
 
     async def step(part: Sequence[Target]) -> list[RowOutcome]:
@@ -110,14 +113,14 @@ def _target(action: Action) -> Target:
     return Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
 
 
-def _named(target: Target, seen: Seen | None, flow: Flow | None) -> Target:
+def _named(target: Target, seen: ExpectedState | None, flow: WorkflowRow | None) -> Target:
     """With the name of the task or workflow beside the verb, for a person who decides whether it is the right one."""
     if seen is not None:
         return replace(target, label=f"{seen.task_name}, {target.label}", queue=seen.queue_name)
     return target if flow is None else replace(target, label=f"{flow.name}, {target.label}")
 
 
-def _row_outcome(target: Target, became: by_hand.Became) -> RowOutcome:
+def _row_outcome(target: Target, became: by_hand.TransitionResult) -> RowOutcome:
     if became.refusal is not None:
         return RowOutcome(target, False, became.refusal)
     return RowOutcome(target, True, f"try {(became.retry_count or 0) + 1} as before {target.label}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WorkflowStatus
-from horsies.lifecycle.families import read_flows
+from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations.orders import Act
 from horsies.operations.preview import RowOutcome, Target
 from horsies.operations.workflow_acts import perform, refuse
-from horsies.operations.workflow_judging import Standing, WorkflowVerb
+from horsies.operations.workflow_eligibility import WorkflowFacts, WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -58,6 +58,6 @@ async def undo_workflows(
             if no_way is not None or flow is None:
                 outcomes.append(await refuse(conn, act, target, no_way or "it is gone: its row was deleted"))
                 continue
-            seen = Target("workflow", flow.id, flow.name, flow.status, Standing(flow, {}, {}))
+            seen = Target("workflow", flow.id, flow.name, flow.status, WorkflowFacts(flow, {}, {}))
             outcomes.append(await perform(conn, act, _WAYS_BACK[WorkflowVerb(row["verb"])][0], seen))
     return tuple(outcomes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.operations.cluster import read_cluster
-from horsies.operations.words import counted, span
+from horsies.operations.formatting import counted, span
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from horsies.config.recovery import RecoveryConfig
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.following import follow
-from horsies.lifecycle.gone import recover_worker
+from horsies.lifecycle.worker_recovery import recover_worker
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.crashed import over_crashed, unacknowledged
+from horsies.operations.formatting import clock, counted, span
 from horsies.operations.orders import Act, begin, by_whom, command, give, looked_at, trace_refused
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
-from horsies.operations.words import clock, counted, span
 from horsies.store.statements import statement
 from horsies.views.tables import tables
 from horsies.views.workers import name_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.gone import Estate
+    from horsies.lifecycle.worker_recovery import RecoveryResult
     from horsies.operations.actor import Actor
 
 _SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
@@ -42,7 +42,7 @@ class WorkerVerb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerFacts:
     """A worker by its last sign of life, what it holds and its orders; in the order of the statement."""
 
     worker_id: str
@@ -183,7 +183,7 @@ async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> tuple[
         return RowOutcome(target, applied=False, detail=why_not), []
 
 
-async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: Estate, detail: str) -> None:
+async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: RecoveryResult, detail: str) -> None:
     await conn.execute(
         statement(__name__, "order_recovered"),
         act.operation_id,
@@ -199,7 +199,7 @@ async def _trace(conn: asyncpg.Connection, act: Act, target: Target, estate: Est
     )
 
 
-def _became(estate: Estate) -> str:
+def _became(estate: RecoveryResult) -> str:
     counts = {
         "back in the queue": estate.count(TaskStatus.CLAIMED, TaskStatus.PENDING),
         "to be tried again": estate.count(TaskStatus.RUNNING, TaskStatus.PENDING),
@@ -210,9 +210,9 @@ def _became(estate: Estate) -> str:
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it holds nothing any more"
 
 
-async def _standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[Standing]:
+async def _standings(conn: asyncpg.Connection, ids: Sequence[str]) -> list[WorkerFacts]:
     given = ids, _FINALIZING_MS, _SILENCE_MS, _SNAPSHOT_MS
-    return [Standing(*row) for row in await conn.fetch(statement(__name__, "order_standing"), *given)]
+    return [WorkerFacts(*row) for row in await conn.fetch(statement(__name__, "order_standing"), *given)]
 
 
 async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
@@ -240,11 +240,11 @@ def _names(worker_id: str, text: str) -> bool:
     return name_of(worker_id) == text or worker_id.startswith(text) or worker_id.endswith(text)
 
 
-def _target(standing: Standing) -> Target:
+def _target(standing: WorkerFacts) -> Target:
     return Target("worker", standing.worker_id, name_of(standing.worker_id), standing.words, standing)
 
 
-async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Sequence[Standing]) -> list[str]:
+async def _consequences(conn: asyncpg.Connection, verb: WorkerVerb, workers: Sequence[WorkerFacts]) -> list[str]:
     claims, runs = sum(worker.claimed for worker in workers), sum(worker.running for worker in workers)
     claimed, running = counted(claims, "claimed task"), counted(runs, "running task")
     match verb:

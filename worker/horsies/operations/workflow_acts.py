@@ -11,14 +11,14 @@ from horsies.domain.codec import to_json
 from horsies.domain.states import WorkflowStatus
 from horsies.lifecycle import controlling
 from horsies.lifecycle.advancing import FamilyLockedError, lock_families
-from horsies.lifecycle.by_hand import Deed
-from horsies.lifecycle.families import read_flows, read_nodes
+from horsies.lifecycle.copy_workflow import copy_workflow
+from horsies.lifecycle.operator_actions import OperatorAction
 from horsies.lifecycle.reconciling import DamagedWorkflowError, reconcile
 from horsies.lifecycle.reopening import CannotReopenError
-from horsies.lifecycle.replanting import replant
+from horsies.lifecycle.workflow_rows import read_flows, read_nodes
+from horsies.operations.formatting import counted
 from horsies.operations.preview import RowOutcome
-from horsies.operations.words import counted
-from horsies.operations.workflow_judging import WorkflowVerb
+from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.families import Flow, Node
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
     from horsies.operations.orders import Act
     from horsies.operations.preview import Target
-    from horsies.operations.workflow_judging import Standing
+    from horsies.operations.workflow_eligibility import WorkflowFacts
 
 _MOST_TOLD = 1000
 
@@ -51,7 +51,7 @@ async def perform(
     conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, target: Target, value: str | None = None
 ) -> RowOutcome:
     """In the caller's transaction. What is not as it was seen is refused, and the audit says so."""
-    seen: Standing = target.seen
+    seen: WorkflowFacts = target.seen
     try:
         await lock_families(conn, [seen.flow.id])
     except FamilyLockedError as error:
@@ -71,7 +71,12 @@ async def perform(
 
 
 async def _do(
-    conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, seen: Standing, flow: Flow | None, value: str | None
+    conn: asyncpg.Connection,
+    act: Act,
+    verb: WorkflowVerb,
+    seen: WorkflowFacts,
+    flow: WorkflowRow | None,
+    value: str | None,
 ) -> _Done:
     if flow is None:
         raise _RefusedError("it is gone: its row was deleted")
@@ -100,7 +105,7 @@ async def _do(
     return _Done((await read_flows(conn, [flow.id]))[flow.id].status)
 
 
-async def _reconcile(conn: asyncpg.Connection, flow: Flow) -> _Done:
+async def _reconcile(conn: asyncpg.Connection, flow: WorkflowRow) -> _Done:
     repairs = await reconcile(conn, flow.id, 0)
     if not repairs:
         raise _RefusedError("nothing in it is out of step any more")
@@ -108,7 +113,7 @@ async def _reconcile(conn: asyncpg.Connection, flow: Flow) -> _Done:
     return _Done(counted(len(repairs), "repair"), {"repairs": told})
 
 
-async def _retry(conn: asyncpg.Connection, flow: Flow) -> _Done:
+async def _retry(conn: asyncpg.Connection, flow: WorkflowRow) -> _Done:
     reopening = await controlling.retry_from_failed(conn, flow.id)
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]
     # Their former tasks stay as they are, and belong to no node any more.
@@ -116,22 +121,22 @@ async def _retry(conn: asyncpg.Connection, flow: Flow) -> _Done:
     return _Done(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
 
 
-async def _rerun(conn: asyncpg.Connection, seen: Standing) -> _Done:
+async def _rerun(conn: asyncpg.Connection, seen: WorkflowFacts) -> _Done:
     rows = await conn.fetch(statement("horsies.operations.workflows", "workflow_last_actions"), [seen.flow.id])
     if (rows[0][1] if rows else None) != seen.last_action:
         raise _RefusedError("it was acted on by hand meanwhile")
-    copy = await replant(conn, seen.flow.id)
+    copy = await copy_workflow(conn, seen.flow.id)
     return _Done(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
 
 
-async def _on_node(conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, seen: Node, value: str | None) -> _Done:
+async def _on_node(conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, seen: NodeRow, value: str | None) -> _Done:
     nodes = (await read_nodes(conn, [seen.workflow_id]))[seen.workflow_id]
     now = next((node for node in nodes if node.index == seen.index), None)
     if now is None:
         raise _RefusedError("it is gone: its row was deleted")
     if (now.status, now.task_id, now.sub_workflow_id) != (seen.status, seen.task_id, seen.sub_workflow_id):
         raise _RefusedError(f"it is {now.status} now")
-    deed = Deed(act.operation_id, act.verb, act.actor.os_user, act.actor.os_host, act.reason, None)
+    deed = OperatorAction(act.operation_id, act.verb, act.actor.os_user, act.actor.os_host, act.reason, None)
     if verb is WorkflowVerb.SKIP:
         done = await controlling.skip_node(conn, now.workflow_id, now.index, deed.words("skipped"))
     else:
@@ -144,7 +149,7 @@ async def _on_node(conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, seen:
     return _Done(after, told if value is None or len(value) > 65_536 else {**told, "value": value})
 
 
-async def _state(conn: asyncpg.Connection, flow: Flow) -> dict[str, Any]:
+async def _state(conn: asyncpg.Connection, flow: WorkflowRow) -> dict[str, Any]:
     nodes = (await read_nodes(conn, [flow.id]))[flow.id]
     return {"status": flow.status, "nodes": dict(Counter(node.status for node in nodes))}
 

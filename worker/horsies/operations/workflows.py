@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from horsies.domain.ids import new_task_id
-from horsies.lifecycle.families import Flow, family_of, read_flows, read_nodes
 from horsies.lifecycle.reconciling import DamagedWorkflowError, plan_repairs
 from horsies.lifecycle.reopening import CannotReopenError, Reopening
+from horsies.lifecycle.workflow_rows import WorkflowRow, family_of, read_flows, read_nodes
 from horsies.operations.audit import grants, require_writable, standing
 from horsies.operations.batches import in_batches
 from horsies.operations.edited import checked_value
 from horsies.operations.orders import Act
 from horsies.operations.preview import OperationError, Preview, Refusal, Target
 from horsies.operations.workflow_acts import perform
-from horsies.operations.workflow_judging import Standing, WorkflowVerb, consequences, why_not
+from horsies.operations.workflow_eligibility import WorkflowFacts, WorkflowVerb, consequences, why_not
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -135,10 +135,12 @@ def _options(verb: WorkflowVerb, selection: WorkflowSelection, value: str | None
     return {} if value is None else {"value": checked_value(value)}
 
 
-async def _look(conn: asyncpg.Connection, verb: WorkflowVerb, flow: Flow, node_key: tuple[str, int] | None) -> Standing:
+async def _look(
+    conn: asyncpg.Connection, verb: WorkflowVerb, flow: WorkflowRow, node_key: tuple[str, int] | None
+) -> WorkflowFacts:
     ids = await family_of(conn, flow.root)
     flows, nodes = await read_flows(conn, {*ids, flow.id}), await read_nodes(conn, {*ids, flow.id})
-    seen = Standing(flow, flows, nodes)
+    seen = WorkflowFacts(flow, flows, nodes)
     if node_key is not None:
         seen = replace(seen, node=next((node for node in nodes[flow.id] if node.index == node_key[1]), None))
     if verb is WorkflowVerb.RERUN:
@@ -151,14 +153,14 @@ async def _look(conn: asyncpg.Connection, verb: WorkflowVerb, flow: Flow, node_k
     return seen
 
 
-async def _with_repairs(conn: asyncpg.Connection, seen: Standing) -> Standing:
+async def _with_repairs(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
     try:
         return replace(seen, repairs=await plan_repairs(conn, seen.flow.id, _GRACE_MS))
     except DamagedWorkflowError as error:
         return replace(seen, problem=error.message)
 
 
-def _with_reopening(seen: Standing) -> Standing:
+def _with_reopening(seen: WorkflowFacts) -> WorkflowFacts:
     reopening = Reopening(seen.flows, seen.nodes)
     try:
         if seen.node is None:
@@ -170,7 +172,7 @@ def _with_reopening(seen: Standing) -> Standing:
     return replace(seen, reopening=reopening)
 
 
-def _require_fitting(seen: Iterable[Standing], value: str, fits: Callable[[str, str], str | None]) -> None:
+def _require_fitting(seen: Iterable[WorkflowFacts], value: str, fits: Callable[[str, str], str | None]) -> None:
     for one in seen:
         if one.node is None or one.node.is_subworkflow:
             continue
@@ -181,7 +183,7 @@ def _require_fitting(seen: Iterable[Standing], value: str, fits: Callable[[str, 
             )
 
 
-def _target(verb: WorkflowVerb, seen: Standing, selection: WorkflowSelection) -> Target:
+def _target(verb: WorkflowVerb, seen: WorkflowFacts, selection: WorkflowSelection) -> Target:
     if selection.node is None:
         return Target("workflow", seen.flow.id, seen.flow.name, seen.flow.status, seen)
     key = f"{selection.node[0]}:{selection.node[1]}"
@@ -195,7 +197,7 @@ def _missing(workflow_id: str) -> Refusal:
 
 
 def _command(
-    verb: WorkflowVerb, selection: WorkflowSelection, seen: Sequence[Standing], options: dict[str, Any]
+    verb: WorkflowVerb, selection: WorkflowSelection, seen: Sequence[WorkflowFacts], options: dict[str, Any]
 ) -> str:
     words = ["horsies", "workflows", str(verb), *selection.ids]
     if selection.node is not None:

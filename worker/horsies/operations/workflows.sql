@@ -8,7 +8,7 @@ SELECT privilege || ' ON ' || table_name
  WHERE NOT has_table_privilege(to_regclass(table_name), privilege)
 
 -- name: workflow_last_actions
--- operations/workflow_judging.py; reads only: what was done last by hand to each of these workflows ($1 workflows)
+-- operations/workflow_eligibility.py; reads only: what was done last by hand to each of these workflows ($1 workflows)
 SELECT asked.id, newest.id
   FROM unnest($1::text[]) AS asked (id)
  CROSS JOIN LATERAL (SELECT id FROM horsies_operator_actions

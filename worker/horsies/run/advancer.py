@@ -14,14 +14,14 @@ from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.following import family_by_family
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
-from horsies.store.piecemeal import DAMAGE, is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from horsies.lifecycle.advancing import Advanced
     from horsies.run.events import Events
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ class Advancer:
         """A workflow that cannot be changed, as its row is damaged or a trigger forbids it, holds up no other."""
         try:
             return [await do(task_ids)]
-        except (asyncpg.PostgresError, *DAMAGE) as error:
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if not _is_of_one_row(error):
                 raise
             answers = [await self._alone(task_id, do) for task_id in task_ids]
@@ -192,7 +192,7 @@ class Advancer:
     async def _alone(self, task_id: str, do: Callable[[Collection[str]], Awaitable[T]]) -> T | None:
         try:
             return await do([task_id])
-        except (asyncpg.PostgresError, *DAMAGE) as error:
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if not _is_of_one_row(error):
                 raise
             # The sweep comes back to it, and says so again.

@@ -11,7 +11,7 @@ from horsies.lifecycle.finishing import mark_finalizing
 from horsies.lifecycle.leases import beat, renew
 from horsies.run.contract import LeaseTerms
 from horsies.run.guard import clock
-from horsies.run.held import Stage
+from horsies.run.in_flight import Stage
 from horsies.run.loops import Wake
 from horsies.store.connect import DatabaseUnavailable
 from horsies.store.pulse import write_pulse
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.config.app import AppConfig
-    from horsies.lifecycle.tokens import Token
+    from horsies.lifecycle.claim_token import Token
     from horsies.run.child import Child
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
-    from horsies.run.held import Held, Holdings
+    from horsies.run.in_flight import InFlightTask, InFlightTasks
     from horsies.run.settings import Identity
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 _NONE_CAN_BEAT = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 """What a heartbeat fails with for any worker: it waits for no row, but for the tables of tasks and of heartbeats."""
@@ -49,11 +49,11 @@ class Beats:
         config: AppConfig,
         identity: Identity,
         lane: Lane,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         finisher: Finisher,
         events: Events,
         *,
-        on_lost: Callable[[Held], None],
+        on_lost: Callable[[InFlightTask], None],
     ) -> None:
         self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
@@ -68,7 +68,7 @@ class Beats:
         self._max_age_ms = config.max_claim_renew_age_ms
         self._identity = identity
         self.lane = lane
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._finisher = finisher
         self._events = events
         self._on_lost = on_lost
@@ -99,10 +99,10 @@ class Beats:
         now = time.monotonic()
         asked = self._asked
         # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
-        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._in_flight:
+        if (asked != self._answered or now - self._beaten >= self._runner_s) and self._running:
             await self._beat()
             self._beaten, self._answered = now, asked
-        if now - self._renewed >= self._claimer_s and self._holdings.count(Stage.CLAIMED):
+        if now - self._renewed >= self._claimer_s and self._in_flight.count(Stage.CLAIMED):
             await self._renew()
             self._renewed = now
         if waiting := self._finisher.overdue():
@@ -112,8 +112,8 @@ class Beats:
         await write_pulse(await self.lane.ready(), self._recovery, self.interval_s)
 
     @property
-    def _in_flight(self) -> int:
-        return len(self._holdings) - self._holdings.count(Stage.CLAIMED)
+    def _running(self) -> int:
+        return len(self._in_flight) - self._in_flight.count(Stage.CLAIMED)
 
     async def _renew(self) -> None:
         who = self._identity
@@ -133,7 +133,7 @@ class Beats:
                 self._spare(sent_at + (_LOCK_WAIT_NS if waited else 0))
             raise
         for held in alive:
-            if held.stage is not Stage.RUNNING or self._holdings.get(held.task.token) is not held:
+            if held.stage is not Stage.RUNNING or self._in_flight.get(held.task.token) is not held:
                 continue
             if held.task.token in stale:
                 self._on_lost(held)
@@ -145,13 +145,13 @@ class Beats:
         for held in self._alive():
             held.confirm(self._terms.spared_from(moment))
 
-    def _alive(self) -> dict[Held, Child]:
+    def _alive(self) -> dict[InFlightTask, Child]:
         """What runs, and where; not in a child that is stopped, whatever stopped it."""
-        running = {held: held.child for held in self._holdings.at(Stage.RUNNING) if held.child is not None}
+        running = {held: held.child for held in self._in_flight.at(Stage.RUNNING) if held.child is not None}
         still = {child for child in set(running.values()) if child.stands_still()}
         return {held: child for held, child in running.items() if child not in still}
 
     def _not_stored(self) -> list[tuple[Token, int]]:
         """What has ended, with this process: where its row is locked, no mark can be set."""
-        waiting = [*self._holdings.at(Stage.FINISHING), *self._holdings.at(Stage.STORING)]
+        waiting = [*self._in_flight.at(Stage.FINISHING), *self._in_flight.at(Stage.STORING)]
         return [(held.task.token, self._identity.pid) for held in waiting]

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.run.channel import Channel
 from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
 from horsies.run.guard import LeaseTable, clock
+from horsies.run.job_queue import Buried, Track
 from horsies.run.leases import memory_for
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
 from horsies.run.standstill import stands_still
 from horsies.run.title import Title
-from horsies.run.track import Buried, Track
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -282,7 +282,7 @@ class Child:
 
     def _exited(self, returncode: int) -> None:
         self._finishing = True
-        plain, many = (track.bury() for track in self._tracks)
+        plain, many = (track.on_child_exit() for track in self._tracks)
         self._table.close()
         for output in self._outputs:
             output.finish()

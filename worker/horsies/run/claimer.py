@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from horsies.config.queues import QueueMode
 from horsies.lifecycle.claiming import (
     LARGEST_CLAIM,
-    Wish,
+    ClaimRequest,
     claim,
     claim_capped,
     release_expired,
@@ -22,9 +22,9 @@ from horsies.lifecycle.claiming import (
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
 from horsies.run.guard import clock
-from horsies.run.held import Held, Stage
+from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
-from horsies.store.piecemeal import is_blocked
+from horsies.store.isolate_bad_rows import is_blocked
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.app import Horsies
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.lifecycle.finishing import Outcome
-    from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.outage import Outage
     from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
@@ -107,7 +107,7 @@ class ClaimRules:
 class Offer:
     """A claim ready to be made, with the places reserved for what it starts at once."""
 
-    wish: Wish
+    request: ClaimRequest
     places: list[Child]
     is_async: bool
     room: int = 0
@@ -129,13 +129,13 @@ class Claimer:
         rules: ClaimRules,
         lane: Lane,
         slots: Slots,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         poll_s: float,
         outage: Outage,
         *,
         on_claimed: Callable[[list[ClaimedTask], list[Child], int], None],
         on_taken_back: Callable[[int], None],
-        on_lost_commit: Callable[[Held, Outcome | None], None],
+        on_lost_commit: Callable[[InFlightTask, Outcome | None], None],
     ) -> None:
         self.interval_s = poll_s
         self.wake = Wake()
@@ -143,7 +143,7 @@ class Claimer:
         self._largest = min(rules.max_batch or LARGEST_CLAIM, LARGEST_CLAIM)
         self.lane = lane
         self._slots = slots
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._outage = outage
         self._on_claimed = on_claimed
         self._on_taken_back = on_taken_back
@@ -301,9 +301,9 @@ class Claimer:
     def _room(self, *, is_async: bool) -> int:
         if self.holds_back:
             return 0
-        free = self._slots.capacity(is_async=is_async) - self._holdings.occupied(is_async=is_async)
+        free = self._slots.capacity(is_async=is_async) - self._in_flight.occupied(is_async=is_async)
         if self._rules.max_claimed:
-            free = min(free, self._rules.max_claimed - self._holdings.count(Stage.CLAIMED))
+            free = min(free, self._rules.max_claimed - self._in_flight.count(Stage.CLAIMED))
         return free
 
     async def _claim(self, connection: asyncpg.Connection, names: list[str], room: int, *, is_async: bool) -> int:
@@ -334,7 +334,7 @@ class Claimer:
     ) -> int:
         offer = self._offer(queue, names, room, is_async=is_async)
         try:
-            claimed = await claim(connection, self._rules.worker_id, offer.wish)
+            claimed = await claim(connection, self._rules.worker_id, offer.request)
         except BaseException as error:
             self.forget(offer, error)
             raise
@@ -345,13 +345,13 @@ class Claimer:
         """What a child waits for starts in the same statement, unless earlier claims still wait for a child."""
         rules = self._rules
         limit = min(room, self._largest)
-        places = [] if self._holdings.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
+        places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
         pids = [child.pid for child in places]
         found_at, following = self._orders.get((queue, is_async), (0.0, []))
         if time.monotonic() - found_at > _ORDER_HOLDS_S:
             following = []
-        wish = Wish(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
-        return Offer(wish, places, is_async, room)
+        request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
+        return Offer(request, places, is_async, room)
 
     def _settle(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
         self._remember_order(offer, claimed)
@@ -360,13 +360,13 @@ class Claimer:
         self._on_claimed(claimed, offer.places, offer.sent_at)
 
     def _remember_order(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
-        key = offer.wish.queue, offer.is_async
+        key = offer.request.queue, offer.is_async
         after = next((task.after for task in claimed if task.after), None)
         if after is None:
             self._orders.pop(key, None)
             return
         found_at, following = self._orders.get(key, (0.0, []))
-        is_the_rest = bool(offer.wish.following) and set(after) < set(following)
+        is_the_rest = bool(offer.request.following) and set(after) < set(following)
         self._orders[key] = (found_at if is_the_rest else time.monotonic()), after
 
     def _free(self, places: list[Child], offer: Offer) -> None:
@@ -394,9 +394,9 @@ class Claimer:
         of the outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and
         the outcome is stored again, as soon as the cap has room for its start.
         """
-        rules, recent = self._rules, self._holdings.recent
+        rules, recent = self._rules, self._in_flight.recent
         waiting: list[Token] = []
-        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._holdings.tokens()):
+        for task, is_claimed in await unaccounted(connection, rules.worker_id, self._in_flight.tokens()):
             if not recent.has_run(task.token):
                 continue
             if is_claimed:  # its start was lost, too
@@ -405,10 +405,10 @@ class Claimer:
                 waiting += verdicts.waiting
                 if task.token not in verdicts.started:
                     continue
-            held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
-            self._holdings.add(held)
+            held = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=False, stage=Stage.RUNNING)
+            self._in_flight.add(held)
             self._on_lost_commit(held, recent.outcome(task.token))
-        kept = [*self._holdings.tokens(), *waiting]
+        kept = [*self._in_flight.tokens(), *waiting]
         returned, locked = await take_back_unlocked(connection, rules.worker_id, kept)
         return returned, [*locked, *waiting]
 

@@ -17,15 +17,15 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.claim_token import Token, Verdict
+from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, stored_earlier
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
-from horsies.lifecycle.tokens import Token, Verdict
-from horsies.lifecycle.turnover import finish_and_claim, is_end
 from horsies.run.contract import TASK_INTERRUPTED
-from horsies.run.held import Held, Stage
+from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
-from horsies.store.piecemeal import is_about_a_row
+from horsies.store.isolate_bad_rows import is_about_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from horsies.run.child import ChildResult
     from horsies.run.claimer import Claimer, Offer
     from horsies.run.events import Events
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 _LARGEST_BATCH = 200
 _LARGEST_BATCH_CHARS = 8_000_000
@@ -72,7 +72,7 @@ class Finisher:
         self,
         identity: Identity,
         lane: Lane,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         events: Events,
         *,
         claimer: Claimer,
@@ -86,7 +86,7 @@ class Finisher:
         self.wake = Wake()
         self._identity = identity
         self.lane = lane
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._events = events
         self._on_retry = on_retry
         self._on_stored = on_stored
@@ -96,11 +96,11 @@ class Finisher:
         self._claimer = claimer
         self._capped = capped
         self._on_capped_end = on_capped_end
-        self._outcomes: dict[Held, _Ended] = {}
-        self._unanswered: set[Held] = set()
-        self._refused: dict[Held, float] = {}
+        self._outcomes: dict[InFlightTask, _Ended] = {}
+        self._unanswered: set[InFlightTask] = set()
+        self._refused: dict[InFlightTask, float] = {}
         """Those that the database would not have, each for a reason of its own, and when to offer them again."""
-        self._locked: dict[Held, float] = {}
+        self._locked: dict[InFlightTask, float] = {}
         """Those whose rows other sessions have locked, and when to offer them again."""
         self._rng = random.Random()  # noqa: S311 - jitter
 
@@ -129,7 +129,7 @@ class Finisher:
             self._events.outcome_lost(held.task_id, held.task.task_name)
         return [held.task_id for held in self._outcomes]
 
-    def result(self, held: Held, result: ChildResult) -> None:
+    def result(self, held: InFlightTask, result: ChildResult) -> None:
         """A child has reported."""
         if held.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(held, began=result.began)
@@ -141,7 +141,7 @@ class Finisher:
             outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
             self._add(held, outcome, result.duration_s)
 
-    def crashed(self, held: Held, how: str) -> None:
+    def crashed(self, held: InFlightTask, how: str) -> None:
         """The child died under it: this task's own failure, its siblings are not concerned."""
         if held.interrupted:
             self.interrupted(held)
@@ -158,7 +158,7 @@ class Finisher:
         )
         self._add(held, outcome, 0.0)
 
-    def interrupted(self, held: Held, *, began: bool = True) -> None:
+    def interrupted(self, held: InFlightTask, *, began: bool = True) -> None:
         """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision.
 
         One whose user code never began goes back in any case, and without a trace: nothing can run twice.
@@ -173,7 +173,7 @@ class Finisher:
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
         self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
 
-    def commit_lost(self, held: Held, outcome: Outcome | None) -> None:
+    def commit_lost(self, held: InFlightTask, outcome: Outcome | None) -> None:
         """It had ended and was stored, and the database knows that no more: store it again, or count it as a crash."""
         self._events.warn(
             "the database has lost the commit of an outcome",
@@ -195,20 +195,20 @@ class Finisher:
             return
         connection = await self.lane.ready()
         for held in batch:
-            self._holdings.move(held, Stage.STORING)
+            self._in_flight.move(held, Stage.STORING)
         try:
             finished = await self._store_or_set_aside(connection, batch, careful=bool(self._locked))
         except BaseException:
             self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
             for held in batch.keys() - self._refused.keys() - self._locked.keys():
-                self._holdings.move(held, Stage.FINISHING)
+                self._in_flight.move(held, Stage.FINISHING)
             raise
         stored = {held: finished[held.task.token] for held in batch if held.task.token in finished}
         self._unanswered.difference_update(stored)
         for held, answer in stored.items():
             self._forget(held)
-            self._holdings.drop(held)
-            self._holdings.recent.add(batch[held].outcome)
+            self._in_flight.drop(held)
+            self._in_flight.recent.add(batch[held].outcome)
             self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
             if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
                 self._on_workflow_task(held.task_id)
@@ -220,7 +220,7 @@ class Finisher:
             self._claimer.ended({held.task.queue_name: held.task_id for held in stored})
             self._on_capped_end()
 
-    def _next_batch(self) -> dict[Held, _Ended]:
+    def _next_batch(self) -> dict[InFlightTask, _Ended]:
         """What is new, or was locked and is due again; only when there is none of that, what was refused."""
         now = time.monotonic()
         due = (
@@ -228,7 +228,7 @@ class Finisher:
             for each in self._outcomes.items()
             if each[0] not in self._refused and self._locked.get(each[0], now) <= now
         )
-        batch: dict[Held, _Ended] = {}
+        batch: dict[InFlightTask, _Ended] = {}
         chars = 0
         for held, ended in islice(due, _LARGEST_BATCH):
             chars += ended.size
@@ -238,7 +238,7 @@ class Finisher:
         return batch or {held: self._outcomes[held] for held, due_at in self._refused.items() if due_at <= now}
 
     async def _store_or_set_aside(
-        self, connection: asyncpg.Connection, batch: dict[Held, _Ended], *, careful: bool
+        self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended], *, careful: bool
     ) -> dict[Token, Finished]:
         """One row that another session has locked, or that the database will not have, holds up no other.
 
@@ -265,7 +265,9 @@ class Finisher:
                 raise
         return await self._one_by_one(connection, batch)
 
-    async def _unlocked(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Held, _Ended]:
+    async def _unlocked(
+        self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
+    ) -> dict[InFlightTask, _Ended]:
         """What no other session has locked; the rest is set aside for a moment."""
         tokens = [held.task.token for held in batch]
         locked = await locked_rows(connection, self._identity.worker_id, tokens)
@@ -277,14 +279,16 @@ class Finisher:
                 self._set_aside(held, holder)
         return {held: ended for held, ended in batch.items() if held not in self._locked}
 
-    def _set_aside(self, held: Held, holder: LockHolder) -> None:
+    def _set_aside(self, held: InFlightTask, holder: LockHolder) -> None:
         if held not in self._locked:
             self._events.outcome_waits(held.task_id, held.task.task_name, str(holder))
             self._count_out(held)
         self._locked[held] = time.monotonic() + _LOCKED_AGAIN_S
         asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
-    async def _one_by_one(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+    async def _one_by_one(
+        self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
+    ) -> dict[Token, Finished]:
         """As one of them is refused: its numbers overflow, or a trigger forbids it."""
         self._unanswered.update(batch)
         self._claimer.wake.set()
@@ -300,7 +304,7 @@ class Finisher:
                 self._refuse(held, error)
         return finished
 
-    def _refuse(self, held: Held, error: asyncpg.PostgresError) -> None:
+    def _refuse(self, held: InFlightTask, error: asyncpg.PostgresError) -> None:
         if held not in self._refused:
             self._events.outcome_refused(held.task_id, held.task.task_name, error)
             self._count_out(held)
@@ -309,8 +313,8 @@ class Finisher:
     async def _store(
         self,
         connection: asyncpg.Connection,
-        batch: dict[Held, _Ended],
-        do: Callable[[asyncpg.Connection, dict[Held, _Ended]], Awaitable[dict[Token, Finished]]],
+        batch: dict[InFlightTask, _Ended],
+        do: Callable[[asyncpg.Connection, dict[InFlightTask, _Ended]], Awaitable[dict[Token, Finished]]],
     ) -> dict[Token, Finished]:
         worker_id = self._identity.worker_id
         finished = await do(connection, batch)
@@ -321,7 +325,7 @@ class Finisher:
         ]
         return finished | await stored_earlier(connection, worker_id, in_doubt)
 
-    async def _finish(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+    async def _finish(self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]) -> dict[Token, Finished]:
         """Store them, and claim in the same statement what the places that they leave can take."""
         outcomes = [ended.outcome for ended in batch.values()]
         kinds = {held.is_async for held in batch}
@@ -333,14 +337,16 @@ class Finisher:
             self._claimer.wake.set()
         return await self._finish_only(connection, batch)
 
-    async def _finish_only(self, connection: asyncpg.Connection, batch: dict[Held, _Ended]) -> dict[Token, Finished]:
+    async def _finish_only(
+        self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
+    ) -> dict[Token, Finished]:
         return await finish(connection, self._identity.worker_id, [ended.outcome for ended in batch.values()])
 
     async def _finish_and_claim(
         self, connection: asyncpg.Connection, outcomes: list[Outcome], offer: Offer
     ) -> dict[Token, Finished]:
         try:
-            finished, claimed = await finish_and_claim(connection, self._identity.worker_id, outcomes, offer.wish)
+            finished, claimed = await finish_and_claim(connection, self._identity.worker_id, outcomes, offer.request)
         except BaseException as error:
             self._claimer.forget(offer, error)
             raise
@@ -357,25 +363,25 @@ class Finisher:
         since = time.monotonic() - _OVERDUE_S
         return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
 
-    def _add(self, held: Held, outcome: Outcome, duration_s: float) -> None:
-        self._holdings.move(held, Stage.FINISHING)
+    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float) -> None:
+        self._in_flight.move(held, Stage.FINISHING)
         self._outcomes[held] = ended = _Ended(outcome, duration_s)
         self._count(ended.size)
         self.wake.set()
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: InFlightTask) -> None:
         if held not in self._refused and held not in self._locked:
             self._count(-self._outcomes[held].size)
         del self._outcomes[held]
         self._refused.pop(held, None)
         self._locked.pop(held, None)
 
-    def _count_out(self, held: Held) -> None:
+    def _count_out(self, held: InFlightTask) -> None:
         """Before it is set aside: it may stay for long, and holds up no other."""
         if held not in self._refused and held not in self._locked:
             self._count(-self._outcomes[held].size)
 
-    def _count_in(self, held: Held) -> None:
+    def _count_in(self, held: InFlightTask) -> None:
         """After it was set aside."""
         if held not in self._refused and held not in self._locked:
             self._count(self._outcomes[held].size)
@@ -389,7 +395,12 @@ class Finisher:
             self._on_backlog(False)
 
     def _failure(
-        self, held: Held, stored: str | None, code: str | None, message: str | None, failed_reason: str | None = None
+        self,
+        held: InFlightTask,
+        stored: str | None,
+        code: str | None,
+        message: str | None,
+        failed_reason: str | None = None,
     ) -> Outcome:
         decision = decide(
             RetryRule.from_text(held.task.task_options),
@@ -409,7 +420,7 @@ class Finisher:
 
     def _outcome(
         self,
-        held: Held,
+        held: InFlightTask,
         kind: OutcomeKind,
         stored: str | None,
         code: str | None = None,
@@ -427,7 +438,7 @@ class Finisher:
             retry_delay_s=delay_s,
         )
 
-    def _tell(self, held: Held, outcome: Outcome, finished: Finished, duration_s: float) -> None:
+    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float) -> None:
         name = held.task.task_name
         if finished.verdict is Verdict.STALE:
             self._events.claim_lost(held.task_id, name, "finish")

@@ -232,7 +232,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as in leash.py
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG, as in die_with_parent.py
         ctypes.CDLL(None).prctl(15, b"horsies guard")  # PR_SET_NAME, for `top`
     if os.getppid() == parent_pid:
         _Guard(socket.socket(fileno=fd), *times).run()

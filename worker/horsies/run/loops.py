@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from horsies.run.outage import BEATS, LONGEST_PAUSE_S, Outage
 from horsies.store.connect import is_transient
-from horsies.store.piecemeal import is_blocked
+from horsies.store.isolate_bad_rows import is_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from horsies.config.resilience import WorkerResilienceConfig
     from horsies.run.events import Events
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 
 WATCH_S = 1.0

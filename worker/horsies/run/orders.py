@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from horsies.run.held import Stage
+from horsies.run.in_flight import Stage
 from horsies.run.loops import Wake
 from horsies.store.statements import statement
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from horsies.run.claimer import Claimer
     from horsies.run.events import Events
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity
     from horsies.run.starter import Starter
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 CHANNEL = "horsies_operator"
 _PRUNE_EVERY_S = 3600.0
@@ -31,14 +31,20 @@ class Orders:
     step_timeout_s = 20.0
 
     def __init__(
-        self, identity: Identity, lane: Lane, claimer: Claimer, starter: Starter, holdings: Holdings, events: Events
+        self,
+        identity: Identity,
+        lane: Lane,
+        claimer: Claimer,
+        starter: Starter,
+        in_flight: InFlightTasks,
+        events: Events,
     ) -> None:
         self.wake = Wake()
         self.lane = lane
         self._worker_id = identity.worker_id
         self._claimer = claimer
         self._starter = starter
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._events = events
         self._pruned: float | None = None
 
@@ -59,7 +65,7 @@ class Orders:
             return
         self._claimer.draining = drain
         if drain:
-            self._events.note("draining", running=self._holdings.count(Stage.RUNNING), by=by, reason=reason)
+            self._events.note("draining", running=self._in_flight.count(Stage.RUNNING), by=by, reason=reason)
         else:
             self._events.note("claiming again", by=by, reason=reason)
             self._claimer.wake.set()
@@ -69,13 +75,13 @@ class Orders:
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
             for held in waiting:
-                self._holdings.drop(held)
+                self._in_flight.drop(held)
             try:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
                 returned, _ = await self._claimer.take_back(connection)
             except BaseException:
                 for held in waiting:  # whether they are still ours, their start will tell
-                    self._holdings.add(held)
+                    self._in_flight.add(held)
                     self._starter.add(held)
                 raise
         if returned:

@@ -10,8 +10,8 @@ from horsies.lifecycle.finishing import OutcomeKind
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.finishing import Outcome
-    from horsies.lifecycle.tokens import Token
 
 MOST = 20_000
 """At 2 000 tasks a second the last 10 s; about 8 MB."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
     from horsies.run.events import Events
-    from horsies.run.held import Held
+    from horsies.run.in_flight import InFlightTask
     from horsies.run.settings import WorkerSettings
 
 _SHORT_WORK_S = 0.02  # a child is given this much work ahead, judged by what its tasks took so far
@@ -49,8 +49,8 @@ class Slots:
         events: Events,
         *,
         title: str,
-        on_result: Callable[[Held, ChildResult], None],
-        on_lost: Callable[[Held, str], None],
+        on_result: Callable[[InFlightTask, ChildResult], None],
+        on_lost: Callable[[InFlightTask, str], None],
         on_room: Callable[[], None],
     ) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class Slots:
         self._on_room = on_room
         self._slots = [Slot(index) for index in range(1, settings.processes + 1)]
         self._by_child: dict[Child, Slot] = {}
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, InFlightTask] = {}
         self._homeless: deque[Job] = deque()
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,7 +120,7 @@ class Slots:
         if slot is not None:
             self._count(slot, -1, is_async=is_async)
 
-    def submit(self, held: Held, args: str | None, kwargs: str | None) -> None:
+    def submit(self, held: InFlightTask, args: str | None, kwargs: str | None) -> None:
         """Hand the task to its child, or to another one where that child has ended since the reservation."""
         job = Job(f"{held.task_id}/{next(self._numbers)}", held.task.task_name, args, kwargs, held.timeout_ms)
         self._held[job.key] = held
@@ -131,7 +131,7 @@ class Slots:
             self._homeless.append(job)
             self._settle()
 
-    def stop_task(self, held: Held) -> None:
+    def stop_task(self, held: InFlightTask) -> None:
         if held.child is not None and held.job is not None:
             held.child.stop_task(held.job.key)
 
@@ -141,7 +141,7 @@ class Slots:
         for child in self.children:
             child.hold_results(hold)
 
-    def take_unbegun(self) -> list[Held]:
+    def take_unbegun(self) -> list[InFlightTask]:
         """What is RUNNING but without a child: its last one ended before the user code began."""
         unbegun = [self._held.pop(job.key) for job in self._homeless]
         self._homeless.clear()
@@ -250,7 +250,7 @@ class Slots:
                 return
 
 
-def _how(held: Held, end: ChildExit, died: list[Held]) -> str:
+def _how(held: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:
     """How the child died under this task, and what else ran in it: one of these may be what killed it."""
     others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not held]
     if not others:

@@ -9,7 +9,7 @@ import psutil
 
 from horsies import __version__
 from horsies.config.queues import QueueMode
-from horsies.run.held import Stage
+from horsies.run.in_flight import Stage
 from horsies.run.loops import Wake
 from horsies.store.worker_states import WorkerSnapshot, write_snapshot
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from horsies.config.app import AppConfig
     from horsies.run.claimer import Claimer
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity, WorkerSettings
     from horsies.run.slots import Slots
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 _MB = 1024 * 1024
 # 500 names are 10 kB: in each row, one worker would write 170 MB of them a day. Readers look back some minutes.
@@ -44,7 +44,7 @@ class Snapshots:
         lane: Lane,
         slots: Slots,
         claimer: Claimer,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         started_at: datetime,
         task_names: Iterable[str],
     ) -> None:
@@ -55,7 +55,7 @@ class Snapshots:
         self.lane = lane
         self._slots = slots
         self._claimer = claimer
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._started_at = started_at
         self._task_names = sorted(task_names)
         self._written = 0
@@ -86,8 +86,8 @@ class Snapshots:
             queue_priorities={queue.name: queue.priority for queue in queues} if queues else None,
             queue_max_concurrency={queue.name: queue.max_concurrency for queue in queues} if queues else None,
             recovery_config=config.recovery.model_dump(),
-            tasks_running=self._holdings.count(Stage.RUNNING),
-            tasks_claimed=self._holdings.count(Stage.CLAIMED),
+            tasks_running=self._in_flight.count(Stage.RUNNING),
+            tasks_claimed=self._in_flight.count(Stage.CLAIMED),
             memory_usage_mb=memory / _MB,
             children_memory_mb=children / _MB,
             memory_percent=self._process.memory_percent(),

@@ -15,7 +15,7 @@ from horsies.lifecycle.locked_rows import locked_rows
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.run.guard import clock
-from horsies.run.held import Held, Stage
+from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.starting import StartVerdicts
     from horsies.run.events import Events
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.outage import Outage
     from horsies.run.settings import Identity
     from horsies.run.slots import Slots
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 
 class Starter:
@@ -42,7 +42,7 @@ class Starter:
         identity: Identity,
         lane: Lane,
         slots: Slots,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         events: Events,
         outage: Outage,
         *,
@@ -57,7 +57,7 @@ class Starter:
         self._identity = identity
         self.lane = lane
         self._slots = slots
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._events = events
         self._outage = outage
         self._on_room = on_room
@@ -66,21 +66,21 @@ class Starter:
         self._on_expired = on_expired
         self._on_locked = on_locked
         self._caps = caps
-        self._turned_away: list[Held] = []
+        self._turned_away: list[InFlightTask] = []
         """CLAIMED, and the cap of its queue had no room when it was to start."""
         self._ask_again = False
         self._asked = 0.0
         self.stepping = asyncio.Lock()
         """Held while a start is under way; whoever takes it knows that none is."""
-        self._waiting: dict[bool, deque[Held]] = {False: deque(), True: deque()}
-        self._unresolved: dict[Held, tuple[str | None, str | None]] = {}
+        self._waiting: dict[bool, deque[InFlightTask]] = {False: deque(), True: deque()}
+        self._unresolved: dict[InFlightTask, tuple[str | None, str | None]] = {}
         """RUNNING, with arguments that refer to results which are yet to be read."""
 
-    def add(self, held: Held) -> None:
+    def add(self, held: InFlightTask) -> None:
         self._waiting[held.is_async].append(held)
         self.wake.set()
 
-    def begin(self, held: Held) -> None:
+    def begin(self, held: InFlightTask) -> None:
         """Its row says RUNNING and names its child: run the user code."""
         self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
         args, kwargs = self._arguments(held)
@@ -92,14 +92,14 @@ class Starter:
                 return
         self._slots.submit(held, args, kwargs)
 
-    def forget(self, held: Held) -> None:
+    def forget(self, held: InFlightTask) -> None:
         """Somebody else has it: should its results be yet to be read, it is not run any more."""
         if self._unresolved.pop(held, None) is not None:
             self._leave_child(held)
-            self._holdings.drop(held)
+            self._in_flight.drop(held)
             self._on_room()
 
-    def take_all(self) -> list[Held]:
+    def take_all(self) -> list[InFlightTask]:
         """Everything that has not been started, for giving it back."""
         waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
         self._turned_away.clear()
@@ -131,7 +131,7 @@ class Starter:
             if batch:
                 await self._start(batch)
 
-    async def _start(self, batch: list[Held]) -> None:
+    async def _start(self, batch: list[InFlightTask]) -> None:
         try:
             connection = await self.lane.ready()
             await self._fetch_large(connection, batch)
@@ -145,7 +145,7 @@ class Starter:
         for held in batch:
             if held.task.token in verdicts.started:
                 held.confirmed_at = sent_at
-                self._holdings.move(held, Stage.RUNNING)
+                self._in_flight.move(held, Stage.RUNNING)
             elif held.task.token in verdicts.waiting:
                 self._leave_child(held)
                 self._turned_away.append(held)
@@ -159,7 +159,7 @@ class Starter:
         if any(self._waiting.values()):
             self.wake.set()
 
-    async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[Held]) -> StartVerdicts:
+    async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
         """What is locked by another session is given up, and leaves the batch: its place is for another task."""
         try:
             async with self.lane.briefly():
@@ -173,12 +173,12 @@ class Starter:
             batch.remove(held)
             self._events.start_waits(held.task_id, held.task.task_name, str(locked[held.task.token]))
             self._leave_child(held)
-            self._holdings.drop(held)
+            self._in_flight.drop(held)
         self._on_locked()
         self._on_room()
         return await self._ask(connection, batch)
 
-    async def _ask(self, connection: asyncpg.Connection, batch: list[Held]) -> StartVerdicts:
+    async def _ask(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
         starts = [self._start_of(held) for held in batch]
         return await start(connection, self._identity.worker_id, starts, self._caps)
 
@@ -190,7 +190,7 @@ class Starter:
             if self._unresolved.pop(held, None) is not None:
                 self._slots.submit(held, args, whole)
 
-    def _reserve(self) -> list[Held]:
+    def _reserve(self) -> list[InFlightTask]:
         batch = []
         for is_async, queue in self._waiting.items():
             for child in self._slots.reserve(len(queue), is_async=is_async):
@@ -199,25 +199,25 @@ class Starter:
                 batch.append(held)
         return batch
 
-    def _start_of(self, held: Held) -> Start:
+    def _start_of(self, held: InFlightTask) -> Start:
         child = held.child
         assert child is not None
         name = f"worker-{child.pid}"
         return Start(held.task.token, child.pid, self._identity.hostname, name, held.task.queue_name)
 
-    async def _fetch_large(self, connection: asyncpg.Connection, batch: list[Held]) -> None:
+    async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
         """What did not travel with the claim. A stale token finds nothing; the start is about to say the same."""
         for held in batch:
             if held.task.large and held.large_arguments is None:
                 held.large_arguments = await large_arguments(connection, held.task.token)
 
-    def _arguments(self, held: Held) -> tuple[str | None, str | None]:
+    def _arguments(self, held: InFlightTask) -> tuple[str | None, str | None]:
         fetched, held.large_arguments = held.large_arguments, None
         return (held.task.args, held.task.kwargs) if fetched is None else fetched
 
-    def _abandon(self, held: Held, verdicts: StartVerdicts) -> None:
+    def _abandon(self, held: InFlightTask, verdicts: StartVerdicts) -> None:
         self._leave_child(held)
-        self._holdings.drop(held)
+        self._in_flight.drop(held)
         if held.task.token in verdicts.expired:
             self._events.task_expired(held.task_id, held.task.task_name)
             if held.task.is_workflow_task:
@@ -226,12 +226,12 @@ class Starter:
             self._events.claim_lost(held.task_id, held.task.task_name, "start")
         self._on_room()
 
-    def _put_back(self, batch: list[Held]) -> None:
+    def _put_back(self, batch: list[InFlightTask]) -> None:
         for held in reversed(batch):
             self._leave_child(held)
             self._waiting[held.is_async].appendleft(held)
 
-    def _leave_child(self, held: Held) -> None:
+    def _leave_child(self, held: InFlightTask) -> None:
         if held.child is not None:
             self._slots.unreserve(held.child, is_async=held.is_async)
             held.child = None

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from horsies.lifecycle.recovering import Recovered
     from horsies.run.events import Events
     from horsies.run.settings import Identity
-    from horsies.store.lane import Lane
-    from horsies.store.piecemeal import Refused
+    from horsies.store.dedicated_connection import Lane
+    from horsies.store.isolate_bad_rows import Refused
 
 _PRUNE_EVERY_MS = 3_600_000
 _PRUNE_BUDGET_S = 300.0

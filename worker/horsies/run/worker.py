@@ -13,23 +13,23 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import mask
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
-from horsies.run.children_of_workflows import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.contract import LeaseTerms
 from horsies.run.finisher import Finisher
-from horsies.run.held import Held, Holdings, Stage
+from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
 from horsies.run.loops import Loop, Supervisor, Wake, backoff_s
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
-from horsies.run.strangers import Strangers
+from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
 from horsies.run.sweeper import duties
+from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.connect import Database, DatabaseUnavailable, open_database
-from horsies.store.lane import Lane, look_at_server
+from horsies.store.dedicated_connection import Lane, look_at_server
 from horsies.store.listener import Listener
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema import create, require_current
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Worker:
         self.settings = settings
         self.events = events
         self.identity = Identity()
-        self.holdings = Holdings()
+        self.in_flight = InFlightTasks()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
@@ -75,7 +75,7 @@ class Worker:
         self._resources.push_async_callback(self.slots.close, 0.0)
         await self.slots.start()
         await self._listen()
-        loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.strangers]
+        loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         self._supervisor.start(loops)
         for text in self.app.config.without_effect():
@@ -110,7 +110,7 @@ class Worker:
         await self._stop_claiming()
         await self._give_back()
         await self._drain(begin + times.drain_s)
-        if self.holdings.count(Stage.RUNNING):
+        if self.in_flight.count(Stage.RUNNING):
             await self._interrupt(times.stop_task_s)
         self.finisher.offer_refused()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
@@ -130,7 +130,7 @@ class Worker:
             path = self.claimer.lane, self.starter.lane, self.finisher.lane, self.advancer.lane
             for lane in (*path, self.beats.lane, self.snapshots.lane, *(duty.lane for duty in self.duties)):
                 lane.discard()
-        with suppress(*TROUBLE):  # a connection that cannot be closed has been cut
+        with suppress(*CONNECTION_ERRORS):  # a connection that cannot be closed has been cut
             async with asyncio.timeout(max(end - time.monotonic(), _CLOSE_S)):
                 await self._resources.aclose()
 
@@ -158,7 +158,7 @@ class Worker:
             self.claim_rules,
             lanes["claim"],
             self.slots,
-            self.holdings,
+            self.in_flight,
             config.resilience.notify_poll_interval_ms / 1000,
             self._supervisor.outage,
             on_claimed=self._claimed,
@@ -169,7 +169,7 @@ class Worker:
             self.identity,
             lanes["start"],
             self.slots,
-            self.holdings,
+            self.in_flight,
             events,
             self._supervisor.outage,
             on_room=self._room,
@@ -182,7 +182,7 @@ class Worker:
         self.finisher = Finisher(
             self.identity,
             lanes["finish"],
-            self.holdings,
+            self.in_flight,
             events,
             claimer=self.claimer,
             capped=self.claim_rules.capped,
@@ -208,7 +208,7 @@ class Worker:
     def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
         """What goes on beside it."""
         config, events = self.app.config, self.events
-        self.beats = Beats(config, self.identity, beat, self.holdings, self.finisher, events, on_lost=self._lost_claim)
+        self.beats = Beats(config, self.identity, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
         self.snapshots = Snapshots(
             config,
             self.settings,
@@ -216,24 +216,24 @@ class Worker:
             upkeep,
             self.slots,
             self.claimer,
-            self.holdings,
+            self.in_flight,
             self.started_at,
             self.app.tasks,
         )
-        self.strangers = Strangers(
+        self.unknown_tasks = UnknownTasks(
             self.claim_rules,
             self.identity,
             upkeep,
             self.claimer,
             self.finisher,
-            self.holdings,
+            self.in_flight,
             events,
             app_name=self.settings.locator,
             fail=(self.settings.unknown_tasks or config.unknown_tasks) == "fail",
             on_room=self._room,
             on_expired=self.advancer.ended,
         )
-        self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.holdings, events)
+        self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
@@ -292,7 +292,7 @@ class Worker:
 
     def _enqueued(self) -> None:
         self.claimer.notice()
-        self.strangers.notice()
+        self.unknown_tasks.notice()
 
     def _heard(self, queue: str, payload: str) -> None:
         """The id of a new task; `capacity:` and how tasks came back, or the task that has ended and left room."""
@@ -301,7 +301,7 @@ class Worker:
             self.starter.retry_waiting()
         else:
             self.claimer.notice(None if payload in _TASKS_ARE_BACK else queue)
-            self.strangers.notice()
+            self.unknown_tasks.notice()
 
     def _told(self, worker_id: str) -> None:
         """An operator has changed something of this worker's: its orders, or who has its tasks."""
@@ -321,10 +321,10 @@ class Worker:
             requeue = definition.requeue_on_interrupt
             if requeue is None:
                 requeue = self.app.config.requeue_on_interrupt
-            held = Held(task, definition.is_async, definition.timeout_ms, requeue)
+            held = InFlightTask(task, definition.is_async, definition.timeout_ms, requeue)
             if task.place is not None:
                 held.stage, held.child, held.confirmed_at = Stage.RUNNING, places[task.place], sent_at
-            self.holdings.add(held)
+            self.in_flight.add(held)
             if task.place is None:
                 self.starter.add(held)
             else:
@@ -333,16 +333,16 @@ class Worker:
     def _taken_back(self, count: int) -> None:
         self.events.warn("gave back claims", count=count, reason="their reply was lost, or their row was locked")
 
-    def _result(self, held: Held, result: ChildResult) -> None:
+    def _result(self, held: InFlightTask, result: ChildResult) -> None:
         self.finisher.result(held, result)
         self.starter.wake.set()
         if not self.claimer.claims_along and not self.claim_rules.capped:
             self.claimer.wake.set()
 
-    def _lost_child(self, held: Held, how: str) -> None:
+    def _lost_child(self, held: InFlightTask, how: str) -> None:
         self.finisher.crashed(held, how)
 
-    def _lost_claim(self, held: Held) -> None:
+    def _lost_claim(self, held: InFlightTask) -> None:
         """An operator took it away, or it counted as dead while we were stalled: stop wasting time on it."""
         self.events.claim_lost(held.task_id, held.task.task_name, "beat")
         self.slots.stop_task(held)
@@ -372,7 +372,7 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
                 await self._supervisor.stop("claim")
-        await self._supervisor.stop("claim", "strangers")
+        await self._supervisor.stop("claim", "unknown_tasks")
 
     async def _give_back(self) -> None:
         """Return what has not started, and what was claimed or started by a statement whose reply nobody waited for.
@@ -382,8 +382,8 @@ class Worker:
         lane = self.claimer.lane
         try:
             async with asyncio.timeout(_GIVE_BACK_S), self.claimer.claiming, self.starter.stepping:
-                for held in (*self.starter.take_all(), *self.strangers.take_all()):
-                    self.holdings.drop(held)
+                for held in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
+                    self.in_flight.drop(held)
                 returned, locked = await self.claimer.take_back(await lane.ready())
         except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
             lane.discard()
@@ -404,17 +404,17 @@ class Worker:
             self.snapshots.lane.discard()
 
     async def _drain(self, end: float) -> None:
-        if len(self.holdings):
+        if len(self.in_flight):
             left_s = max(0.0, end - time.monotonic())
-            self.events.note("draining", running=self.holdings.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
-        await self._until(lambda: len(self.holdings) <= self.finisher.refused, end)
+            self.events.note("draining", running=self.in_flight.count(Stage.RUNNING), grace=f"{left_s:.0f}s")
+        await self._until(lambda: len(self.in_flight) <= self.finisher.refused, end)
 
     async def _interrupt(self, within_s: float) -> None:
         # The last first: what is stopped lets the next one in its child begin, unless that was told to stop before.
-        for held in reversed(self.holdings.at(Stage.RUNNING)):
+        for held in reversed(self.in_flight.at(Stage.RUNNING)):
             held.interrupted = True
             self.slots.stop_task(held)
-        await self._until(lambda: self.holdings.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
+        await self._until(lambda: self.in_flight.count(Stage.RUNNING) == 0, time.monotonic() + within_s)
         await self.slots.close(0.0)
         for held in self.slots.take_unbegun():
             self.finisher.interrupted(held, began=False)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import Context
 from typing import TYPE_CHECKING
 
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Listener:
         while True:
             try:
                 await self._listen_on(await self._connect())
-            except TROUBLE as error:
+            except CONNECTION_ERRORS as error:
                 longest_s = _LONGEST_PAUSE_IN_PROBES * self._probe_interval_s
                 pause = _FIRST_PAUSE_S if self._healthy else min(pause * 2, longest_s)
                 self._lost(error)
@@ -115,7 +115,7 @@ class Listener:
                     await self._probe(connection)
                 self._heard = False
         except asyncio.CancelledError:
-            with suppress(*TROUBLE):
+            with suppress(*CONNECTION_ERRORS):
                 await connection.close(timeout=_GOODBYE_S)
             raise
         finally:

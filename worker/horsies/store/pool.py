@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from horsies.config.broker import PostgresConfig
     from horsies.store.connect import Database
 
-TROUBLE = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, HorsiesError)
+CONNECTION_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, HorsiesError)
 """Everything by which a database, or the way to it, says no; TimeoutError is an OSError."""
 
 LOST_CONNECTION = (

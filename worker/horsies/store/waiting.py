@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from horsies.store.connect import is_transient
-from horsies.store.pool import TROUBLE
+from horsies.store.pool import CONNECTION_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -67,7 +67,7 @@ class Waiting(Generic[AwaitedT]):
                 wake.clear()
                 try:
                     found = await self._look_within(row_id, deadline - clock())
-                except TROUBLE as error:
+                except CONNECTION_ERRORS as error:
                     trouble_since = trouble_since or clock()
                     if not is_transient(error) or clock() >= min(deadline, trouble_since + _PATIENCE_S):
                         raise

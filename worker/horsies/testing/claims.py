@@ -13,13 +13,13 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.advancing import advance
 from horsies.lifecycle.children import ready_children
-from horsies.lifecycle.claiming import Wish, claim, large_arguments
+from horsies.lifecycle.claiming import ClaimRequest, claim, large_arguments
 from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish
 from horsies.lifecycle.references import resolved
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
-from horsies.run.children_of_workflows import build_child
 from horsies.run.settings import Identity
+from horsies.run.subworkflow_builder import build_child
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
@@ -103,7 +103,7 @@ class Claims:
 
     async def _claim(self, queue: str) -> ClaimedTask | None:
         who = self._identity
-        while claimed := await claim(self._connection, who.worker_id, Wish(queue, 1, _LEASE_MS, self._names)):
+        while claimed := await claim(self._connection, who.worker_id, ClaimRequest(queue, 1, _LEASE_MS, self._names)):
             (task,) = claimed
             starts = [Start(task.token, who.pid, who.hostname, f"drain-{who.pid}")]
             verdicts = await start(self._connection, who.worker_id, starts)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.domain.infos import TaskInfo
     from horsies.handle import BrokerResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
-    from horsies.store.link import Link
+    from horsies.store.producer_client import Link
     from horsies.testing.inline import Inline
     from horsies.testing.inline_task import InlineTask
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.by_hand import Seen
+from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.store.statements import statement
 from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.search import (
@@ -64,18 +64,18 @@ async def task_page(
     )
 
 
-async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: int) -> list[Seen]:
+async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: int) -> list[ExpectedState]:
     """The newest `limit` that match, however far back they are: many short statements, each bounded."""
     parameters = narrowed(parameters)
     source = await source_for(conn, parameters, Sort.NEWEST)
-    found: list[Seen] = []
+    found: list[ExpectedState] = []
     after: Cursor | None = None
     while True:
         stretch = await stretch_of(conn, parameters, source, ascending=False, after=after, most=_FROZEN_AT_ONCE)
         rows = await conn.fetch(
             over_tasks(statement(__name__, "view_task_matching")), *bound(stretch, parameters), limit - len(found)
         )
-        found += [Seen(*map(aware, row)) for row in rows]
+        found += [ExpectedState(*map(aware, row)) for row in rows]
         after = stretch.edge
         if after is None or len(found) >= limit:
             return found

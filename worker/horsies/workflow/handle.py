@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from horsies.domain.codes import BuiltInTaskCode
     from horsies.domain.infos import WorkflowTaskInfo
     from horsies.handle import BrokerOperationError, BrokerResult
-    from horsies.store.link import Link
+    from horsies.store.producer_client import Link
     from horsies.store.workflow_reading import NodeOutcome, WorkflowOutcome
     from horsies.workflow.nodes import Node, NodeKey
 
@@ -170,7 +170,7 @@ class WorkflowHandle(Generic[T]):
             if await verb(connection, self.workflow_id):
                 return True
             known = await connection.fetchval(
-                statement("horsies.lifecycle.planting", "workflow_name"), self.workflow_id
+                statement("horsies.lifecycle.create_workflow", "workflow_name"), self.workflow_id
             )
             return None if known is None else False
 

@@ -12,7 +12,7 @@ from horsies.domain.ids import new_task_id
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
 from horsies.handle import BrokerErrorCode
-from horsies.lifecycle.planting import plant
+from horsies.lifecycle.create_workflow import create_workflow
 from horsies.workflow.handle import WorkflowHandle
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from horsies.broker import PostgresBroker
     from horsies.domain.plan import WorkflowPlan
     from horsies.handle import BrokerResult
-    from horsies.lifecycle.planting import Planted
-    from horsies.store.link import Link
+    from horsies.lifecycle.create_workflow import Planted
+    from horsies.store.producer_client import Link
     from horsies.workflow.handle import HandleResult
     from horsies.workflow.spec import WorkflowSpec
 
@@ -93,7 +93,7 @@ class _Start:
 
     async def _insert(self, connection: asyncpg.Connection) -> Planted:
         async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
-            return await plant(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
+            return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
 
 
 def start_workflow(

@@ -1,6 +1,6 @@
 """Processes that must not outlive their parent.
 
-`python -m horsies.run.leash PARENT_PID COMMAND…` becomes COMMAND, under the same pid.
+`python -m horsies.run.die_with_parent PARENT_PID COMMAND…` becomes COMMAND, under the same pid.
 """
 
 from __future__ import annotations

@@ -14,10 +14,10 @@ from horsies.config.contexts import DatabaseChoice
 from horsies.domain.codec import CodecError
 from horsies.store.coalesce import Coalescer
 from horsies.store.connect import is_transient, open_database
+from horsies.store.dedicated_connection import is_behind_pooler
 from horsies.store.enqueue import Enqueued, EnqueueRequest, enqueue_many, enqueue_one
-from horsies.store.lane import is_behind_pooler
 from horsies.store.listener import Listener
-from horsies.store.pool import LOST_CONNECTION, TROUBLE, Pool
+from horsies.store.pool import CONNECTION_ERRORS, LOST_CONNECTION, Pool
 from horsies.store.reading import Outcome, read_outcomes
 from horsies.store.schema import create
 from horsies.store.waiting import Waiting
@@ -151,7 +151,7 @@ class Link:
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_STATEMENT_S):
                 while True:
-                    with suppress(*TROUBLE):
+                    with suppress(*CONNECTION_ERRORS):
                         connection = await self._database.connect("producer")
                         await connection.close(timeout=_GOODBYE_S)
                         return
@@ -171,7 +171,7 @@ class Link:
     async def _insert_alone(self, request: EnqueueRequest) -> Enqueued | BaseException:
         try:
             return await self._insert_one(request)
-        except (*TROUBLE, CodecError) as error:
+        except (*CONNECTION_ERRORS, CodecError) as error:
             return error
 
     async def _insert_one(self, request: EnqueueRequest) -> Enqueued:

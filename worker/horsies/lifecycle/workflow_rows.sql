@@ -1,5 +1,5 @@
 -- name: family_workflows
--- families.py; reads only ($1 workflows)
+-- workflow_rows.py; reads only ($1 workflows)
 SELECT id, name, status, on_error, success_policy, error IS NOT NULL AS has_error, parent_workflow_id, parent_task_index, depth,
        COALESCE(root_workflow_id, id) AS root, updated_at, statement_timestamp() AS now
   FROM horsies_workflows
@@ -7,7 +7,7 @@ SELECT id, name, status, on_error, success_policy, error IS NOT NULL AS has_erro
  ORDER BY depth, id
 
 -- name: family_nodes
--- families.py, nodes with what has become of their tasks and child workflows; reads only ($1 workflows)
+-- workflow_rows.py, nodes with what has become of their tasks and child workflows; reads only ($1 workflows)
 SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index::text) AS node_id, node.task_name,
        node.status, node.dependencies, node.workflow_ctx_from, node.allow_failed_deps, node.join_type, node.min_success,
        node.is_subworkflow, node.task_id, node.sub_workflow_id, node.completed_at,
@@ -24,5 +24,5 @@ SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index
  ORDER BY node.workflow_id, node.task_index
 
 -- name: family_of
--- families.py, all workflows of a family; reads only ($1 its root)
+-- workflow_rows.py, all workflows of a family; reads only ($1 its root)
 SELECT id FROM horsies_workflows WHERE id = $1 OR root_workflow_id = $1

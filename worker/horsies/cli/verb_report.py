@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from horsies.cli.formatting import number, rows, short
 from horsies.cli.tables import Cell, Column, clean, table
-from horsies.cli.words import number, rows, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.views import Ambiguous, TaskDetail, task_detail
+from horsies_tui.intents import UNDO, Done, Intent, Operation
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.shell.arguments_sheet import UNEDITED, ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 from horsies_tui.shell.value_sheet import ValueSheet
 from horsies_tui.widgets.hints import key_for
-from horsies_tui.wishes import UNDO, Done, Operation, Wish
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -26,7 +26,7 @@ _MOST_EDITED: Final = 100_000
 """Characters of arguments that an editor opens without a pause."""
 
 
-class Verbs:
+class OperationFlow:
     """One for the application. It remembers the last operation, for undo and to look at its rows again."""
 
     def __init__(self, console: Console) -> None:
@@ -46,27 +46,27 @@ class Verbs:
             self._show_last(view)
         elif reason := self._console.why_no_writes():
             self._console.say_error(f"cannot {verb.replace('_', ' ')}, {reason}")
-        elif wish := self._undoing() if verb == UNDO else view.wish(verb.replace("_", "-")):
-            self._open(wish, view)
+        elif intent := self._undoing() if verb == UNDO else view.intent(verb.replace("_", "-")):
+            self._open(intent, view)
 
-    def _undoing(self) -> Wish | None:
+    def _undoing(self) -> Intent | None:
         last = self.last
         if last is None or not last.can_be_undone:
             what = "nothing was done from here that could be taken back"
             self._console.say(f"{what}; horsies audit undo takes any operation back")
             return None
-        return Wish(UNDO, kind=last.wish.kind, undoes=last.outcome.operation_id)
+        return Intent(UNDO, kind=last.intent.kind, undoes=last.outcome.operation_id)
 
-    def _open(self, wish: Wish, view: ConsoleView[Any]) -> None:
-        ids = wish.selection.ids
-        if wish.flows is not None and wish.flows.node is not None and wish.verb == "complete":
-            self._ask_for_value(wish, view)
-        elif wish.verb == "rerun" and wish.flows is None and wish.selection.filter is None and len(ids) == 1:
-            self._edit(wish, ids[0], view)
+    def _open(self, intent: Intent, view: ConsoleView[Any]) -> None:
+        ids = intent.selection.ids
+        if intent.flows is not None and intent.flows.node is not None and intent.verb == "complete":
+            self._ask_for_value(intent, view)
+        elif intent.verb == "rerun" and intent.flows is None and intent.selection.filter is None and len(ids) == 1:
+            self._edit(intent, ids[0], view)
         else:
-            self._preview(wish, view)
+            self._preview(intent, view)
 
-    def _edit(self, wish: Wish, task_id: str, view: ConsoleView[Any]) -> None:
+    def _edit(self, intent: Intent, task_id: str, view: ConsoleView[Any]) -> None:
         link = self._console.link
 
         async def read(conn: Connection) -> TaskDetail | None:
@@ -75,19 +75,19 @@ class Verbs:
 
         def edited(arguments: Arguments | None) -> None:
             if arguments is not None:
-                self._preview(replace(wish, arguments=None if arguments == UNEDITED else arguments), view)
+                self._preview(replace(intent, arguments=None if arguments == UNEDITED else arguments), view)
 
         hidden = self._console.options.config.mask_arguments
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
 
-    def _ask_for_value(self, wish: Wish, view: ConsoleView[Any]) -> None:
+    def _ask_for_value(self, intent: Intent, view: ConsoleView[Any]) -> None:
         def written(value: str | None) -> None:
             if value is not None:
-                self._preview(replace(wish, value=value), view)
+                self._preview(replace(intent, value=value), view)
 
         self._console.push_sheet(ValueSheet("The result of this node", "null", self._glyphs), written)
 
-    def _preview(self, wish: Wish, view: ConsoleView[Any]) -> None:
+    def _preview(self, intent: Intent, view: ConsoleView[Any]) -> None:
         link = self._console.link
         status = link.status
         label = status.context_name or status.database_label
@@ -97,7 +97,7 @@ class Verbs:
             if done is not None:
                 self._tell(done, link, view)
 
-        self._console.push_sheet(PreviewSheet(Operation(link, wish), where, self._glyphs), closed)
+        self._console.push_sheet(PreviewSheet(Operation(link, intent), where, self._glyphs), closed)
 
     def _tell(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link
@@ -129,7 +129,7 @@ class Verbs:
                 self.begin(UNDO, view)
 
         now = self._console.link.clock.now()
-        title = f"{done.wish.words.title}: {done.line()}"
+        title = f"{done.intent.words.title}: {done.line()}"
         undo = done.can_be_undone and done is self.last
         self._console.push_sheet(RowsSheet(title, rows_of_done(done), now, self._glyphs, undo=undo), closed)
 

@@ -1,5 +1,5 @@
--- name: hand_end
--- by_hand.fail, cancel, expire; the row as the person saw it, not final; fail: or interrupted; expire: PENDING and past
+-- name: op_end
+-- operator_actions.fail, cancel, expire; the row as the person saw it, not final; fail: or interrupted; expire: PENDING and past
 -- good_until
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
 --  $9 OS host, $10 reason, $11 filter; $12 new status, $13 result, $14 its error code, $15 that of the attempt, $16 words)
@@ -90,8 +90,8 @@ SELECT judged.number, judged.refusal, ended.retry_count
   LEFT JOIN ended ON ended.number = judged.number
  WHERE (SELECT count(*) FROM told) >= 0
 
--- name: hand_requeue
--- by_hand.requeue, release; the row as the person saw it, not PENDING, its unique key free
+-- name: op_requeue
+-- operator_actions.requeue, release; the row as the person saw it, not PENDING, its unique key free
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
 --  $9 OS host, $10 reason, $11 filter; $12 fresh budgets, NULL for one more run, $13 words for attempts cut short)
 WITH held AS MATERIALIZED (
@@ -206,8 +206,8 @@ SELECT judged.number, judged.refusal, requeued.retry_count
   LEFT JOIN requeued ON requeued.number = judged.number
  WHERE (SELECT count(*) FROM told) >= 0
 
--- name: hand_hurry
--- by_hand.retry_now; the row as the person saw it, PENDING and not due
+-- name: op_hurry
+-- operator_actions.retry_now; the row as the person saw it, PENDING and not due
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
 --  $9 OS host, $10 reason, $11 filter)
 WITH held AS MATERIALIZED (
@@ -266,8 +266,8 @@ SELECT judged.number, judged.refusal, hurried.retry_count
   LEFT JOIN hurried ON hurried.number = judged.number
  WHERE (SELECT count(*) FROM told) >= 0
 
--- name: hand_sources
--- by_hand.lock_sources, first half of a rerun; holds the rows until the copies are stored ($1 tasks)
+-- name: op_sources
+-- operator_actions.lock_sources, first half of a rerun; holds the rows until the copies are stored ($1 tasks)
 SELECT id, task_name, queue_name, priority, args, kwargs, task_options, unique_key,
        CASE WHEN good_until > statement_timestamp() THEN good_until END AS good_until,
        -- The clock of the server: the fingerprint of a copy contains when it was sent.
@@ -277,12 +277,12 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options, unique_k
  ORDER BY id
    FOR NO KEY UPDATE
 
--- name: hand_rerun
--- by_hand.rerun, second half; the original as the person saw it, final, not acted on since; the unique key free
+-- name: op_rerun
+-- operator_actions.rerun, second half; the original as the person saw it, final, not acted on since; the unique key free
 -- ($1 originals, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
 --  $9 OS host, $10 reason, $11 filter; $12 newest actions as seen, $13 ids of the copies, $14 fingerprints, $15 args,
 --  $16 kwargs, $17 task options, $18 max retries, $19 good until, $20 sent at)
--- In the same transaction as `hand_sources`, whose locks make it see what an operator has done a moment before.
+-- In the same transaction as `op_sources`, whose locks make it see what an operator has done a moment before.
 WITH compared AS MATERIALIZED (
     SELECT seen.*, task.task_name, task.queue_name, task.priority, task.unique_key, task.status AS status_now,
            CASE WHEN task.id IS NULL THEN 'it is gone: its row was deleted'
@@ -343,8 +343,8 @@ SELECT judged.number, judged.refusal, 0 AS retry_count
   FROM judged
   LEFT JOIN copied ON copied.id = judged.copy
 
--- name: hand_undo
--- by_hand.undo; the row as the action left it, nothing done by hand since, the unique key free where it lives again
+-- name: op_undo
+-- operator_actions.undo; the row as the action left it, nothing done by hand since, the unique key free where it lives again
 -- ($1 actions, $2 their tasks, $3 operation, $4 OS user, $5 OS host, $6 reason)
 -- Of an audit that has grown since its last ANALYZE the planner expects one row, and would loop over 500 times 500 of them
 -- (230 ms instead of 20). So each action is fetched by itself, and everything else hangs on the arrays, whose length is known.
@@ -424,7 +424,7 @@ WITH deed AS MATERIALIZED (
            worker_process_name = judged.worker_process_name, updated_at = statement_timestamp()
       FROM judged
      WHERE task.id = ANY ($2) AND task.id = judged.target_id
-       AND CASE WHEN judged.refusal IS NULL THEN true END  -- as in `hand_end`
+       AND CASE WHEN judged.refusal IS NULL THEN true END  -- as in `op_end`
     RETURNING judged.action, task.id, task.queue_name, task.status, task.retry_count
 ), audit AS (
     INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.words import counted
+from horsies.operations.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from horsies.lifecycle.families import Flow, Node
     from horsies.lifecycle.reopening import Reopening
     from horsies.lifecycle.repairs import Repair
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
 
 _MOST_LINES = 500
 _NAMED = 5
@@ -42,13 +42,13 @@ class WorkflowVerb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkflowFacts:
     """A workflow as a person saw it, with its family."""
 
-    flow: Flow
-    flows: Mapping[str, Flow]
-    nodes: Mapping[str, Sequence[Node]]
-    node: Node | None = None
+    flow: WorkflowRow
+    flows: Mapping[str, WorkflowRow]
+    nodes: Mapping[str, Sequence[NodeRow]]
+    node: NodeRow | None = None
     """The one that the verb is about."""
     last_action: int | None = None
     """The newest audit row of something done to it; asked for only where the verb leaves the row as it is."""
@@ -65,12 +65,12 @@ class Standing:
                 ids.append(flow.id)
         return ids
 
-    def nodes_below(self) -> list[Node]:
+    def nodes_below(self) -> list[NodeRow]:
         """Of all that has not ended below."""
         return [node for one in self.below() if self.flows[one].status not in _TERMINAL for node in self.nodes[one]]
 
 
-def why_not(verb: WorkflowVerb, seen: Standing) -> str | None:
+def why_not(verb: WorkflowVerb, seen: WorkflowFacts) -> str | None:
     """None for a workflow, or a node, that the verb may change."""
     status = seen.flow.status
     match verb:
@@ -90,13 +90,13 @@ def why_not(verb: WorkflowVerb, seen: Standing) -> str | None:
             return _not_decidable(verb, seen)
 
 
-def _not_reconcilable(seen: Standing) -> str | None:
+def _not_reconcilable(seen: WorkflowFacts) -> str | None:
     if seen.flow.status != WorkflowStatus.RUNNING:
         return f"it is {seen.flow.status}: only what is RUNNING can be out of step"
     return seen.problem or (None if seen.repairs else "nothing in it is out of step")
 
 
-def _not_decidable(verb: WorkflowVerb, seen: Standing) -> str | None:
+def _not_decidable(verb: WorkflowVerb, seen: WorkflowFacts) -> str | None:
     node, status = seen.node, seen.flow.status
     if node is None:
         return "no node of it has this index"
@@ -110,21 +110,21 @@ def _not_decidable(verb: WorkflowVerb, seen: Standing) -> str | None:
     return seen.problem
 
 
-def consequences(verb: WorkflowVerb, eligible: Sequence[Standing]) -> tuple[str, ...]:
+def consequences(verb: WorkflowVerb, eligible: Sequence[WorkflowFacts]) -> tuple[str, ...]:
     """Sentences; of reconciling, one for each repair."""
     lines = [line for seen in eligible for line in _TELL[verb](seen)]
     more = len(lines) - _MOST_LINES
     return tuple(lines[:_MOST_LINES]) + ((f"and {more} more",) if more > 0 else ())
 
 
-def _reconcile(seen: Standing) -> Iterator[str]:
+def _reconcile(seen: WorkflowFacts) -> Iterator[str]:
     for repair in seen.repairs:
         what = "the workflow" if repair.node_id is None else repair.node_id
         then = "then " if repair.follows else ""
         yield f"{seen.flow.name}: {then}{what} {repair.before} → {repair.after}: {repair.why}"
 
 
-def _pause(seen: Standing) -> Iterator[str]:
+def _pause(seen: WorkflowFacts) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below() if node.task_id is not None)
     yield (
         f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} may end,"
@@ -133,7 +133,7 @@ def _pause(seen: Standing) -> Iterator[str]:
     yield from _family(seen, "paused")
 
 
-def _resume(seen: Standing) -> Iterator[str]:
+def _resume(seen: WorkflowFacts) -> Iterator[str]:
     waiting = sum(not node.has_ended for node in seen.nodes_below())
     yield f"{seen.flow.name}: {counted(waiting, 'node')} {'goes' if waiting == 1 else 'go'} on"
     if seen.flow.has_error:
@@ -141,7 +141,7 @@ def _resume(seen: Standing) -> Iterator[str]:
     yield from _family(seen, "resumed")
 
 
-def _cancel(seen: Standing) -> Iterator[str]:
+def _cancel(seen: WorkflowFacts) -> Iterator[str]:
     live = Counter(node.status for node in seen.nodes_below())
     waiting = live["PENDING"] + live["READY"] + live["ENQUEUED"]
     fail, skipped = "fails" if live["RUNNING"] == 1 else "fail", "is skipped" if waiting == 1 else "are skipped"
@@ -155,13 +155,13 @@ def _cancel(seen: Standing) -> Iterator[str]:
         yield f"{seen.flow.name}: its parent {parent.name} goes on with this node as failed"
 
 
-def _family(seen: Standing, what: str) -> Iterator[str]:
+def _family(seen: WorkflowFacts, what: str) -> Iterator[str]:
     alive = [one for one in seen.below()[1:] if seen.flows[one].status not in _TERMINAL]
     if alive:
         yield f"{seen.flow.name}: {counted(len(alive), 'child workflow')} below are {what} as well"
 
 
-def _retry(seen: Standing) -> Iterator[str]:
+def _retry(seen: WorkflowFacts) -> Iterator[str]:
     if seen.reopening is None:
         return
     opened = list(seen.reopening.reopened.values())
@@ -181,7 +181,7 @@ def _retry(seen: Standing) -> Iterator[str]:
         yield f"{seen.flow.name}: goes on for its parents as well: {', '.join(parents)}"
 
 
-def _kept(seen: Standing, opened: Collection[tuple[str, int]]) -> Iterator[str]:
+def _kept(seen: WorkflowFacts, opened: Collection[tuple[str, int]]) -> Iterator[str]:
     """What went well is kept, also where it was computed from a failure that may become a value now."""
     kept = [
         node
@@ -196,14 +196,14 @@ def _kept(seen: Standing, opened: Collection[tuple[str, int]]) -> Iterator[str]:
         )
 
 
-def _rerun(seen: Standing) -> Iterator[str]:
+def _rerun(seen: WorkflowFacts) -> Iterator[str]:
     yield (
         f"{seen.flow.name}: starts from the beginning as a workflow of its own, with the arguments it had;"
         " this one stays as it is, and what waits for it does not get the new result"
     )
 
 
-def _skip(seen: Standing) -> Iterator[str]:
+def _skip(seen: WorkflowFacts) -> Iterator[str]:
     if seen.node is None:
         return
     yield from _stopped(seen, seen.node)
@@ -213,7 +213,7 @@ def _skip(seen: Standing) -> Iterator[str]:
     yield from _still_paused(seen)
 
 
-def _complete(seen: Standing) -> Iterator[str]:
+def _complete(seen: WorkflowFacts) -> Iterator[str]:
     if seen.node is None:
         return
     yield from _stopped(seen, seen.node)
@@ -228,12 +228,12 @@ def _complete(seen: Standing) -> Iterator[str]:
     yield from _still_paused(seen)
 
 
-def _still_paused(seen: Standing) -> Iterator[str]:
+def _still_paused(seen: WorkflowFacts) -> Iterator[str]:
     if seen.flow.status == WorkflowStatus.PAUSED:
         yield f"{seen.flow.name} stays PAUSED: nothing goes on before it is resumed"
 
 
-def _stopped(seen: Standing, node: Node) -> Iterator[str]:
+def _stopped(seen: WorkflowFacts, node: NodeRow) -> Iterator[str]:
     if node.has_ended:
         return
     if node.sub_workflow_id is not None:
@@ -244,7 +244,7 @@ def _stopped(seen: Standing, node: Node) -> Iterator[str]:
         yield f"{node.node_id}: its task is cancelled before it starts"
 
 
-def _names(nodes: Sequence[Node]) -> str:
+def _names(nodes: Sequence[NodeRow]) -> str:
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return ", ".join(node.node_id for node in nodes[:_NAMED]) + more
 

@@ -38,7 +38,7 @@ class Planted:
     other_name: str | None = None
 
 
-async def plant(
+async def create_workflow(
     conn: asyncpg.Connection,
     plan: WorkflowPlan,
     *,

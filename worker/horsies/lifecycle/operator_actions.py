@@ -27,10 +27,10 @@ _LONGEST_TEXT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ExpectedState:
     """A task as a person saw it. A row that differs in status, owner, claimed_at or retry_count is not touched.
 
-    Statements that fill it select its fields in this order, so that `Seen(*row)` makes one.
+    Statements that fill it select its fields in this order, so that `ExpectedState(*row)` makes one.
     """
 
     task_id: str
@@ -53,7 +53,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class OperatorAction:
     """Who does what and why, as the audit rows say it. All rows of one keystroke share the operation."""
 
     operation_id: UUID
@@ -76,7 +76,7 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Became:
+class TransitionResult:
     """What the database made of one row: `refusal` is None where it was changed. `retry_count` is the new one."""
 
     task_id: str
@@ -104,7 +104,7 @@ class Source:
 class Copy:
     """One rerun: the original as it was seen, and what the new row holds."""
 
-    original: Seen
+    original: ExpectedState
     task_id: str
     enqueue_sha: str
     args: str | None
@@ -120,7 +120,9 @@ _COLUMNS = attrgetter(
 )
 
 
-async def fail(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> list[Became]:
+async def fail(
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
+) -> list[TransitionResult]:
     """PENDING, CLAIMED and RUNNING to FAILED; who waits for the result gets OPERATOR_FAILED.
 
     What was interrupted stays as it is but for its error: it no longer waits for a decision.
@@ -129,13 +131,17 @@ async def fail(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> 
     return await _end(conn, deed, seen, "FAILED", OPERATOR_FAILED, OPERATOR_FAILED, words)
 
 
-async def cancel(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> list[Became]:
+async def cancel(
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
+) -> list[TransitionResult]:
     """PENDING, CLAIMED and RUNNING to CANCELLED; who waits for the result gets TASK_CANCELLED."""
     words = deed.words("cancelled")
     return await _end(conn, deed, seen, "CANCELLED", OutcomeCode.TASK_CANCELLED, OPERATOR_CANCELLED, words)
 
 
-async def expire(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> list[Became]:
+async def expire(
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
+) -> list[TransitionResult]:
     """PENDING past good_until to EXPIRED, as the sweep does it."""
     code = OutcomeCode.TASK_EXPIRED
     return await _end(conn, deed, seen, "EXPIRED", code, code, "good_until passed before the task was started")
@@ -143,41 +149,46 @@ async def expire(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -
 
 async def _end(
     conn: asyncpg.Connection,
-    deed: Deed,
-    seen: Collection[Seen],
+    deed: OperatorAction,
+    seen: Collection[ExpectedState],
     status: str,
     code: OutcomeCode | str,
     attempt_code: str,
     words: str,
-) -> list[Became]:
+) -> list[TransitionResult]:
     result = dump_task_result(TaskResult(err=TaskError(error_code=code, message=words)))
     values = (status, result, str(code), attempt_code, words)
-    return await _ask(conn, "hand_end", deed, _ordered(seen), values)
+    return await _ask(conn, "op_end", deed, _ordered(seen), values)
 
 
 async def requeue(
-    conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen], fresh_budgets: Mapping[str, int] | None = None
-) -> list[Became]:
+    conn: asyncpg.Connection,
+    deed: OperatorAction,
+    seen: Collection[ExpectedState],
+    fresh_budgets: Mapping[str, int] | None = None,
+) -> list[TransitionResult]:
     """Anything but PENDING to PENDING, due now. One more run, or as many retries as `fresh_budgets` says for its id.
 
     A task that had not begun to run keeps what budget it had. A deadline that has passed is dropped.
     """
     ordered = _ordered(seen)
     budgets = [None if fresh_budgets is None else fresh_budgets[one.task_id] for one in ordered]
-    return await _ask(conn, "hand_requeue", deed, ordered, (budgets, deed.words("requeued")))
+    return await _ask(conn, "op_requeue", deed, ordered, (budgets, deed.words("requeued")))
 
 
-async def retry_now(conn: asyncpg.Connection, deed: Deed, seen: Collection[Seen]) -> list[Became]:
+async def retry_now(
+    conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
+) -> list[TransitionResult]:
     """PENDING and not due to due now."""
-    return await _ask(conn, "hand_hurry", deed, _ordered(seen), ())
+    return await _ask(conn, "op_hurry", deed, _ordered(seen), ())
 
 
 async def lock_sources(conn: asyncpg.Connection, task_ids: Sequence[str]) -> list[Source]:
     """What reruns copy. The rows stay locked until the transaction ends, which `rerun` must be in."""
-    return [Source(*row) for row in await conn.fetch(statement(__name__, "hand_sources"), task_ids)]
+    return [Source(*row) for row in await conn.fetch(statement(__name__, "op_sources"), task_ids)]
 
 
-async def rerun(conn: asyncpg.Connection, deed: Deed, copies: Collection[Copy]) -> list[Became]:
+async def rerun(conn: asyncpg.Connection, deed: OperatorAction, copies: Collection[Copy]) -> list[TransitionResult]:
     """New rows, whose originals nobody has changed, and on which nobody has acted by hand, since they were seen.
 
     In the transaction of `lock_sources`, at READ COMMITTED: after its locks, this statement sees what was done before.
@@ -186,13 +197,15 @@ async def rerun(conn: asyncpg.Connection, deed: Deed, copies: Collection[Copy]) 
     originals = [copy.original for copy in ordered]
     columns = zip(*map(_COLUMNS, ordered), strict=True)
     values = ([seen.last_action for seen in originals], *map(list, columns))
-    return await _ask(conn, "hand_rerun", deed, originals, values)
+    return await _ask(conn, "op_rerun", deed, originals, values)
 
 
-async def undo(conn: asyncpg.Connection, deed: Deed, actions: Mapping[int, str]) -> dict[int, Became]:
+async def undo(
+    conn: asyncpg.Connection, deed: OperatorAction, actions: Mapping[int, str]
+) -> dict[int, TransitionResult]:
     """The task of each of these audit rows as it was before, if it is still as the action left it."""
     rows = await conn.fetch(
-        statement(__name__, "hand_undo"),
+        statement(__name__, "op_undo"),
         list(actions),
         list(actions.values()),
         deed.operation_id,
@@ -200,16 +213,16 @@ async def undo(conn: asyncpg.Connection, deed: Deed, actions: Mapping[int, str])
         deed.os_host,
         deed.reason,
     )
-    return {row["action"]: Became(row["target_id"], row["refusal"], row["retry_count"]) for row in rows}
+    return {row["action"]: TransitionResult(row["target_id"], row["refusal"], row["retry_count"]) for row in rows}
 
 
-def _ordered(seen: Collection[Seen]) -> list[Seen]:
+def _ordered(seen: Collection[ExpectedState]) -> list[ExpectedState]:
     return sorted(seen, key=attrgetter("task_id"))
 
 
 async def _ask(
-    conn: asyncpg.Connection, name: str, deed: Deed, seen: Sequence[Seen], values: tuple[Any, ...]
-) -> list[Became]:
+    conn: asyncpg.Connection, name: str, deed: OperatorAction, seen: Sequence[ExpectedState], values: tuple[Any, ...]
+) -> list[TransitionResult]:
     if not seen:
         return []
     rows = await conn.fetch(
@@ -227,4 +240,4 @@ async def _ask(
         deed.filter,
         *values,
     )
-    return [Became(seen[row["number"] - 1].task_id, row["refusal"], row["retry_count"]) for row in rows]
+    return [TransitionResult(seen[row["number"] - 1].task_id, row["refusal"], row["retry_count"]) for row in rows]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class StoryContext:
     detail: TaskDetail
     now: datetime
     """The database's time; for a task that has ended, and on a screen held still, that of its reading."""

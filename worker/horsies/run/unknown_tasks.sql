@@ -1,5 +1,5 @@
 -- name: unknown_names
--- run/strangers.py, half a second after something was enqueued; reads only ($1 queues, $2 the names it knows)
+-- run/unknown_tasks.py, half a second after something was enqueued; reads only ($1 queues, $2 the names it knows)
 -- The names that wait in each queue, by one probe of an index each, however many tasks stand before them. Counted are the due ones
 -- among the first thousand of a name.
 WITH RECURSIVE waiting (queue, name) AS (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from horsies.lifecycle.claiming import claimed_tasks, wish_parameters
+from horsies.lifecycle.claiming import claimed_tasks, request_parameters
 from horsies.lifecycle.finishing import OutcomeKind, end_of, ending, finish
 from horsies.store.statements import statement
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.lifecycle.claiming import ClaimedTask, Wish
+    from horsies.lifecycle.claim_token import Token
+    from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest
     from horsies.lifecycle.finishing import Finished, Outcome
-    from horsies.lifecycle.tokens import Token
 
 _ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER_FAILURE})
 
@@ -27,7 +27,7 @@ def is_end(outcome: Outcome) -> bool:
 
 
 async def finish_and_claim(
-    conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], wish: Wish
+    conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], request: ClaimRequest
 ) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
     """finish() for outcomes that are ends, and claim(). Whatever the claim finds, it does not hold up an outcome."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
@@ -35,7 +35,7 @@ async def finish_and_claim(
         statement(__name__, "finish_and_claim"),
         worker_id,
         *ending(ordered),
-        *wish_parameters(wish),
+        *request_parameters(request),
     )
     ended = [ordered[row[0] - 1] for row in rows if row[0] is not None]
     finished = {outcome.token: end_of(outcome) for outcome in ended}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import GiveUp, RetryRule, decide
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.words import clock, span
+from horsies.operations.formatting import clock, span
 from horsies.store.sweep_state import CLAIMS, RUNS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ NOBODY_SWEEPS = "nothing: no worker lives that could sweep"
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class InFlightProblem:
     """A row of `diagnose_in_flight`, in its order. `alike` rows share kind, name, queue and worker."""
 
     kind: str
@@ -71,7 +71,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class PredictedAction:
     """What will become of a row; rows of one fate are told in one line."""
 
     system_will: str
@@ -87,7 +87,7 @@ class _Middle(Random):
         return (a + b) / 2
 
 
-def fate_of(trouble: Trouble, cluster: Cluster) -> Fate:
+def fate_of(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
     if trouble.kind == FindingKind.STALE_RUN:
         return _spared(_crash(trouble, cluster, cluster.sweep_in(cluster.runs_spared_until, RUNS)), cluster)
     if trouble.kind == FindingKind.FINALIZING:
@@ -97,13 +97,13 @@ def fate_of(trouble: Trouble, cluster: Cluster) -> Fate:
     return _lease_ran_out(trouble, cluster)
 
 
-def _spared(fate: Fate, cluster: Cluster) -> Fate:
+def _spared(fate: PredictedAction, cluster: Cluster) -> PredictedAction:
     if cluster.spared is None or cluster.spared.runs_until is None or fate.severity is not Severity.HANDLED:
         return fate
     return replace(fate, reason=f"{spared_sentence(cluster.spared)} {fate.reason}".strip())
 
 
-def fate_of_holdings(holder: Holder, cluster: Cluster) -> Fate:
+def fate_of_holdings(holder: Holder, cluster: Cluster) -> PredictedAction:
     """Its tasks become stale one by one; the time is that of the first."""
     settings = cluster.settings
     steps: list[tuple[datetime, str]] = []
@@ -114,19 +114,19 @@ def fate_of_holdings(holder: Holder, cluster: Cluster) -> Fate:
         patience = timedelta(milliseconds=settings.running_stale_threshold_ms)
         steps.append((holder.run_sign + patience, f"retry or fail {holder.running} running"))
     if not cluster.alive:
-        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+        return PredictedAction(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
     if not steps:
-        return Fate("nothing: the recovery of what it holds is off", None, Severity.NEEDS_YOU)
+        return PredictedAction("nothing: the recovery of what it holds is off", None, Severity.NEEDS_YOU)
     steps.sort()
     rule = RUNS if steps[0][1].startswith("retry") else CLAIMS
-    return Fate(", ".join(text for _, text in steps), cluster.sweep_in(steps[0][0], rule), Severity.HANDLED)
+    return PredictedAction(", ".join(text for _, text in steps), cluster.sweep_in(steps[0][0], rule), Severity.HANDLED)
 
 
-def _crash(trouble: Trouble, cluster: Cluster, in_seconds: float | None) -> Fate:
+def _crash(trouble: InFlightProblem, cluster: Cluster, in_seconds: float | None) -> PredictedAction:
     if not cluster.alive:
-        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+        return PredictedAction(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
     if not cluster.settings.auto_fail_stale_running:
-        return Fate("nothing: auto_fail_stale_running is off", None, Severity.NEEDS_YOU)
+        return PredictedAction("nothing: auto_fail_stale_running is off", None, Severity.NEEDS_YOU)
     decision = decide(
         RetryRule.from_text(trouble.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,
@@ -138,29 +138,29 @@ def _crash(trouble: Trouble, cluster: Cluster, in_seconds: float | None) -> Fate
     )
     if isinstance(decision, GiveUp):
         reason = f"It is not tried again: {decision.reason.value}."
-        return Fate("fail as WORKER_CRASHED", in_seconds, Severity.HANDLED, reason)
-    return Fate(f"retry after {span(decision.delay_s)}", in_seconds, Severity.HANDLED)
+        return PredictedAction("fail as WORKER_CRASHED", in_seconds, Severity.HANDLED, reason)
+    return PredictedAction(f"retry after {span(decision.delay_s)}", in_seconds, Severity.HANDLED)
 
 
-def _finalizing(trouble: Trouble, cluster: Cluster) -> Fate:
+def _finalizing(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
     """Spared while the mark is young, and while it beats."""
     if not trouble.stale or trouble.finalizing_at is None:
-        return Fate("nothing: it still beats", None, Severity.NEEDS_YOU)
+        return PredictedAction("nothing: it still beats", None, Severity.NEEDS_YOU)
     patience = timedelta(milliseconds=cluster.settings.finalizing_stale_threshold_ms)
     return _crash(trouble, cluster, cluster.sweep_in(trouble.finalizing_at + patience, RUNS))
 
 
-def _lease_ran_out(trouble: Trouble, cluster: Cluster) -> Fate:
+def _lease_ran_out(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
     """Whoever may run it takes it over with his next claim; without such a worker it waits until it is stale."""
     if cluster.may_run(trouble.task_name, trouble.queue_name):
-        return Fate("claim it again with the next free place", None, Severity.HANDLED)
+        return PredictedAction("claim it again with the next free place", None, Severity.HANDLED)
     patience = timedelta(milliseconds=cluster.settings.claimed_stale_threshold_ms)
     return _given_back(cluster, "requeue once it is stale", trouble.last_sign + patience)
 
 
-def _given_back(cluster: Cluster, how: str, stale_at: datetime | None) -> Fate:
+def _given_back(cluster: Cluster, how: str, stale_at: datetime | None) -> PredictedAction:
     if not cluster.alive:
-        return Fate(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
+        return PredictedAction(NOBODY_SWEEPS, None, Severity.NEEDS_YOU)
     if not cluster.settings.auto_requeue_stale_claimed:
-        return Fate("nothing: auto_requeue_stale_claimed is off", None, Severity.NEEDS_YOU)
-    return Fate(how, cluster.sweep_in(stale_at, CLAIMS), Severity.HANDLED)
+        return PredictedAction("nothing: auto_requeue_stale_claimed is off", None, Severity.NEEDS_YOU)
+    return PredictedAction(how, cluster.sweep_in(stale_at, CLAIMS), Severity.HANDLED)

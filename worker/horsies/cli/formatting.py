@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from horsies.cli.tables import Cell, clean
-from horsies.operations.words import span
+from horsies.operations.formatting import span
 
 if TYPE_CHECKING:
     from datetime import timedelta

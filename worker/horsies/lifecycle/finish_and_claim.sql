@@ -1,5 +1,5 @@
 -- name: finish_and_claim
--- turnover.finish_and_claim; the token and RUNNING of what has ended, and the rules of `claim` for what comes next
+-- finish_and_claim.finish_and_claim; the token and RUNNING of what has ended, and the rules of `claim` for what comes next
 -- ($1 worker, $2 to $8 as in `finish`, $9 to $15 as $2 to $8 in `claim`)
 -- Word for word `finish` and `claim`, where the reasons stand too; a test compares them. One trip and one commit for a
 -- child's turn from one task to the next, instead of three.

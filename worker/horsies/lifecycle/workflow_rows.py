@@ -19,7 +19,7 @@ _ARRAYS = frozenset({"dependencies", "workflow_ctx_from"})
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class WorkflowRow:
     """A row of `family_workflows`, in its order. `now` is the server's clock."""
 
     id: str
@@ -37,7 +37,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeRow:
     """A row of `family_nodes`, in its order."""
 
     workflow_id: str
@@ -68,18 +68,18 @@ class Node:
         return self.status in TERMINAL_NODES
 
 
-async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, Flow]:
+async def read_flows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowRow]:
     """By id, parents before their children."""
     rows = await conn.fetch(statement(__name__, "family_workflows"), list(workflow_ids))
-    return {row["id"]: Flow(*row) for row in rows}
+    return {row["id"]: WorkflowRow(*row) for row in rows}
 
 
-async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[Node]]:
+async def read_nodes(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, list[NodeRow]]:
     """By workflow, in the order of their index."""
-    nodes: dict[str, list[Node]] = {workflow_id: [] for workflow_id in workflow_ids}
+    nodes: dict[str, list[NodeRow]] = {workflow_id: [] for workflow_id in workflow_ids}
     for row in await conn.fetch(statement(__name__, "family_nodes"), list(workflow_ids)):
         columns: list[Any] = [tuple(value or ()) if name in _ARRAYS else value for name, value in row.items()]
-        nodes[row["workflow_id"]].append(Node(*columns))
+        nodes[row["workflow_id"]].append(NodeRow(*columns))
     return nodes
 
 

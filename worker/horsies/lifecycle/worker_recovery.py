@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.lifecycle.recovering import StaleRun, crash_of
-from horsies.store.piecemeal import Refused, piecemeal
+from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _rng = random.Random()  # noqa: S311 - jitter
 
 
 @dataclass(frozen=True, slots=True)
-class SetFree:
+class RecoveredTask:
     """One task as it was, and what it is now."""
 
     was: StaleRun
@@ -30,10 +30,10 @@ class SetFree:
 
 
 @dataclass(frozen=True, slots=True)
-class Estate:
+class RecoveryResult:
     """What became of all that a worker held. `left`: how many are still its own; `refused`: why some of them are."""
 
-    freed: tuple[SetFree, ...]
+    freed: tuple[RecoveredTask, ...]
     left: int
     refused: tuple[Refused[str], ...]
 
@@ -41,7 +41,9 @@ class Estate:
         return sum(one.status is status and one.now is now for one in self.freed)
 
 
-async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int) -> Estate:
+async def recover_worker(
+    conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int
+) -> RecoveryResult:
     """CLAIMED: PENDING again. RUNNING: tried again where the policy lists WORKER_CRASHED, else FAILED.
 
     Inside the caller's transaction. A row that has given a sign of life within `silence_ms`, that somebody holds, or
@@ -52,15 +54,15 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
     claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
     runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
 
-    async def release(batch: Sequence[StaleRun]) -> list[SetFree]:
+    async def release(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
         async with conn.transaction():  # a savepoint: one bad row must not undo the others
             found = await conn.fetch(
                 statement("horsies.lifecycle.recovering", "sweep_claims"), *_tokens(batch), silence_ms, None
             )
         freed = {task_id for (task_id,) in found}
-        return [SetFree(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
+        return [RecoveredTask(one, TaskStatus.CLAIMED, TaskStatus.PENDING) for one in batch if one.task_id in freed]
 
-    async def crash(batch: Sequence[StaleRun]) -> list[SetFree]:
+    async def crash(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
         crashes = [crash_of(run, threshold_ms=silence_ms, rng=_rng) for run in batch]
         async with conn.transaction():
             found = await conn.fetch(
@@ -75,13 +77,15 @@ async def recover_worker(conn: asyncpg.Connection, worker_id: str, *, silence_ms
             )
         again = dict(map(tuple, found))
         ends = {True: TaskStatus.PENDING, False: TaskStatus.FAILED}
-        return [SetFree(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again]
+        return [
+            RecoveredTask(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again
+        ]
 
-    released = await piecemeal(_batches(claims), release)
-    crashed = await piecemeal(_batches(runs), crash)
+    released = await isolate_bad_rows(_batches(claims), release)
+    crashed = await isolate_bad_rows(_batches(runs), crash)
     freed = [one for answer in (*released.answers, *crashed.answers) for one in answer]
     refused = tuple(Refused(one.item.task_id, one.error) for one in (*released.refused, *crashed.refused))
-    return Estate(tuple(freed), len(rows) - len(freed), refused)
+    return RecoveryResult(tuple(freed), len(rows) - len(freed), refused)
 
 
 def _tokens(batch: Sequence[StaleRun]) -> tuple[list[str], list[str | None], list[object]]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from horsies.lifecycle.by_hand import Seen
+    from horsies.lifecycle.operator_actions import ExpectedState
 
 
 class TaskVerb(StrEnum):
@@ -56,7 +56,7 @@ _INTERRUPTED = "TASK_INTERRUPTED"
 _LIVES_AGAIN = frozenset({TaskVerb.REQUEUE, TaskVerb.RERUN})
 
 
-def is_terminal(seen: Seen) -> bool:
+def is_terminal(seen: ExpectedState) -> bool:
     return seen.status in _TERMINAL
 
 
@@ -69,14 +69,14 @@ def fits_state(verb: TaskVerb, status: str, error_code: str | None) -> bool:
     return not (verb is TaskVerb.FAIL and status in _TERMINAL and not _is_interrupted(status, error_code))
 
 
-def why_not(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
+def why_not(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | None:
     """None for a row that the verb may change."""
     if seen.status not in _STATUSES:
         return f"its status {seen.status!r} is none that horsies writes"
     return _wrong_state(verb, seen, facts) or _wrong_company(verb, seen, facts)
 
 
-def _wrong_state(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
+def _wrong_state(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | None:
     if not fits_state(verb, seen.status, seen.error_code):
         return _WRONG_STATE[verb](seen)
     if verb is TaskVerb.RETRY_NOW and seen.due <= facts.now:
@@ -91,13 +91,13 @@ def _is_interrupted(status: str, error_code: str | None) -> bool:
     return status == "FAILED" and error_code == _INTERRUPTED
 
 
-def _not_releasable(seen: Seen) -> str:
+def _not_releasable(seen: ExpectedState) -> str:
     if seen.status == "RUNNING":
         return "it is RUNNING, no claim to release; requeue takes it away from its worker"
     return f"it is {seen.status}, no worker has claimed it"
 
 
-_WRONG_STATE: Mapping[TaskVerb, Callable[[Seen], str]] = {
+_WRONG_STATE: Mapping[TaskVerb, Callable[[ExpectedState], str]] = {
     TaskVerb.REQUEUE: lambda seen: f"it is {seen.status} already; retry-now makes it due",
     TaskVerb.FAIL: lambda seen: f"it is {seen.status} already",
     TaskVerb.CANCEL: lambda seen: f"it is {seen.status} already",
@@ -108,7 +108,7 @@ _WRONG_STATE: Mapping[TaskVerb, Callable[[Seen], str]] = {
 }
 
 
-def _wrong_company(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
+def _wrong_company(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | None:
     node = facts.nodes.get(seen.task_id)
     if verb is TaskVerb.REQUEUE and node is not None and node.workflow_status == WorkflowStatus.CANCELLED:
         return f"its workflow {node.workflow_name} is CANCELLED"
@@ -121,12 +121,12 @@ def _wrong_company(verb: TaskVerb, seen: Seen, facts: Facts) -> str | None:
     return None
 
 
-def consequences(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> tuple[str, ...]:
+def consequences(verb: TaskVerb, eligible: Sequence[ExpectedState], facts: Facts) -> tuple[str, ...]:
     """Sentences, each with the number of rows that it is about."""
     return (*_about_states(verb, eligible, facts), *_about_workflows(verb, eligible, facts))
 
 
-def _about_states(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Iterator[str]:
+def _about_states(verb: TaskVerb, eligible: Sequence[ExpectedState], facts: Facts) -> Iterator[str]:
     states = Counter(seen.status for seen in eligible)
     running, claimed = states["RUNNING"], states["CLAIMED"]
     finalizing = sum(seen.status == "RUNNING" and seen.finalizing_at is not None for seen in eligible)
@@ -152,7 +152,7 @@ def _about_states(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Ite
         yield f"callers that wait for a result get {code}"
 
 
-def _about_requeues(eligible: Sequence[Seen], states: Counter[str], facts: Facts) -> Iterator[str]:
+def _about_requeues(eligible: Sequence[ExpectedState], states: Counter[str], facts: Facts) -> Iterator[str]:
     ended = sum(states[status] for status in _TERMINAL)
     overdue = sum(
         seen.good_until is not None and seen.good_until <= facts.now and seen.status != "CLAIMED" for seen in eligible
@@ -178,7 +178,7 @@ _SEEN_BY_WORKFLOW: Mapping[TaskVerb, str] = {
 }
 
 
-def _about_workflows(verb: TaskVerb, eligible: Sequence[Seen], facts: Facts) -> Iterator[str]:
+def _about_workflows(verb: TaskVerb, eligible: Sequence[ExpectedState], facts: Facts) -> Iterator[str]:
     inside = [facts.nodes[seen.task_id] for seen in eligible if seen.task_id in facts.nodes]
     left = sum(seen.is_workflow_task and seen.task_id not in facts.nodes for seen in eligible)
     if left and verb is TaskVerb.REQUEUE:

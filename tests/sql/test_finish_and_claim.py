@@ -10,16 +10,16 @@ from lifecycle_steps import LEASE_MS, ME, OTHER, attempts, ended, enqueue, runni
 from statements import statement
 
 from horsies.domain.states import TaskStatus
-from horsies.lifecycle.claiming import ClaimedTask, Wish, claim
+from horsies.lifecycle.claim_token import Verdict
+from horsies.lifecycle.claiming import ClaimedTask, ClaimRequest, claim
+from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.lifecycle.tokens import Verdict
-from horsies.lifecycle.turnover import finish_and_claim, is_end
 
 K = OutcomeKind
 
 
-def wish(limit: int = 100, pids: tuple[int, ...] = ()) -> Wish:
-    return Wish("default", limit, LEASE_MS, None, pids, "host")
+def request(limit: int = 100, pids: tuple[int, ...] = ()) -> ClaimRequest:
+    return ClaimRequest("default", limit, LEASE_MS, None, pids, "host")
 
 
 def places(claimed: list[ClaimedTask]) -> dict[str, int | None]:
@@ -30,14 +30,14 @@ async def test_the_first_ones_run_in_the_children_that_wait_and_the_rest_is_clai
     connection: asyncpg.Connection,
 ) -> None:
     await enqueue(connection, "a", "b", "c", priority="number")
-    claimed = await claim(connection, ME, wish(pids=(11, 12)))
+    claimed = await claim(connection, ME, request(pids=(11, 12)))
     assert places(claimed) == {"a": 0, "b": 1, "c": None}
     assert await statuses(connection) == {"a": "RUNNING", "b": "RUNNING", "c": "CLAIMED"}
 
 
 async def test_what_it_starts_is_written_as_by_a_start(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t", finalizing_at="now()", finalizing_by_worker_id="'w'")
-    (claimed,) = await claim(connection, ME, wish(pids=(11,)))
+    (claimed,) = await claim(connection, ME, request(pids=(11,)))
     row = await task(connection, "t")
     assert (row["claimed"], row["claim_expires_at"], row["claimed_by_worker_id"]) == (False, None, ME)
     assert row["claimed_at"] == row["started_at"] == row["updated_at"] == claimed.token.claimed_at
@@ -47,20 +47,20 @@ async def test_what_it_starts_is_written_as_by_a_start(connection: asyncpg.Conne
 
 async def test_a_large_task_is_only_claimed(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "a", "b", priority="number", args="CASE id WHEN 'a' THEN repeat('x', 70000) END")
-    claimed = await claim(connection, ME, wish(pids=(11, 12)))
+    claimed = await claim(connection, ME, request(pids=(11, 12)))
     assert places(claimed) == {"a": None, "b": 1}
     assert await statuses(connection) == {"a": "CLAIMED", "b": "RUNNING"}
 
 
 async def test_children_without_a_task_are_told_by_their_places(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "a")
-    assert places(await claim(connection, ME, wish(pids=(11, 12, 13)))) == {"a": 0}
-    assert await claim(connection, ME, wish(pids=(12, 13))) == []
+    assert places(await claim(connection, ME, request(pids=(11, 12, 13)))) == {"a": 0}
+    assert await claim(connection, ME, request(pids=(12, 13))) == []
 
 
 async def test_a_task_that_is_started_at_once_finishes_as_any_other(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t")
-    (claimed,) = await claim(connection, ME, wish(pids=(11,)))
+    (claimed,) = await claim(connection, ME, request(pids=(11,)))
     finished = await finish(connection, ME, [ended(claimed.token, K.COMPLETED)])
     assert finished[claimed.token].status is TaskStatus.COMPLETED
     (attempt,) = await attempts(connection, "t")
@@ -71,7 +71,7 @@ async def test_one_ends_and_the_next_starts(connection: asyncpg.Connection) -> N
     (bad, good) = await running(connection, "bad", "good")
     await enqueue(connection, "next", "later", priority="number")
     outcomes = [ended(good, K.COMPLETED), ended(bad, K.FAILED)]
-    finished, claimed = await finish_and_claim(connection, ME, outcomes, wish(limit=2, pids=(11,)))
+    finished, claimed = await finish_and_claim(connection, ME, outcomes, request(limit=2, pids=(11,)))
     assert {token.task_id: answer.status for token, answer in finished.items()} == {
         "good": TaskStatus.COMPLETED,
         "bad": TaskStatus.FAILED,
@@ -85,9 +85,9 @@ async def test_what_it_claims_carries_all_that_a_claim_carries(connection: async
     (token,) = await running(connection, "t")
     columns = {"priority": "7", "args": "'[1]'", "kwargs": "'{}'", "task_options": "'{}'", "max_retries": "3"}
     await enqueue(connection, "one", **columns)
-    _, (along,) = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], wish(limit=1))
+    _, (along,) = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], request(limit=1))
     await enqueue(connection, "two", **columns)
-    (alone,) = await claim(connection, ME, wish(limit=1))
+    (alone,) = await claim(connection, ME, request(limit=1))
     assert along.token.task_id == "one"
     for field in set(ClaimedTask.__slots__) - {"token"}:
         assert getattr(along, field) == getattr(alone, field), field
@@ -98,7 +98,7 @@ async def test_a_stale_outcome_does_not_hold_up_the_others_nor_the_claim(connect
     await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = $1 WHERE id = 'lost'", OTHER)
     await enqueue(connection, "next")
     outcomes = [ended(lost, K.COMPLETED), ended(kept, K.COMPLETED)]
-    finished, claimed = await finish_and_claim(connection, ME, outcomes, wish(pids=(11,)))
+    finished, claimed = await finish_and_claim(connection, ME, outcomes, request(pids=(11,)))
     assert (finished[lost].verdict, finished[kept].verdict) == (Verdict.STALE, Verdict.ACCEPTED)
     assert places(claimed) == {"next": 0}
     assert await attempts(connection, "lost") == []
@@ -120,7 +120,7 @@ async def test_outcomes_are_stored_where_there_is_nothing_to_claim(
     (token,) = await running(connection, "t")
     await enqueue(connection, "next")
     await connection.execute(hindrance)
-    finished, claimed = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], wish(pids=(11,)))
+    finished, claimed = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], request(pids=(11,)))
     assert finished[token].verdict is Verdict.ACCEPTED
     assert claimed == []
     assert (await statuses(connection)).get("next", "PENDING") == "PENDING"

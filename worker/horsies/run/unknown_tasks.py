@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.claiming import Wish, claim, claim_capped
+from horsies.lifecycle.claiming import ClaimRequest, claim, claim_capped
 from horsies.lifecycle.starting import Start, start
 from horsies.run.claimer import Offer
 from horsies.run.contract import ChildResult
-from horsies.run.held import Held, Stage
+from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
 from horsies.store.statements import statement
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from horsies.run.claimer import Claimer, ClaimRules
     from horsies.run.events import Events
     from horsies.run.finisher import Finisher
-    from horsies.run.held import Holdings
+    from horsies.run.in_flight import InFlightTasks
     from horsies.run.settings import Identity
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
 _BATCH = 100
 _SETTLE_S = 0.5  # what is known has been claimed by then, and a look need not read past it
 _SELDOM_S = 60.0
 
 
-class Strangers:
+class UnknownTasks:
     """They stay PENDING for a worker that knows them, each name told once, or are failed where that is wanted.
 
     To be failed they are claimed, started and finished as any task, so that caps, tokens and history are as always.
     """
 
-    name = "strangers"
+    name = "unknown_tasks"
     step_timeout_s = 20.0
 
     def __init__(
@@ -50,7 +50,7 @@ class Strangers:
         lane: Lane,
         claimer: Claimer,
         finisher: Finisher,
-        holdings: Holdings,
+        in_flight: InFlightTasks,
         events: Events,
         *,
         app_name: str,
@@ -65,14 +65,14 @@ class Strangers:
         self._identity = identity
         self._claimer = claimer
         self._finisher = finisher
-        self._holdings = holdings
+        self._in_flight = in_flight
         self._events = events
         self._app_name = app_name
         self._fail = fail
         self._on_room = on_room
         self._on_expired = on_expired
         self._told: set[str] = set()
-        self._waiting: list[Held] = []
+        self._waiting: list[InFlightTask] = []
         self._alarm: asyncio.TimerHandle | None = None
 
     def notice(self) -> None:
@@ -80,7 +80,7 @@ class Strangers:
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
 
-    def take_all(self) -> list[Held]:
+    def take_all(self) -> list[InFlightTask]:
         """What is claimed and not started, for giving it back."""
         waiting, self._waiting = self._waiting, []
         return waiting
@@ -113,41 +113,41 @@ class Strangers:
         rules = self._rules
         async with self._claimer.claiming:
             for queue in rules.queues:
-                wish = Wish(queue, self._most(), rules.lease_ms, names)
-                if wish.limit <= 0:
+                request = ClaimRequest(queue, self._most(), rules.lease_ms, names)
+                if request.limit <= 0:
                     self.notice()
                     return
                 try:
-                    self._hold(await self._some(connection, wish))
+                    self._hold(await self._some(connection, request))
                 except BaseException as error:
-                    self._claimer.forget(Offer(wish, [], is_async=False), error)
+                    self._claimer.forget(Offer(request, [], is_async=False), error)
                     raise
 
-    async def _some(self, connection: asyncpg.Connection, wish: Wish) -> list[ClaimedTask]:
+    async def _some(self, connection: asyncpg.Connection, request: ClaimRequest) -> list[ClaimedTask]:
         rules = self._rules
         if not rules.capped:
-            return await claim(connection, rules.worker_id, wish)
+            return await claim(connection, rules.worker_id, request)
         claims = await claim_capped(
             connection,
             worker_id=rules.worker_id,
-            queues=[(wish.queue, rules.queues[wish.queue])],
-            budget=wish.limit,
+            queues=[(request.queue, rules.queues[request.queue])],
+            budget=request.limit,
             cluster_cap=rules.cluster_cap,
             hard=rules.hard,
             lease_ms=rules.lease_ms,
-            task_names=wish.task_names,
+            task_names=request.task_names,
         )
         return claims.tasks
 
     def _most(self) -> int:
         most = _BATCH - len(self._waiting)
         limit = self._rules.max_claimed
-        return min(most, limit - self._holdings.count(Stage.CLAIMED)) if limit else most
+        return min(most, limit - self._in_flight.count(Stage.CLAIMED)) if limit else most
 
     def _hold(self, claimed: list[ClaimedTask]) -> None:
         for task in claimed:
-            held = Held(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
-            self._holdings.add(held)
+            held = InFlightTask(task, is_async=False, timeout_ms=None, requeue_on_interrupt=True)
+            self._in_flight.add(held)
             self._waiting.append(held)
         if claimed:
             self.wake.set()  # there may be more
@@ -166,7 +166,7 @@ class Strangers:
             elif held.task.token in verdicts.waiting:
                 self._waiting.append(held)
             else:
-                self._holdings.drop(held)
+                self._in_flight.drop(held)
                 if held.task.token in verdicts.expired:
                     self._events.task_expired(held.task_id, held.task.task_name)
                     if held.task.is_workflow_task:

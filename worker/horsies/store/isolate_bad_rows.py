@@ -35,7 +35,7 @@ _NOT_ABOUT_A_ROW = (
 _BLOCKED = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 
 # What was stored by hand or by another program may have any shape, and reading it may fail in any of these ways.
-DAMAGE = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+ROW_ERRORS = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Done(Generic[T, R]):
     refused: list[Refused[T]]
 
 
-async def piecemeal(
+async def isolate_bad_rows(
     batches: Iterable[Sequence[T]],
     act: Callable[[Sequence[T]], Awaitable[R]],
     *,

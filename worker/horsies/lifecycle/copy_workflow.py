@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 
-async def replant(conn: asyncpg.Connection, workflow_id: str) -> str:
+async def copy_workflow(conn: asyncpg.Connection, workflow_id: str) -> str:
     """Within the caller's transaction: a copy that starts now, as a root of its own; its id.
 
     A deadline of a node that has passed is dropped, or nobody would start it.

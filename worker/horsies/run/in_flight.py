@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from horsies.run.recent_outcomes import RecentOutcomes
 
 if TYPE_CHECKING:
+    from horsies.lifecycle.claim_token import Token
     from horsies.lifecycle.claiming import ClaimedTask
-    from horsies.lifecycle.tokens import Token
     from horsies.run.child import Child
     from horsies.run.contract import Job
 
@@ -26,7 +26,7 @@ class Stage(Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class InFlightTask:
     """One claimed task on its way through this worker."""
 
     task: ClaimedTask
@@ -54,32 +54,32 @@ class Held:
         return self.task.token.task_id
 
 
-class Holdings:
+class InFlightTasks:
     """All held tasks by token, and how many of each kind are in each stage.
 
     Not by id: while an old claim of ours, run out in a stall, is still executed, the same task may be claimed anew.
     """
 
     def __init__(self) -> None:
-        self._by_token: dict[Token, Held] = {}
+        self._by_token: dict[Token, InFlightTask] = {}
         self._counts: dict[tuple[Stage, bool], int] = {(stage, kind): 0 for stage in Stage for kind in (False, True)}
         self.recent = RecentOutcomes()
         """What is held no more."""
 
-    def add(self, held: Held) -> None:
+    def add(self, held: InFlightTask) -> None:
         self._by_token[held.task.token] = held
         self._counts[held.stage, held.is_async] += 1
 
-    def move(self, held: Held, stage: Stage) -> None:
+    def move(self, held: InFlightTask, stage: Stage) -> None:
         self._counts[held.stage, held.is_async] -= 1
         self._counts[stage, held.is_async] += 1
         held.stage = stage
 
-    def drop(self, held: Held) -> None:
+    def drop(self, held: InFlightTask) -> None:
         del self._by_token[held.task.token]
         self._counts[held.stage, held.is_async] -= 1
 
-    def get(self, token: Token) -> Held | None:
+    def get(self, token: Token) -> InFlightTask | None:
         return self._by_token.get(token)
 
     def occupied(self, *, is_async: bool) -> int:
@@ -99,7 +99,7 @@ class Holdings:
     def count(self, stage: Stage) -> int:
         return self._counts[stage, False] + self._counts[stage, True]
 
-    def at(self, stage: Stage) -> list[Held]:
+    def at(self, stage: Stage) -> list[InFlightTask]:
         return [held for held in self._by_token.values() if held.stage is stage]
 
     def __len__(self) -> int:

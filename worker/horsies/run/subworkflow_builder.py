@@ -16,7 +16,7 @@ from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.loops import Wake
 from horsies.store.connect import is_transient
-from horsies.store.piecemeal import DAMAGE, is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.children import ReadyChild
     from horsies.run.events import Events
-    from horsies.store.lane import Lane
+    from horsies.store.dedicated_connection import Lane
 
     Turn: TypeAlias = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
@@ -112,7 +112,7 @@ class ChildrenOfWorkflows:
             self._locked_until[workflow_id, index] = time.monotonic() + _LOCKED_AGAIN_S
             asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
             return
-        except (asyncpg.PostgresError, *DAMAGE) as error:
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if is_transient(error) or not is_about_a_row(error):
                 raise
             refused = error  # the node stays READY, and we come back to it

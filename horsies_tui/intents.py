@@ -73,7 +73,7 @@ _RERUN_FLOWS: Final = Words("Rerun", "will be started again", "started again as 
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Intent:
     """`verb` is the engine's word, or UNDO with the operation that is to be taken back."""
 
     verb: str
@@ -100,13 +100,13 @@ class Wish:
 class Done:
     """An operation that has ended: what was seen before, and what became of it."""
 
-    wish: Wish
+    intent: Intent
     preview: Preview
     outcome: Outcome
 
     @property
     def can_be_undone(self) -> bool:
-        return self.wish.verb != UNDO and self.outcome.can_be_undone
+        return self.intent.verb != UNDO and self.outcome.can_be_undone
 
     @property
     def skipped(self) -> tuple[tuple[Target, str], ...]:
@@ -126,20 +126,20 @@ class Done:
         """`45 requeued, 4 skipped`; what is not there is not named."""
         outcome = self.outcome
         counts = {
-            self.wish.words.done: len(outcome.applied),
+            self.intent.words.done: len(outcome.applied),
             "skipped": len(self.skipped),
             "in doubt": len(outcome.in_doubt),
             "not tried": len(outcome.not_attempted),
         }
-        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.wish.words.done]
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.intent.words.done]
         return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
 
 
 class Operation:
     """A wish on a link. Both ways out are HorsiesErrors with a sentence; nothing has been done then."""
 
-    def __init__(self, link: Link, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, link: Link, intent: Intent) -> None:
+        self.intent = intent
         self._link = link
 
     async def look(self, *, fresh_budget: bool = False) -> Preview:
@@ -147,7 +147,7 @@ class Operation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            return await _preview(conn, self.wish, fresh_budget=fresh_budget)
+            return await _preview(conn, self.intent, fresh_budget=fresh_budget)
 
         return await self._link.act(ask)
 
@@ -155,39 +155,41 @@ class Operation:
         """Change it. Cancelled, it ends the batch at hand and tells what was done."""
 
         async def change(conn: Connection) -> Outcome:
-            return await _apply(conn, self.wish, preview, self._link.actor, reason, on_progress)
+            return await _apply(conn, self.intent, preview, self._link.actor, reason, on_progress)
 
-        return Done(self.wish, preview, await self._link.act(change))
+        return Done(self.intent, preview, await self._link.act(change))
 
 
-async def _preview(conn: Connection, wish: Wish, *, fresh_budget: bool) -> Preview:
-    if wish.undoes is not None:
-        return await preview_undo(conn, wish.undoes)
-    if wish.flows is not None:
-        return await workflows.preview(conn, WorkflowVerb(wish.verb), wish.flows, value=wish.value)
-    match wish.kind:
+async def _preview(conn: Connection, intent: Intent, *, fresh_budget: bool) -> Preview:
+    if intent.undoes is not None:
+        return await preview_undo(conn, intent.undoes)
+    if intent.flows is not None:
+        return await workflows.preview(conn, WorkflowVerb(intent.verb), intent.flows, value=intent.value)
+    match intent.kind:
         case "worker":
-            return await workers.preview(conn, WorkerVerb(wish.verb), wish.selection.ids)
+            return await workers.preview(conn, WorkerVerb(intent.verb), intent.selection.ids)
         case "queue":
-            return await queues.preview(conn, QueueVerb(wish.verb), wish.selection.ids)
+            return await queues.preview(conn, QueueVerb(intent.verb), intent.selection.ids)
         case _:
-            verb = TaskVerb(wish.verb)
-            return await tasks.preview(conn, verb, wish.selection, fresh_budget=fresh_budget, arguments=wish.arguments)
+            verb = TaskVerb(intent.verb)
+            return await tasks.preview(
+                conn, verb, intent.selection, fresh_budget=fresh_budget, arguments=intent.arguments
+            )
 
 
 async def _apply(
     conn: Connection,
-    wish: Wish,
+    intent: Intent,
     preview: Preview,
     actor: Actor,
     reason: str | None,
     on_progress: Callable[[int, int], None],
 ) -> Outcome:
-    if wish.undoes is not None:
-        return await undo(conn, wish.undoes, actor, reason, on_progress=on_progress)
-    if wish.flows is not None:
+    if intent.undoes is not None:
+        return await undo(conn, intent.undoes, actor, reason, on_progress=on_progress)
+    if intent.flows is not None:
         return await workflows.apply(conn, preview, actor, reason, on_progress=on_progress)
-    match wish.kind:
+    match intent.kind:
         case "worker":
             return await workers.apply(conn, preview, actor, reason, on_progress=on_progress)
         case "queue":
@@ -228,10 +230,10 @@ class Fact:
     tone: Tone | None = None
 
 
-def facts_of(wish: Wish, preview: Preview) -> list[Fact]:
+def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
     """What will happen, what will not and why, what follows from it, and how it is said elsewhere."""
     eligible, refused = preview.eligible, preview.refused
-    lines = [Fact(f"{len(eligible):,} {wish.words.will}", states_of(eligible), Tone.STRONG)]
+    lines = [Fact(f"{len(eligible):,} {intent.words.will}", states_of(eligible), Tone.STRONG)]
     lines += named(eligible)
     if refused:
         kinds = {refusal.reason for refusal in refused}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from horsies_tui.feed.link import Link
-from horsies_tui.feed.report import DeskFeed
+from horsies_tui.feed.report import RecoveryFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,33 +18,33 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies.operations.actor import Actor
     from horsies_tui.feed.clock import Clock
-    from horsies_tui.feed.report import DeskSnapshot
+    from horsies_tui.feed.report import RecoverySnapshot
     from horsies_tui.feed.status import LinkStatus
     from horsies_tui.options import ConsoleOptions
 
 
-class Wire:
+class DatabaseSession:
     """Left for another one when the operator goes to another database."""
 
     @dataclass
     class LinkChanged(Message, bubble=False):
         """The link stands otherwise than before."""
 
-        wire: Wire
+        wire: DatabaseSession
         status: LinkStatus
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, Wire.LinkChanged) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.LinkChanged) and message.wire is self.wire
 
     @dataclass
     class DeskRead(Message, bubble=False):
         """What is stuck was looked at."""
 
-        wire: Wire
-        snapshot: DeskSnapshot
+        wire: DatabaseSession
+        snapshot: RecoverySnapshot
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, Wire.DeskRead) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.DeskRead) and message.wire is self.wire
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Wire:
     ) -> None:
         self.choice = choice
         self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
-        self.desk = DeskFeed(self.link, self._tell_desk)
+        self.desk = RecoveryFeed(self.link, self._tell_desk)
         self.left = False
         """What comes from it now is about a database that nobody looks at any more."""
         self._post = post
@@ -82,6 +82,6 @@ class Wire:
         if not self.left:
             self._post(self.LinkChanged(self, status))
 
-    def _tell_desk(self, snapshot: DeskSnapshot) -> None:
+    def _tell_desk(self, snapshot: RecoverySnapshot) -> None:
         if not self.left:
             self._post(self.DeskRead(self, snapshot))

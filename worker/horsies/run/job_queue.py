@@ -22,7 +22,7 @@ STOP_GRACE_S: Final = 5.0
 _UNREAD_S: Final = 1.0  # 16 MB take 50 ms
 
 
-class Flight:
+class RunningJob:
     """A job between submit and result."""
 
     __slots__ = ("begun", "job", "number", "slot", "stop", "timer")
@@ -79,9 +79,9 @@ class Track:
         self._before_results = before_results
         self._on_result = on_result
         self._kill = kill
-        self._flights: dict[int, Flight] = {}
-        self._by_key: dict[str, Flight] = {}
-        self._waiting: deque[Flight] = deque()
+        self._flights: dict[int, RunningJob] = {}
+        self._by_key: dict[str, RunningJob] = {}
+        self._waiting: deque[RunningJob] = deque()
         self._begun = 0
         self._last_number = 0
 
@@ -97,7 +97,7 @@ class Track:
     def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
         slot = self._free.pop()
-        flight = self._flights[number] = self._by_key[job.key] = Flight(number, job, slot)
+        flight = self._flights[number] = self._by_key[job.key] = RunningJob(number, job, slot)
         self._table.assign(slot, number, confirmed_at)
         self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, slot))
         if self._begun < self.limit:
@@ -126,11 +126,11 @@ class Track:
         if flight.begun:
             self._kill_later(flight)
 
-    def bury(self) -> Buried:
+    def on_child_exit(self) -> Buried:
         """The child is dead. Jobs that were to stop have stopped; the others are returned.
 
-        Who had begun the child has marked in memory that outlives it: `Flight.begun` takes a job as begun as soon as
-        the one before it has ended, when its arguments are not read yet.
+        The child has marked in memory that outlives it which jobs had begun: `RunningJob.begun` takes a job as begun as
+        soon as the one before it has ended, when its arguments are not read yet.
         """
         self.channel.drain()
         buried = Buried([], [], [])
@@ -156,7 +156,7 @@ class Track:
         self._by_key.clear()
         return buried
 
-    def _begin(self, flight: Flight) -> None:
+    def _begin(self, flight: RunningJob) -> None:
         flight.begun = True
         self._begun += 1
         self._running[flight.job.key] = monotonic()
@@ -166,13 +166,13 @@ class Track:
             flight.timer = self._loop.call_later(flight.job.timeout_ms / 1_000, self._time_out, flight)
         self._on_begin()
 
-    def _time_out(self, flight: Flight) -> None:
+    def _time_out(self, flight: RunningJob) -> None:
         if self.channel.resume():  # it may have ended in time, with a result that lies unread
             flight.timer = self._loop.call_later(_UNREAD_S, self._time_out, flight)
             return
         self.stop(flight.job.key, TASK_TIMEOUT, f"stopped after {flight.job.timeout_ms} ms, its timeout_ms")
 
-    def _kill_later(self, flight: Flight) -> None:
+    def _kill_later(self, flight: RunningJob) -> None:
         if flight.timer is not None:
             flight.timer.cancel()
         flight.timer = self._loop.call_later(STOP_GRACE_S, self._kill)
@@ -183,7 +183,7 @@ class Track:
             if (flight := self._flights.get(number)) is not None:
                 self._end(flight, outcome, duration_s, began=began)
 
-    def _end(self, flight: Flight, outcome: Outcome, duration_s: float, *, began: bool) -> None:
+    def _end(self, flight: RunningJob, outcome: Outcome, duration_s: float, *, began: bool) -> None:
         key = flight.job.key
         del self._flights[flight.number], self._by_key[key]
         self._table.release(flight.slot)
