@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from verb_steps import until
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -51,17 +51,6 @@ def frame(pilot: Pilot[int]) -> list[str]:
     return [
         "".join(segment.text for segment in strip) for strip in pilot.app.screen_stack[0]._compositor.render_strips()
     ]
-
-
-async def until(pilot: Pilot[int], condition: Callable[[], bool]) -> None:
-    """The loop goes on until this is so; an error that shows the screen after ten seconds."""
-    try:
-        async with asyncio.timeout(10):
-            while not condition():
-                await pilot.pause()
-                await asyncio.sleep(0)
-    except TimeoutError:
-        raise TimeoutError("never so on:\n" + "\n".join(frame(pilot))) from None
 
 
 async def live(pilot: Pilot[int]) -> None:

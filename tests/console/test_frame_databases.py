@@ -10,6 +10,7 @@ import pytest
 from database_server import url_with
 from frame_steps import console, frame, lines, live, options, until
 
+from horsies.store.connect import Database
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.schema import create
 from horsies_tui.shell.picker import Picker
@@ -152,8 +153,11 @@ async def test_a_database_whose_transactions_are_read_only_is_shown_so(
         await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
 
 
-async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(short_directory: Path) -> None:
+async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(
+    short_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No role may read that file, and the console's own sessions are read-only in any case."""
+    monkeypatch.setattr(Database, "probe_interval_s", 0.5)  # the server says it with its answer to the next probe
     held = acquire(Place(short_directory))
     prepared = await asyncpg.connect(held.url)
     await create(prepared)
