@@ -1,0 +1,151 @@
+"""ARCHITECTURE.md and CONTRIBUTING.md name only what is there: files, modules, tables, commands, markers, variables."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from horsies.cli.main import app
+from horsies.store.schema import MIGRATIONS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
+
+BASES = (ROOT, ROOT / "worker/horsies", ROOT / "horsies_tui")
+"""A path stands for itself, or for what is below one of the two packages in the tables about them."""
+NOT_OURS = ("dist", "/tmp")
+SUFFIXES = (".py", ".sql", ".md", ".toml", ".tcss")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+MARKERS = {marker.partition(":")[0] for marker in PYPROJECT["tool"]["pytest"]["ini_options"]["markers"]}
+SOURCES = "\n".join(
+    path.read_text("utf-8") for top in ("worker", "horsies_tui", "tests") for path in (ROOT / top).rglob("*.py")
+)
+OF_THE_SCHEMA = set(re.findall(r"\bhorsies_\w+", "".join(migration.sql for migration in MIGRATIONS)))
+
+
+def spans(text: str) -> set[str]:
+    """What stands between backticks, outside of blocks."""
+    return set(re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)))
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """The words of each command: of shell blocks and of spans. `name='value' program` begins with its program."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
+    for line in [*"\n".join(blocks).splitlines(), *spans(text)]:
+        for part in line.split("&&"):
+            words = shlex.split(part, comments=True) if part.count("'") % 2 == 0 else part.split()
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                words.pop(0)
+            if words:
+                yield words
+
+
+def is_path(span: str) -> bool:
+    return not re.search(r"[ <…]", span) and span not in SUFFIXES and ("/" in span or span.endswith(SUFFIXES))
+
+
+def exists(path: str) -> bool:
+    """A statement may be named without its folder, and `*` stands for several."""
+    if path.endswith(".sql") and "/" not in path:
+        return any((ROOT / "worker/horsies").rglob(path))
+    return any(any(base.glob(path.rstrip("/"))) for base in BASES)
+
+
+def problem_of_command(words: list[str]) -> str | None:
+    """What `horsies …` names that is not there: a command of a group, or an option."""
+    command: Any = typer.main.get_command(app)
+    context = command.context_class(command)
+    for word in words[1:]:
+        if word.startswith("--"):
+            if not any(word.partition("=")[0] in option.opts for option in command.get_params(context)):
+                return f"{command.name} has no option {word}"
+        elif hasattr(command, "resolve_command") and word != "…":
+            if command.get_command(context, word) is None:
+                return f"{command.name} has no command {word}"
+            _, command, _ = command.resolve_command(context, [word])
+            context = command.context_class(command, parent=context)
+    return None
+
+
+def problem_of_tests(words: list[str]) -> str | None:
+    """What a line of pytest names that is not there: a marker or a path."""
+    for before, word in pairwise(words):
+        if before == "-m":
+            unknown = set(re.findall(r"\w+", word)) - MARKERS - {"not", "and", "or"}
+            if unknown:
+                return f"no marker {unknown}"
+        elif word.startswith("tests") and not exists(word):
+            return f"no {word}"
+    return None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_link_leads_to_a_file(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", TEXTS[page])
+    assert links
+    assert [link for link in links if not link.startswith("https:") and not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_path_exists(page: str) -> None:
+    paths = {span for span in spans(TEXTS[page]) if is_path(span) and not span.startswith(NOT_OURS)}
+    paths -= {span for span in paths if span.startswith(".venv/bin/")}
+    assert len(paths) > 10
+    assert sorted(path for path in paths if not exists(path)) == []
+
+
+def test_each_module_table_function_and_variable_that_is_named_exists() -> None:
+    named = set().union(*map(spans, TEXTS.values()))
+    modules = {name for name in named if re.fullmatch(r"(horsies|horsies_tui)(\.\w+)+", name) and not is_path(name)}
+    of_the_schema = {name for name in named if re.fullmatch(r"horsies_\w+", name) and name != "horsies_tui"}
+    variables = {name for text in TEXTS.values() for name in re.findall(r"\b(?:HORSIES|SOAK)_[A-Z_]+", text)}
+    assert len(modules) > 1
+    assert len(of_the_schema) > 10
+    assert len(variables) > 2
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    assert of_the_schema - OF_THE_SCHEMA - {"horsies_console_schema"} == set()
+    assert [name for name in variables if f'"{name}"' not in SOURCES] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_command_with_its_options_exists(page: str) -> None:
+    problems, seen = [], set()
+    for words in command_lines(TEXTS[page]):
+        program = Path(words[0]).name
+        seen.add(program)
+        if program == "horsies":
+            problems.append(problem_of_command(words))
+        elif program == "pytest":
+            problems.append(problem_of_tests(words))
+        elif program == "python" and words[1:2] == ["-m"]:
+            problems.append(None if importlib.util.find_spec(words[2]) else f"no module {words[2]}")
+        elif words[0].startswith(".venv/bin/"):
+            problems.append(None if Path(sys.executable).with_name(program).exists() else f"no program {program}")
+    assert "horsies" in seen
+    assert [problem for problem in problems if problem] == []
+
+
+def test_each_test_file_of_the_invariants_has_tests() -> None:
+    rows = re.findall(r"^\| .+ \| (`tests/.+`) \|$", TEXTS["ARCHITECTURE.md"], re.MULTILINE)
+    files = [name for row in rows for name in spans(row)]
+    assert len(files) > 30
+    assert [name for name in files if "def test_" not in (ROOT / name).read_text("utf-8")] == []
+
+
+def test_each_package_stands_in_the_map() -> None:
+    named = spans(TEXTS["ARCHITECTURE.md"])
+    for top in (ROOT / "worker/horsies", ROOT / "horsies_tui"):
+        packages = {path.parent.name for path in top.glob("*/__init__.py")}
+        assert len(packages) > 5
+        assert {name for name in packages if f"{name}/" not in named} == set(), top.name
