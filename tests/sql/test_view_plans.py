@@ -242,7 +242,7 @@ async def test_each_source_is_read_along_its_index_in_either_direction(
 ) -> None:
     parameters = wanted("status:failed" if source is Source.FINISHED_UNSUCCESSFUL else "")
     stretch = Stretch(source, ascending, None, None, 101)
-    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_tasks("view_task_page")
+    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_tasks(statement("view_task_page"))
     plan = json.loads(await conn.fetchval(query, *bound(stretch, parameters), 101))
     steps = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_tasks"]
     assert {step.get("Index Name", INDEX_OF[source]) for step in steps} == {INDEX_OF[source]}

@@ -178,7 +178,7 @@ async def test_each_source_is_read_along_its_index_in_either_direction(
     conn: asyncpg.Connection, source: Source, ascending: bool
 ) -> None:
     stretch = Stretch(source, ascending, None, None, 101)
-    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_workflows("view_workflow_page")
+    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_workflows(statement("view_workflow_page"))
     plan = json.loads(await conn.fetchval(query, *bound(stretch, wanted_workflows("")), 101))
     read = [step for step in steps(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
     assert {step.get("Index Name") for step in read} == {INDEX_OF[source]}
