@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from horsies.run.recent_outcomes import RecentOutcomes
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from horsies.run.contract import Job
 
 
-class Stage(Enum):
-    """FINISHING: its outcome waits to be stored. STORING: it is being stored, or the database has refused it."""
+class Stage(IntEnum):
+    """FINISHING: its outcome waits to be stored. STORING: it is being stored, or the database has refused it.
 
-    CLAIMED = "claimed"
-    RUNNING = "running"
-    FINISHING = "finishing"
-    STORING = "storing"
+    Numbers, because they are counted ten times for a task, and the hash of another member is computed in Python.
+    """
+
+    CLAIMED = 1
+    RUNNING = 2
+    FINISHING = 3
+    STORING = 4
 
 
 @dataclass(slots=True, eq=False)
