@@ -1,1 +1,2 @@
-"""What the detail of a task tells, as lines: pure, so that scale, folds and search are tested without a terminal."""
+"""Texts with sections, folds and search, as on the screen of a task; mostly pure functions, tested without a
+terminal."""

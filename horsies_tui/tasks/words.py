@@ -31,7 +31,6 @@ SORT_WORDS: Final = {
 }
 
 
-
 def states_on(current: TaskFilter) -> frozenset[str]:
     """The states switched on in the menu; none if the filter names no states."""
     return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
