@@ -1,4 +1,5 @@
-"""SIGTERM while the database is away: outcomes are tried as long as the stop may take, and the exit code is honest."""
+"""SIGTERM while the database is down: outcomes are retried as long as the stop may take, and the exit code reports
+it."""
 
 from __future__ import annotations
 
