@@ -326,8 +326,7 @@ def action_of(binding_id: str | None) -> Action | None:
 
 
 def live_actions(screen: Screen[object]) -> list[tuple[Action, list[str]]]:
-    """The actions that work on this screen now, in the registry's order, each with the keys that the user has for
-    it."""
+    """The actions that work on this screen now, in the registry's order, each with the user's keys for it."""
     keys: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
         keys.setdefault(active.binding.id or "", []).append(key)

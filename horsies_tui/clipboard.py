@@ -62,8 +62,7 @@ async def _copy(app: App[Any], text: str, what: str, say: Callable[[str], None])
 
 
 def given_to_a_program(text: str, environ: Mapping[str, str]) -> bool:
-    """Whether a local clipboard program took the text. Not tried over SSH: it would be the clipboard of the remote
-    host."""
+    """Whether a local clipboard program took the text. Not tried over SSH: it would be the remote host's clipboard."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
     for needs, program, *options in _PROGRAMS:
@@ -93,7 +92,7 @@ def _run(command: list[str], text: str, environ: Mapping[str, str]) -> bool:
 def _send(app: App[Any], text: str, environ: Mapping[str, str]) -> None:
     text = text.encode(errors="replace").decode()
     app.copy_to_clipboard(text)
-    driver = app._driver  # noqa: SLF001 - textual has no other way to what it calls raw output
+    driver = app._driver  # noqa: SLF001 - textual has no public way to write raw output
     if environ.get("TMUX") and driver is not None:
         # Both: tmux takes the plain sequence with `set-clipboard on`, and passes this one on with `allow-passthrough
         # on`.

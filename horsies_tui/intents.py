@@ -110,8 +110,7 @@ class Done:
 
     @property
     def skipped(self) -> tuple[tuple[Target, str], ...]:
-        """The targets that were not changed, with the reason: refused by the preview, or by the database when
-        applied."""
+        """The targets that were not changed, with the reason: refused by the preview, or by the database."""
         tried = {row.target.id for row in self.outcome.rows}
         before = (
             (refusal.target, refusal.reason) for refusal in self.preview.refused if refusal.target.id not in tried
@@ -137,8 +136,7 @@ class Done:
 
 
 class Operation:
-    """An intent on a link. `look` and `do` raise a HorsiesError with a sentence for the operator; nothing was changed
-    then."""
+    """An intent on a link. `look` and `do` raise a HorsiesError with a sentence if nothing was done."""
 
     def __init__(self, link: Link, intent: Intent) -> None:
         self.intent = intent
@@ -233,8 +231,7 @@ class Fact:
 
 
 def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
-    """The lines of the preview: what will change, what is refused and why, the effects, and the same command for the
-    CLI."""
+    """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
     eligible, refused = preview.eligible, preview.refused
     lines = [Fact(f"{len(eligible):,} {intent.words.will}", states_of(eligible), Tone.STRONG)]
     lines += named(eligible)

@@ -15,8 +15,7 @@ USUAL_REFRESH_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """`task_id` (a prefix is enough) opens that task first; `theme` None: the theme of the config file, else a fitting
-    one."""
+    """`task_id` (a prefix is enough) opens that task first; `theme` None: the config file's, else a fitting one."""
 
     choice: DatabaseChoice
     config: ConfigFile

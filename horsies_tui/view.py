@@ -83,8 +83,7 @@ class Console(Protocol):
         """Open the task list with this filter."""
 
     def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
-        """Open the workflow's graph above the current view, with the cursor on this node. `esc` returns to that
-        view."""
+        """Open the workflow's graph above the current view, with the cursor on this node. `esc` returns."""
 
     def show_workers(self, filter_text: str) -> None:
         """Open the workers screen with this filter."""
@@ -93,8 +92,7 @@ class Console(Protocol):
         """Open the recovery screen."""
 
     def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
-        """Open a sheet above everything; the view below is busy until `done` gets the result (None: the sheet was
-        closed)."""
+        """Open a sheet above everything; the view below is busy until `done` gets the result (None: it was closed)."""
 
     def why_no_writes(self) -> str | None:
         """Why verbs are refused now, as text (`read-only: …`), or None."""

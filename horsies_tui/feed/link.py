@@ -49,10 +49,9 @@ _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
 """With jitter five seconds: the longest time until the console notices that the database is back."""
 _ATTEMPT_S: Final = 5.0
-"""A server that accepts connections but does not answer must not block the next attempt. `connect_timeout` in the URL
-wins."""
+"""A server that accepts and does not answer must not block the next attempt. `connect_timeout` in the URL wins."""
 _YOUNG_S: Final = 1.0
-"""If an attempt began less than this ago, `ctrl+r` does not start another one."""
+"""`ctrl+r` does not restart an attempt that began less than this ago."""
 _ACT_STATEMENT_TIMEOUT_S: Final = 30.0
 _ACT_LIMIT_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 60.0
@@ -63,8 +62,7 @@ _READ_ONLY: Final = ("default_transaction_read_only", "on")
 
 
 class Link:
-    """The connections to one database. `run` reconnects for ever and never raises; `status` describes the current
-    state."""
+    """The connections to one database. `run` always reconnects and never raises; `status` is the current state."""
 
     def __init__(
         self,
@@ -165,7 +163,7 @@ class Link:
                 # again.
                 async with open_database(self._choice) as database:
                     await self._use(database)
-            except Exception as error:  # noqa: BLE001 - without a link the console shows nothing ever again
+            except Exception as error:  # noqa: BLE001 - without a link the console would never show data again
                 if self._status.last_data_at != heard:
                     self._pause = _FIRST_PAUSE_S
                 why = sentence(error) if isinstance(error, CONNECTION_ERRORS) else sentence_with_place(error)
@@ -328,8 +326,7 @@ class Link:
         self._tell_writes(here.no_writes)
 
     def _tell_writes(self, of_role: str | None) -> None:
-        """Set whether the database takes writes, and if not, why. `of_role` is the reason that the reader found for the
-        role."""
+        """Set whether the database takes writes, and if not, why. `of_role` is the reason found for the role."""
         self._role_no_writes = of_role
         why, asked = of_role, self._read_only_asked
         # A value from postgresql.conf is in no table that every role may read; the server reports it to each session.

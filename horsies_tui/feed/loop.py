@@ -139,7 +139,7 @@ class Feed(ABC):
                     continue
                 if self._link.status.is_up and self._now() >= self._retry_at:
                     self._came_through()
-            except Exception as error:  # noqa: BLE001 - a feed that ended here left LIVE above rows that were old
+            except Exception as error:  # noqa: BLE001 - a feed that ended here would leave LIVE above old rows
                 self._failed(error)
                 continue
             self._wake.clear()

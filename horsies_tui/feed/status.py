@@ -125,7 +125,7 @@ class LinkError(HorsiesError):
     """A read or an operation that failed; str() is a sentence for the operator."""
 
 
-class LinkDown(LinkError):  # noqa: N818 - a state of the world, not a mistake in code
+class LinkDown(LinkError):  # noqa: N818 - a state of the connection, not a mistake in code
     """There is no connection now."""
 
     def __init__(self, status: LinkStatus) -> None:

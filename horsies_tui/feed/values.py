@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _FRESH_S: Final = 30.0
-"""Each refresh costs five reads, so not every opening of the filter bar does one; a new task name may be missing so
-long."""
+"""A refresh costs five reads, so not every opening of the bar does one; new task names may be missing so long."""
 _MOST: Final = 200
 
 

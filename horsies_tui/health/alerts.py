@@ -37,8 +37,7 @@ SURGE: Final = 5.0
 LEAST_FAILURES: Final = 10
 AHEAD_S: Final = 2.0
 BEHIND_S: Final = 30.0
-"""A worker takes some seconds from its start to its first snapshot, so only a longer delay means a clock that is
-behind."""
+"""A worker takes some seconds from start to first snapshot; only a longer delay means that its clock is behind."""
 _RATES_OVER: Final = lasting(RATES_OVER.total_seconds())
 _NO_TARGETS: Final[Mapping[str, float]] = {}
 _NEVER: Final[Mapping[str, datetime]] = {}

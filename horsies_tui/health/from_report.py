@@ -107,8 +107,7 @@ def _gone(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert
 
 
 def _died(finding: Finding, report: Report, glance: Glance) -> Alert:
-    """Raised until an operator acknowledges it, because its link shows exactly the tasks that failed or were
-    returned."""
+    """Raised until an operator acknowledges it; its link shows exactly the tasks that failed or were returned."""
     name, held = glance.name(finding.name), counted(finding.count, "task")
     return Alert(
         _id_of(finding),

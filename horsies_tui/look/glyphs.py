@@ -146,8 +146,7 @@ def glyphs(*, ascii_only: bool) -> Glyphs:
 
 
 def _twins() -> dict[int, str]:
-    """Every sign and its replacement; also box corners and superscripts, which texts contain although no field has
-    them."""
+    """Every sign and its replacement; also box corners and superscripts, which texts contain but no field has."""
     signs = (
         dict(STATE_GLYPHS.values()) | dict(FLOW_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
     )

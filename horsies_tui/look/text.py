@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """Control characters become blanks; characters that join or reorder others, which terminals show differently, are
-    removed."""
+    """Control characters become blanks; characters that join or reorder others are removed, as terminals differ."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_harmless(char) for char in text)

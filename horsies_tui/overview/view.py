@@ -182,8 +182,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self.call_after_refresh(self._judge)
 
     def _arrange(self, queues: int) -> None:
-        """Give the charts the height that is left, or one line each; queues are shown in full unless there are too
-        many."""
+        """Give the charts the height that is left, or one line each; queues in full if there are not too many."""
         width, height = self.size
         if not height:
             return

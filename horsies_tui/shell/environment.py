@@ -35,8 +35,7 @@ def wants_ascii(environ: Mapping[str, str]) -> bool:
 
 
 def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
-    """The theme of the config file, else one that suits the terminal; always the terminal's own colours with
-    NO_COLOR."""
+    """The theme of the config file, else one that suits the terminal; with NO_COLOR the terminal's own colours."""
     if environ.get("NO_COLOR"):
         return ANSI
     if wished is not None:

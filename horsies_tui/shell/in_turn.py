@@ -22,7 +22,7 @@ _AT_ONCE: Final = frozenset({"ctrl+c"})
 
 
 class InTurn(App[int], inherit_bindings=False):
-    """Textual sends a key to the widget that has the focus when it arrives, even if earlier keys have not taken effect.
+    """Dispatches a key when the previous one has taken effect; Textual sends it at once to the widget with the focus.
 
     On a slow link `/Cy` may arrive at once; it would then open the preview of a cancellation and confirm it.
     """

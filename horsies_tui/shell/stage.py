@@ -70,8 +70,7 @@ class Stage(Container):
         return True
 
     async def lay(self, name: str) -> ConsoleView[Any]:
-        """Put this view above all others. Each view is in the stack at most once: a task's node leads to its task
-        again."""
+        """Put this view above all others. Each view is in the stack once at most."""
         self._stack = [*(below for below in self._stack if below != name), name]
         return await self._show_top()
 

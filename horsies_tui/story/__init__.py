@@ -1,2 +1,1 @@
-"""Texts with sections, folds and search, as on the screen of a task; mostly pure functions, tested without a
-terminal."""
+"""Long texts with sections, folds and search, as on a task's screen; mostly pure functions."""

@@ -153,8 +153,7 @@ def _before_start(
 
 
 def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> datetime | None:
-    """The row stores only the last claim; earlier ones are known from a claimer's heartbeat, if they lasted long
-    enough."""
+    """The row stores only the last claim; a longer earlier one is known from a claimer's heartbeat."""
     beats = [beat for each in detail.executions if each.attempt == attempt.attempt for beat in each.claimer]
     last = attempt is detail.attempts[-1] and detail.row.claimed_at is not None
     known = [detail.row.claimed_at] if last and detail.row.claimed_at else []

@@ -70,8 +70,7 @@ class TaskFeed(Feed):
         self._counts: Tally[TaskParameters, TaskCounts] = Tally(seldom, count_parts(self._parameters))
         self._paces = (self._rows, self._above, self._groups, self._counts)
         self._lets_in_now = False
-        """The operator asked for the rows that arrived above, even if they would otherwise wait until the operator is
-        idle."""
+        """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
         self._further_from: Cursor | None = None
         """Where the last refresh stopped short of the range searched before; the next part to search again."""
         self._searched_above: tuple[Cursor, Cursor] | None = None
@@ -127,8 +126,7 @@ class TaskFeed(Feed):
         self._publish()
 
     def _to_newest(self) -> None:
-        """Go to the start of the order. If the window begins there, the rows that arrived above are shown and none is
-        dropped."""
+        """Go to the start of the order. If the window begins there, rows from above are added and none is dropped."""
         if self._window.before is None and self._load is None and len(self._window):
             self._lets_in_now = True
             self._renew()
@@ -254,8 +252,7 @@ class TaskFeed(Feed):
         return fresh is not None
 
     async def _read_further(self) -> bool:
-        """Search again what a refresh did not reach, one stretch at a time: rows there may have begun or ceased to
-        match."""
+        """Search again what a refresh did not reach, one stretch at a time: rows there may match now, or no longer."""
         window, wanted, start = self._window, self._parameters, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)

@@ -36,7 +36,7 @@ _SHOWN_BY: Final = {
 """The orders that show only tasks in these states."""
 
 
-class NoSuchFilter(HorsiesError):  # noqa: N818 - it is not a mistake, only not expressible
+class NoSuchFilter(HorsiesError):  # noqa: N818 - not a mistake, only not expressible
     """The selection cannot be expressed as a filter; the message says why."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS

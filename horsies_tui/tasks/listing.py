@@ -56,8 +56,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
 
     @dataclass
     class LinkChanged(Message, bubble=False):
-        """The link's status changed. A message, because the link outlives the widgets and must not draw into removed
-        ones."""
+        """The link's status changed. A message, since the link outlives the widgets and must not draw into them."""
 
         status: LinkStatus
 

@@ -13,8 +13,7 @@ from horsies_tui.look.text import clean, cut
 
 
 class LineCell(Widget):
-    """One line of text; if it does not fit it ends with an ellipsis, in ASCII if the application has the class
-    `-ascii`."""
+    """One line of text; too long a text ends with an ellipsis, in ASCII if the application has the class `-ascii`."""
 
     DEFAULT_CSS = "LineCell { height: 1; width: auto; text-wrap: nowrap; }"
 

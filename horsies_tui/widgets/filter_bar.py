@@ -127,8 +127,10 @@ class FilterBar(Widget):
         self._begin()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
-        """A click elsewhere cancels editing, so that a filter that is not in force is not shown. Sheets and other
-        windows take the focus only temporarily and do not cancel it."""
+        """A click elsewhere cancels editing, so that a filter not in force is not shown.
+
+        Sheets and other windows take the focus only temporarily and do not cancel it.
+        """
         if self._open and self.screen.is_active and self.app.app_focus:
             self._close(None)
 

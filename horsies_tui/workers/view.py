@@ -115,8 +115,7 @@ class WorkersView(WorkerList):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters; an open worker has no list keys; task verbs need the tasks'
-        list."""
+        """While a filter is typed its keys are letters; an open worker has no list keys; tasks have their own verbs."""
         if action in ("filter", "sort", "group", "columns", "everyone", "other_part"):
             return self._opened is None and not (action == "filter" and self._filter_bar.editing)
         return action != "verb" or parameters[0] not in _FOR_TASKS or self._held.has_focus

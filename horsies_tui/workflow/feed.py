@@ -165,8 +165,7 @@ class WorkflowFeed(Feed):
         return True
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
-        """The known object if only the time of the read differs, and likewise each node, so that nothing is drawn
-        again."""
+        """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
         known = self.snapshot.story
         if known is None or known.row.id != story.row.id:
             return story

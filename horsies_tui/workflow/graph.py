@@ -1,4 +1,4 @@
-"""The layout of a workflow's graph: nodes in layers, each below its dependencies, ordered so that few lines cross."""
+"""The layout of a workflow's graph: nodes in layers, each after its dependencies, ordered so that few lines cross."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class Arrangement:
     layers: tuple[tuple[int, ...], ...] = ()
     nexts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     left_out: frozenset[tuple[int, int]] = frozenset()
-    """Omitted lines, as (from, to): of a cycle, which a damaged workflow may have, or from a node that does not
-    exist."""
+    """Omitted lines, as (from, to): of a cycle, which a damaged workflow may have, or from a missing node."""
 
     def befores(self) -> dict[int, list[int]]:
         """For each knot, the connected knots of the previous layer."""

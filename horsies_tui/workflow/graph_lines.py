@@ -93,8 +93,7 @@ def strokes(found: Sequence[Bundle]) -> dict[Bundle, int] | set[int]:
 
 
 def _turn(bundle: Bundle) -> tuple[int, int]:
-    """Falling lines from the lowest to the highest, rising ones from the highest to the lowest, so that they do not
-    cross."""
+    """Falling lines from the lowest up, rising ones from the highest down, so that they do not cross."""
     middle = bundle.top + bundle.bottom
     return (0, middle) if bundle.falls < 0 else (1, -middle)
 

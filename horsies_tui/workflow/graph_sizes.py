@@ -67,8 +67,7 @@ class Sizes:
         return next((size for size in range(MAP) if self._fits(size, width, height)), MAP)
 
     def readable(self, width: int, height: int) -> int:
-        """The largest size with names that needs no scrolling; else one to scroll through, unless there are too many
-        nodes."""
+        """The largest size with names that needs no scrolling, else one that does, unless there are too many nodes."""
         whole = self.whole(width, height)
         if whole <= _SHORT or len(self._wants) > MANY:
             return whole
@@ -85,8 +84,7 @@ class Sizes:
         return max(self.drawing(_NAMES, most).width + 2, width - most)
 
     def can_draw(self, size: int) -> bool:
-        """With many nodes only prepared drawings are used: others would take too long and be too large to scroll
-        through."""
+        """With many nodes only prepared drawings are used: others take too long and are too large to scroll through."""
         return len(self._wants) <= MANY or SIZES[size].scale is None or (size, 0) in self._drawings
 
     def prepare(self) -> None:

@@ -157,8 +157,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters. Resume is offered for paused workflows, pause for running
-        ones."""
+        """While a filter is typed its keys are letters. Resume is offered for paused workflows, pause for running."""
         if action == "verb":
             return parameters[0] not in self._unfit
         return not (action == "filter" and self._filter_bar.editing)
