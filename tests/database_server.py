@@ -72,8 +72,10 @@ class DatabaseServer:
 
 @asynccontextmanager
 async def new_role(connection: asyncpg.Connection) -> AsyncIterator[str]:
-    """A role that may log in, with its name as password, and nothing else. The name is unique, because roles belong to
-    the server, on which other processes run the same test."""
+    """A role that may log in, with its name as password, and nothing else.
+
+    The name is unique, because roles belong to the server, on which other processes run the same test.
+    """
     name = _unique_name()
     await connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
     try:

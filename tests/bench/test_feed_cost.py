@@ -113,8 +113,7 @@ class Meter:
 
 
 def upper_quartile(taken: list[float]) -> float:
-    """Above the median, because counts come in parts of different cost; below the maximum, which is the machine's
-    noise."""
+    """Above the median, because parts of a count differ in cost; below the maximum, which is the machine's noise."""
     return sorted(taken)[len(taken) * 3 // 4]
 
 

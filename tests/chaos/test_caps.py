@@ -44,8 +44,11 @@ async def crew(cluster: Scene, prefetch: Sequence[int]) -> None:
 
 @asynccontextmanager
 async def counted(database: str) -> AsyncIterator[list[int]]:
-    """The numbers of RUNNING tasks, sampled all the time. The audit's transitions are in the order of the updates:
-    there, a start that did not wait for the commit of an earlier end looks right."""
+    """The numbers of RUNNING tasks, sampled all the time.
+
+    The audit's transitions are in the order of the updates: there, a start that did not wait for the commit of an
+    earlier end looks right.
+    """
     connection = await asyncpg.connect(database)
     most = [0]
 

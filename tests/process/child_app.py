@@ -252,7 +252,7 @@ def return_although_stopped() -> Out:
     begun()
     try:
         time.sleep(60)
-    except BaseException as stop:  # noqa: BLE001 - it has no other name to user code
+    except BaseException as stop:  # noqa: BLE001 - user code knows no other name for it
         return TaskResult(ok=type(stop).__name__)
     return TaskResult(ok=None)
 
@@ -379,7 +379,7 @@ def cargo_alive() -> Out:
 
 
 def fail(how: str, _kept: Cargo) -> Out:
-    own = Cargo()  # noqa: F841 - lives as long as this frame
+    own = Cargo()  # noqa: F841 - kept as long as this frame
     if how == "raise":
         raise ValueError("no")
     if how == "frozen":

@@ -66,8 +66,7 @@ class Scene:
         self.stopped.clear()
 
     def overlap_ms(self, label: str) -> float:
-        """How long user code of this task ran in two places; a process alive without a line of its own counts as 1
-        s."""
+        """How long user code of this task ran in two places; a live process without a line of its own counts as 1 s."""
         begins = self.lines(label, "begin", "beside")
         overlap = 1_000.0 * len(self.lines(label, "beside"))
         for (_, pid, _), (_, _, next_begin) in pairwise(begins):

@@ -77,8 +77,7 @@ class Worker:
         return self.end()
 
     def end(self) -> int:
-        """The exit code. A worker that was already asked to stop must not be asked again: it would interrupt its
-        tasks."""
+        """The exit code. A worker already asked to stop must not be asked again: it would interrupt its tasks."""
         return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
@@ -511,7 +510,7 @@ async def test_the_process_list_says_what_runs(table: Table, start: Callable[...
     task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
     await table.until(task_id, "RUNNING")
     async with asyncio.timeout(PATIENCE_S):
-        while f"wait_for_file …{task_id[-8:]}" not in " ".join(child.cmdline()):  # noqa: ASYNC110 - told to ps, not to us
+        while f"wait_for_file …{task_id[-8:]}" not in " ".join(child.cmdline()):  # noqa: ASYNC110 - only ps shows it
             await asyncio.sleep(0.01)
     await asyncio.to_thread((tmp_path / "go").write_text, "go")
     await table.done(task_id)

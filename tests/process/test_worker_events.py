@@ -252,7 +252,7 @@ async def test_a_start_whose_reply_was_lost_is_given_back_at_the_shutdown(
         await table.connection.execute(SLOW_START)
         task_id = await table.send("add", 1, 2, max_retries=2)
         async with asyncio.timeout(PATIENCE_S):
-            while not await table.connection.fetchval(WAITS):  # noqa: ASYNC110 - the server tells nobody
+            while not await table.connection.fetchval(WAITS):  # noqa: ASYNC110 - the server has no event for this
                 await asyncio.sleep(0.01)
         proxy.cut()
         await told(worker, "loop recovered", loop="claim")  # it has looked for the lost task, too early

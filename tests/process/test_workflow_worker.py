@@ -89,8 +89,7 @@ async def test_a_session_lost_in_the_middle_costs_nothing(flows: Flows, point: s
 async def test_what_a_dead_worker_had_begun_is_finished_by_its_last_statement_or_by_the_next(
     flows: Flows, point: str
 ) -> None:
-    """The statement is executed, because the server does not learn that the client is dead; its transaction is not
-    committed."""
+    """The statement is executed, as the server does not learn of the client's death; its transaction is lost."""
     async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
         flow, worker = await caught(flows, blocked)
         kill_worker(worker)

@@ -152,7 +152,7 @@ def wait_stubbornly(started: str) -> TaskResult[None, TaskError]:
     while True:
         try:
             time.sleep(60)
-        except BaseException:  # noqa: BLE001 - that is the point
+        except BaseException:  # noqa: BLE001 - ignores every request to stop
             continue
 
 
@@ -169,5 +169,5 @@ async def wait_stubbornly_async(started: str) -> TaskResult[None, TaskError]:
     while True:
         try:
             await asyncio.sleep(60)
-        except BaseException:  # noqa: BLE001 - that is the point
+        except BaseException:  # noqa: BLE001 - ignores every request to stop
             continue

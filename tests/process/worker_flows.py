@@ -81,7 +81,7 @@ class Flows(Scene):
     async def until_nodes(self, workflow_id: str, *statuses: str) -> None:
         """Wait until the nodes have these statuses."""
         async with asyncio.timeout(PATIENCE_S):
-            while await self.nodes(workflow_id) != list(statuses):  # noqa: ASYNC110 - no event tells of nodes
+            while await self.nodes(workflow_id) != list(statuses):  # noqa: ASYNC110 - no event for nodes
                 await asyncio.sleep(0.01)
 
     async def values(self, workflow_id: str) -> dict[str, Any]:

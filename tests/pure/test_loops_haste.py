@@ -105,6 +105,6 @@ async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
         await noticed.wait()
         assert supervisor.outage.holds_back
         answer.set()
-        while supervisor.outage.holds_back:  # noqa: ASYNC110 - it tells the worker, not us
+        while supervisor.outage.holds_back:  # noqa: ASYNC110 - it notifies only the worker
             await asyncio.sleep(0.01)
     await supervisor.stop_all()

@@ -267,8 +267,7 @@ async def random_queue(conn: asyncpg.Connection, rng: random.Random, rows: int) 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_queue_is_claimed_in_its_order(connection: asyncpg.Connection, seed: int) -> None:
-    """Compared with the rule as one plain query. One of two paused workflows was paused from its first row on, without
-    marks."""
+    """Compared with the rule as one plain query. One of two paused workflows has no marks on its tasks."""
     rng = random.Random(seed)
     await connection.execute(
         "INSERT INTO horsies_workflows (id, name, status) VALUES ('w0', 'flow', 'RUNNING'), ('w1', 'flow', 'RUNNING'),"

@@ -109,7 +109,7 @@ async def test_a_loop_whose_server_has_gone_silent_is_stuck_until_it_answers_aga
         supervisor.start([loop])
         begin = supervisor.last_success["cut off"]
         async with asyncio.timeout(10):
-            while supervisor.last_success["cut off"] == begin:  # noqa: ASYNC110 - it tells nobody when all is well
+            while supervisor.last_success["cut off"] == begin:  # noqa: ASYNC110 - it reports failures only
                 await asyncio.sleep(0.01)
         proxy.refuse(times=1_000)
         proxy.swallow()
@@ -128,7 +128,7 @@ async def test_a_stopped_loop_is_not_missed(database: str, supervisor: Superviso
         await supervisor.stop("over")
         before = supervisor.last_success["over"]
         async with asyncio.timeout(10):
-            while supervisor.last_success["going on"] < before + 0.4:  # noqa: ASYNC110 - it tells nobody when all is well
+            while supervisor.last_success["going on"] < before + 0.4:  # noqa: ASYNC110 - it reports failures only
                 await asyncio.sleep(0.01)
         assert supervisor.stuck() == {}
         assert log.told == []

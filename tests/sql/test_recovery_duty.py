@@ -216,8 +216,7 @@ async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_l
 async def test_a_rule_is_applied_at_the_shortest_interval_of_those_who_have_it_on_whoever_else_sweeps(
     connection: asyncpg.Connection, lanes: list[OneLane]
 ) -> None:
-    """A worker without the rule, and with a shorter interval, once took the duty each time: the rule was never
-    applied."""
+    """A worker without the rule, and with a shorter interval, once took the duty each time: no worker applied it."""
     off = RecoveryConfig(auto_fail_stale_running=False, auto_requeue_stale_claimed=False, check_interval_ms=10_000)
     on = RecoveryConfig(check_interval_ms=MINUTE_MS)
     without = Duty("recovery", rules_of(off, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]

@@ -269,8 +269,7 @@ async def test_nothing_is_pruned_where_everything_is_kept(connection: asyncpg.Co
 
 
 def test_beats_by_which_a_run_is_judged_are_not_pruned_before() -> None:
-    """A threshold of two hours, and the last beat of the run was deleted after one: it would appear as old as its
-    start."""
+    """A threshold of two hours, and the last beat deleted after one: the run would appear as old as its start."""
     config = RecoveryConfig(heartbeat_retention_hours=1, running_stale_threshold_ms=7_200_000)
     assert ages_of(config)[Category.HEARTBEATS] == 7_200
 

@@ -27,8 +27,7 @@ _SLICE_S = 0.005
 
 
 class PtyConsole:
-    """Starts the command at once; used with `with`, so that no process is left. `rate`: bytes per second of the
-    link."""
+    """Starts the command at once; used with `with`, so that no process is left. `rate`: the link's bytes per second."""
 
     def __init__(
         self,
