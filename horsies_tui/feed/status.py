@@ -165,7 +165,7 @@ def sentence_with_place(error: BaseException) -> str:
 
 
 def _span(seconds: float) -> str:
-    """One decimal below ten seconds, unless it is a zero of a second or more; then whole seconds and minutes."""
+    """One decimal below ten seconds (`0.4s`, but `3s`), then whole seconds and minutes."""
     if seconds < 10:
         text = f"{seconds:.1f}"
         return f"{text.removesuffix('.0')}s" if seconds >= 1 else f"{text}s"

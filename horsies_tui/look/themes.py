@@ -89,4 +89,4 @@ _ANSI: Final = Theme(
 THEMES: Final = {theme.name: theme for theme in (_DARK, _LIGHT, _ANSI)}
 DEFAULT: Final = _DARK.name
 ANSI: Final = _ANSI.name
-"""For 16 colours and for NO_COLOR, if set before the App is built: Textual turns true colours into greys then."""
+"""For 16 colours and for NO_COLOR, then chosen before the App is built: Textual would turn true colours into greys."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _WHOLE: Final = 1_000_000_000
-"""Characters of one text: more than PostgreSQL can store."""
+"""Characters of one text: about the most that PostgreSQL can store."""
 
 
 def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:

@@ -54,7 +54,7 @@ _LEAST_LIST: Final = 8
 _STORY_SHARE: Final = 2 / 3
 """The share of the lines that a short list leaves free."""
 _MOST_STORY: Final = 22
-"""More lines would stay empty."""
+"""More lines would show nothing more."""
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
