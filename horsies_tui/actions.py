@@ -1,4 +1,4 @@
-"""Every key of the console, once: bindings, footer, `?` help, palette and the user's keys come from this list."""
+"""The registry of the console's keys: bindings, footer, `?` help, palette and the user's own keys are made from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Scope(StrEnum):
-    """Where a key means something. One key has one meaning among the scopes that can be met together."""
+    """The part of the console in which a key is valid. Among scopes that are active together, a key has one meaning."""
 
     APP = "app"
     TABLE = "table"
@@ -41,9 +41,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing an operator can do. `id` is `scope.name`: the key of `[keys]`, and `action_name` is the method.
+    """One action of the operator. `id` is `scope.name`: its key in `[keys]`; `action_name` is the method that is
+    called.
 
-    Capital letters write (and open a preview first), except `G` and `N`, which every pager has, and `Y`.
+    Capital letters write (and open a preview first), except `G` and `N`, which have their usual pager meaning, and `Y`.
     """
 
     id: str
@@ -54,7 +55,7 @@ class Action:
     palette: bool = True
     footer: bool = False
     run: str = ""
-    """What textual calls, where it is not the method named like the id."""
+    """What Textual calls, if it is not the method named after the id."""
 
     @property
     def scope(self) -> Scope:
@@ -62,7 +63,7 @@ class Action:
 
     @property
     def verb(self) -> str:
-        """By the engine's word (`retry-now`), where it is one."""
+        """The name as the engine spells its verbs (`retry-now`)."""
         return self.id.partition(".")[2].replace("_", "-")
 
     @property
@@ -79,7 +80,7 @@ class Action:
 
 
 FIXED: Final = frozenset({"app.quit_now"})
-"""Nobody can lock himself in: these keys are not remapped, and no widget takes them."""
+"""These keys cannot be remapped and no widget takes them, so that the console can always be left."""
 
 TOGETHER: Final = (
     (Scope.APP, Scope.TABLE, Scope.OVERVIEW),
@@ -98,7 +99,7 @@ TOGETHER: Final = (
     (Scope.PICKER,),
     (Scope.FILTER,),
 )
-"""The scopes that are live at the same time on some screen."""
+"""Sets of scopes that are active at the same time on some screen."""
 
 
 def _verb(
@@ -116,7 +117,7 @@ def _verb(
 
 
 ACTIONS: Final[tuple[Action, ...]] = (
-    # The footer and the help keep this order: the row, what to do with it, the screen, the frame.
+    # The footer and the help keep this order: the row, what can be done with it, the screen, the frame.
     Action("table.open", ("enter",), "open", "Open the row under the cursor.", footer=True, palette=False),
     Action("table.mark", ("space",), "mark", "Mark the row; verbs act on the marked rows.", footer=True, palette=False),
     Action("table.mark_range", ("v",), "range", "Mark from the last marked row to the cursor."),
@@ -276,7 +277,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("menu.switch", ("space",), "switch", "Switch the line on or off.", palette=False),
     Action("menu.down", ("down", "j"), "down", "The next line.", palette=False),
     Action("menu.up", ("up", "k"), "up", "The line before.", palette=False),
-    # No letters: the reason has the focus, and every letter belongs to its sentence.
+    # No letters: the reason field has the focus, and letters are typed into it.
     Action("preview.confirm", ("ctrl+y",), "do it", "Do it; or go where its confirmation is typed.", palette=False),
     Action("preview.fresh", ("ctrl+n",), "reset retries", "With all the retries of its policy anew.", palette=False),
     Action("preview.rows", ("ctrl+l",), "list rows", "Each row: what would happen to it, and why not.", palette=False),
@@ -311,12 +312,12 @@ _BY_ID: Final = {action.id: action for action in ACTIONS}
 
 
 def bindings(*scopes: Scope) -> list[BindingType]:
-    """The BINDINGS of a widget that answers for these scopes."""
+    """The BINDINGS of a widget that handles these scopes."""
     return [action.binding for action in ACTIONS if action.scope in scopes]
 
 
 def bindings_of(*ids: str) -> list[BindingType]:
-    """Some actions of a scope, for a widget to which the others mean nothing."""
+    """The bindings of single actions, for a widget that handles only a part of a scope."""
     return [_BY_ID[action_id].binding for action_id in ids]
 
 
@@ -325,7 +326,7 @@ def action_of(binding_id: str | None) -> Action | None:
 
 
 def live_actions(screen: Screen[object]) -> list[tuple[Action, list[str]]]:
-    """What the keys of this screen do now, in the order of the registry, each with its keys as the user has them."""
+    """The actions that work on this screen now, in the registry's order, each with the user's keys for it."""
     keys: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
         keys.setdefault(active.binding.id or "", []).append(key)

@@ -1,4 +1,4 @@
-"""The clipboard of the terminal that somebody sits at, reached through SSH and tmux by OSC 52."""
+"""Copying to the clipboard of the operator's terminal, through SSH and tmux, by OSC 52 or a local program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console
 
 MOST_BYTES: Final = 74_994
-"""In base64, with what stands around it, that is 100 000 bytes: where terminals stop to listen, without a word."""
+"""As base64 with its escape sequence this is 100,000 bytes; many terminals silently ignore more."""
 
 
 _PROGRAMS: Final = (
@@ -26,7 +26,7 @@ _PROGRAMS: Final = (
     ("WAYLAND_DISPLAY", "wl-copy"),
     ("DISPLAY", "xclip", "-selection", "clipboard"),
 )
-"""What takes a clipboard's text on its standard input, after the variable without which it has none."""
+"""Programs that read the clipboard's text on standard input, each after the environment variable that it needs."""
 _PATIENCE_S: Final = 2.0
 
 
@@ -39,12 +39,12 @@ def sequence(text: str) -> str:
 
 
 def through_tmux(raw: str) -> str:
-    """For the terminal outside of tmux, where that lets it through (`allow-passthrough on`)."""
+    """Wrap the sequence for the terminal outside of tmux; tmux passes it on with `allow-passthrough on`."""
     return "\x1bPtmux;" + raw.replace("\x1b", "\x1b\x1b") + "\x1b\\"
 
 
 def copy(view: Widget, text: str, what: str, say: Callable[[str], None] | None = None) -> bool:
-    """Copy it, and say how, in the footer or by `say`; False where it is too much for a terminal."""
+    """Copy the text and confirm it in the footer or through `say`; False if it is too long for a terminal."""
     if fits(text):
         say = say or cast("Console", view.app).say
         view.run_worker(_copy(view.app, text, what, say), group="copy", exclusive=True)
@@ -53,7 +53,7 @@ def copy(view: Widget, text: str, what: str, say: Callable[[str], None] | None =
 
 
 async def _copy(app: App[Any], text: str, what: str, say: Callable[[str], None]) -> None:
-    """`copied` is said only where a program has told so: no terminal answers whether it took what it was sent."""
+    """Says `copied` only when a local program succeeded: a terminal does not confirm an OSC 52 sequence."""
     if await asyncio.to_thread(given_to_a_program, text, os.environ):
         say(f"copied {what}")
     else:
@@ -62,7 +62,7 @@ async def _copy(app: App[Any], text: str, what: str, say: Callable[[str], None])
 
 
 def given_to_a_program(text: str, environ: Mapping[str, str]) -> bool:
-    """Whether a clipboard of this machine has it. Over SSH that would be the clipboard of another desk."""
+    """Whether a local clipboard program took the text. Not tried over SSH: it would be the remote host's clipboard."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
     for needs, program, *options in _PROGRAMS:
@@ -74,7 +74,7 @@ def given_to_a_program(text: str, environ: Mapping[str, str]) -> bool:
 
 def _run(command: list[str], text: str, environ: Mapping[str, str]) -> bool:
     try:
-        # What stays behind to serve the selection must not hold a pipe of ours.
+        # A program that stays in the background to serve the selection must not hold one of our pipes.
         done = subprocess.run(
             command,
             input=text.encode(errors="replace"),
@@ -92,7 +92,8 @@ def _run(command: list[str], text: str, environ: Mapping[str, str]) -> bool:
 def _send(app: App[Any], text: str, environ: Mapping[str, str]) -> None:
     text = text.encode(errors="replace").decode()
     app.copy_to_clipboard(text)
-    driver = app._driver  # noqa: SLF001 - textual has no other way to what it calls raw output
+    driver = app._driver  # noqa: SLF001 - textual has no public way to write raw output
     if environ.get("TMUX") and driver is not None:
-        # Both: with `set-clipboard on` tmux takes the plain one, with `allow-passthrough on` it hands this one on.
+        # Both: tmux takes the plain sequence with `set-clipboard on`, and passes this one on with `allow-passthrough
+        # on`.
         driver.write(through_tmux(sequence(text)))

@@ -1,4 +1,4 @@
-"""What an operator wants done and to what, tried through the link: looked at first, done when he says so."""
+"""Operations of the console: what the operator wants changed (`Intent`), its preview, and its result (`Done`)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ UNDO: Final = "undo"
 
 _MOST_KINDS: Final = 4
 _MOST_BY_KEY: Final = 20
-"""Rows that one key changes; more are confirmed by typing how many."""
+"""Up to this many rows one key confirms; for more, the operator types the number of rows."""
 _MOST_NAMED: Final = 5
-"""Rows that the sheet names; the others are a key away."""
+"""Rows that the sheet lists by name; a key opens the full list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A verb as the sheet says it: `Requeue`, `will be requeued`, `requeued`."""
+    """The forms of a verb in the sheet: `Requeue`, `will be requeued`, `requeued`."""
 
     title: str
     will: str
@@ -74,7 +74,7 @@ _RERUN_FLOWS: Final = Words("Rerun", "will be started again", "started again as 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """`verb` is the engine's word, or UNDO with the operation that is to be taken back."""
+    """A verb and its targets. `verb` is the engine's name, or UNDO with the operation that is to be undone."""
 
     verb: str
     kind: TargetKind = "task"
@@ -82,9 +82,9 @@ class Intent:
     arguments: Arguments | None = None
     undoes: UUID | None = None
     flows: WorkflowSelection | None = None
-    """Workflows, or a node, instead of tasks."""
+    """Set when the targets are workflows or nodes instead of tasks."""
     value: str | None = None
-    """The result of a node that is completed by hand, as JSON."""
+    """The result, as JSON, for a node that the operator completes."""
 
     @property
     def words(self) -> Words:
@@ -92,13 +92,13 @@ class Intent:
 
     @property
     def has_budget(self) -> bool:
-        """Whether the retries of the policy can be granted anew."""
+        """Whether the policy's retries can be granted again."""
         return self.verb == TaskVerb.REQUEUE
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """An operation that has ended: what was seen before, and what became of it."""
+    """An operation that has ended: its preview and its outcome."""
 
     intent: Intent
     preview: Preview
@@ -110,7 +110,7 @@ class Done:
 
     @property
     def skipped(self) -> tuple[tuple[Target, str], ...]:
-        """What was not changed and why: refused by the preview, or by the database when it was tried."""
+        """The targets that were not changed, with the reason: refused by the preview, or by the database."""
         tried = {row.target.id for row in self.outcome.rows}
         before = (
             (refusal.target, refusal.reason) for refusal in self.preview.refused if refusal.target.id not in tried
@@ -119,11 +119,11 @@ class Done:
 
     @property
     def went_well(self) -> bool:
-        """Everything that was asked for has been done: there is nothing to look at."""
+        """Whether every target was changed, so that no list of rows needs to be opened."""
         return not (self.skipped or self.outcome.not_attempted or self.outcome.in_doubt)
 
     def line(self) -> str:
-        """`45 requeued, 4 skipped`; what is not there is not named."""
+        """`45 requeued, 4 skipped`; zero counts are left out."""
         outcome = self.outcome
         counts = {
             self.intent.words.done: len(outcome.applied),
@@ -136,14 +136,14 @@ class Done:
 
 
 class Operation:
-    """A wish on a link. Both ways out are HorsiesErrors with a sentence; nothing has been done then."""
+    """An intent on a link. `look` and `do` raise a HorsiesError with a sentence if nothing was done."""
 
     def __init__(self, link: Link, intent: Intent) -> None:
         self.intent = intent
         self._link = link
 
     async def look(self, *, fresh_budget: bool = False) -> Preview:
-        """What would change. Refused at once where this session could not change it."""
+        """The preview of the change. Refused immediately if this session cannot write."""
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
@@ -152,7 +152,7 @@ class Operation:
         return await self._link.act(ask)
 
     async def do(self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
-        """Change it. Cancelled, it ends the batch at hand and tells what was done."""
+        """Apply the change. When cancelled, it finishes the current batch and returns what was done."""
 
         async def change(conn: Connection) -> Outcome:
             return await _apply(conn, self.intent, preview, self._link.actor, reason, on_progress)
@@ -204,7 +204,7 @@ def things(count: int, kind: str) -> str:
 
 
 def summed(texts: Iterable[str], between: str = " ") -> str:
-    """`37 failed RATE_LIMITED · 8 failed TIMEOUT`; the most frequent first, and how many are of other kinds."""
+    """`37 failed RATE_LIMITED · 8 failed TIMEOUT`: the most frequent kinds first, then the number of the others."""
     kinds = Counter(texts)
     shown = kinds.most_common(_MOST_KINDS)
     parts = [f"{count:,}{between}{text}" for text, count in shown]
@@ -215,7 +215,7 @@ def summed(texts: Iterable[str], between: str = " ") -> str:
 
 
 def states_of(targets: Iterable[Target]) -> str:
-    """What they are now: a task by status and error code, others by name."""
+    """The targets' current states: tasks by status and error code, others by name."""
     return summed(
         target.state if target.kind == "task" else f"{target.kind} {target.label}, {target.state}" for target in targets
     )
@@ -223,7 +223,7 @@ def states_of(targets: Iterable[Target]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of the sheet before anything is done."""
+    """One line of the preview sheet."""
 
     label: str
     text: str
@@ -231,7 +231,7 @@ class Fact:
 
 
 def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
-    """What will happen, what will not and why, what follows from it, and how it is said elsewhere."""
+    """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
     eligible, refused = preview.eligible, preview.refused
     lines = [Fact(f"{len(eligible):,} {intent.words.will}", states_of(eligible), Tone.STRONG)]
     lines += named(eligible)
@@ -249,7 +249,7 @@ def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
 
 
 def named(targets: Sequence[Target]) -> list[Fact]:
-    """The first rows, each with its name, id, queue and what it is now, and how many more there are."""
+    """The first targets, each with name, id, queue and state, and the number of those not listed."""
     rows = [
         (clean(row.id), f"queue {clean(row.queue)}" if row.queue else "", clean(row.state))
         for row in targets[:_MOST_NAMED]
@@ -259,7 +259,7 @@ def named(targets: Sequence[Target]) -> list[Fact]:
         "  ".join(text + " " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True) if width)
         for row in rows
     ]
-    # A worker, or a queue, is called by its id.
+    # The label of a worker or a queue is its id, so it is not repeated.
     names = ["" if target.label == target.id else f"  {target.label}" for target in targets]
     left = len(targets) - len(rows)
     more = [Fact("", f"and {left:,} more")] if left else []
@@ -267,9 +267,9 @@ def named(targets: Sequence[Target]) -> list[Fact]:
 
 
 def word_to_type(eligible: int, production: str | None) -> str | None:
-    """What must be typed before so many rows are changed, `production` being the name of such a context.
+    """The text that must be typed before this many rows are changed; `production` is the name of a production context.
 
-    None: the key alone will do.
+    None: the key alone confirms.
     """
     if production is not None:
         return production

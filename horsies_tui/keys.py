@@ -1,4 +1,4 @@
-"""Names of keys: as textual has them, and as a person reads them."""
+"""Names of keys: Textual's names, and the labels that the console shows and reads from the config file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def key_label(key: str, *, ascii_only: bool = False) -> str:
 
 
 def key_name(text: str) -> str | None:
-    """What textual calls the key that a person wrote as `/`, `F5` or `Ctrl+f`; None where there is no such key."""
+    """Textual's name for a key that the user wrote as `/`, `F5` or `Ctrl+f`; None if there is no such key."""
     *modifiers, last = text.split("+") if len(text) > 1 else [text]
     last = last if len(last) == 1 else _OTHER_NAMES.get(last.lower(), last.lower())
     modifiers = [modifier.lower() for modifier in modifiers]

@@ -1,4 +1,4 @@
-"""What one run of the console was asked for."""
+"""The options of one run of the console, from the command line and the config file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from horsies.config.contexts import ConfigFile, DatabaseChoice
 
 USUAL_FPS: Final = 60
-"""Data come four times a second, so that only keys ask for more. With 20 the second of two quick keys waited 50 ms."""
+"""Data arrive four times a second; the rate matters for keys. At 20, the second of two quick keys waited 50 ms."""
 USUAL_REFRESH_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleOptions:
-    """`task_id` opens that task first (a prefix is enough); `theme` None: the config file's, else what fits."""
+    """`task_id` (a prefix is enough) opens that task first; `theme` None: the config file's, else a fitting one."""
 
     choice: DatabaseChoice
     config: ConfigFile

@@ -1,19 +1,20 @@
-"""The base of every screen's view, and what the application offers to a view.
+"""The base class of every screen's view, and the services that the application offers to a view.
 
 A screen is one subclass of ConsoleView:
 
     class TasksView(ConsoleView):
-        BINDINGS = bindings(Scope.TASKS, Scope.VERBS)      # keys live in actions.py; `tasks.filter` calls action_filter
+        BINDINGS = bindings(Scope.TASKS, Scope.VERBS)      # keys are in actions.py; `tasks.filter` calls action_filter
 
         def compose(self): ...
         def create_feed(self, link, publish): return TaskFeed(link, publish)
         def draw(self, snapshot): self.query_one(RowTable).show(snapshot.rows, now=snapshot.now, ...)
         def selection(self): return Selection.of_ids(...)   # what the verbs act on
 
-The recovery view makes no feed: the application has one RecoveryFeed, for the header too, and publishes it to that
-view, and to the overview besides its own feed's snapshots.
-The feed is made for each link, started when the view is shown, stopped when it is hidden. `publish` may be called any
-number of times between two frames: only the newest snapshot is drawn. `self.console` is what the application offers.
+The recovery view creates no feed: the application has one RecoveryFeed, which also serves the header, and publishes its
+snapshots to the recovery view and to the overview (in addition to the overview's own feed).
+
+A feed is created for each link, started when the view is shown and stopped when it is hidden. `publish` may be called
+any number of times between two frames: only the newest snapshot is drawn. `self.console` is the application.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Feed(Protocol):
-    """What a view asks of its feed; the rest is between the two of them."""
+    """The calls that a view makes on its feed; everything else is private to the two."""
 
     def start(self) -> None: ...
 
@@ -54,68 +55,68 @@ class Feed(Protocol):
 
 
 class Console(Protocol):
-    """What a view may ask of the application. ConsoleApp is one; a ten-line App in a test is another."""
+    """The calls that a view makes on the application. ConsoleApp implements it; in tests a ten-line App does."""
 
     options: ConsoleOptions
     link: Link
     desk: RecoveryFeed
-    """Read for the header all the time; `desk.refresh()` after an action."""
+    """Read continuously for the header; call `desk.refresh()` after an operation."""
     utc: bool
-    """Absolute times in UTC, or in this machine's zone. `ConsoleView.times_changed` is called when it changes."""
+    """Show absolute times in UTC, or in this machine's zone. A change calls `ConsoleView.times_changed`."""
 
     def say(self, text: str) -> None:
-        """A line for the operator, instead of the footer for some seconds: `copied 2 kB`."""
+        """Show a line in place of the footer's keys for some seconds: `copied 2 kB`."""
 
     def say_error(self, text: str) -> None:
-        """The same for what went wrong: one line that ends with the next step. `!` lists the last ones."""
+        """The same for an error: one line that ends with the next step. `!` lists the last ones."""
 
     def note(self, text: str) -> None:
-        """What stands before the footer's keys until it is changed: `● 2 marked`. Empty: nothing."""
+        """Show this text before the footer's keys until it is replaced: `● 2 marked`. Empty: no text."""
 
     def open_task(self, task_id: str) -> None:
-        """The task's detail, above the view that is shown. `esc` comes back to it."""
+        """Open the task's detail above the current view. `esc` returns to that view."""
 
     def neighbour(self, step: int) -> str | None:
-        """The id `step` rows below (above: negative) the cursor of the list under the detail; moves that cursor."""
+        """Move the cursor of the list below the detail by `step` rows (negative: up) and return the id there."""
 
     def show_tasks(self, filter_text: str) -> None:
-        """The task list, with this filter."""
+        """Open the task list with this filter."""
 
     def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
-        """The workflow's graph, above the view that is shown, with the cursor on this node. `esc` comes back to it."""
+        """Open the workflow's graph above the current view, with the cursor on this node. `esc` returns."""
 
     def show_workers(self, filter_text: str) -> None:
-        """The workers, with this filter."""
+        """Open the workers screen with this filter."""
 
     def show_recovery(self) -> None:
-        """The recovery desk."""
+        """Open the recovery screen."""
 
     def push_sheet(self, sheet: ModalScreen[ResultT], done: Callable[[ResultT | None], None]) -> None:
-        """Open a sheet above everything; the view below is busy until `done` has its result (None: closed)."""
+        """Open a sheet above everything; the view below is busy until `done` gets the result (None: it was closed)."""
 
     def why_no_writes(self) -> str | None:
-        """Why verbs do nothing now, in words (`read-only: …`), or None."""
+        """Why verbs are refused now, as text (`read-only: …`), or None."""
 
     def offers(self, action: Action) -> bool:
-        """Whether the key of this action would do something now."""
+        """Whether this action's key would do something now."""
 
     def act(self, verb: str, view: ConsoleView[object]) -> None:
-        """Begin a verb on `view.selection()`: preview, sheet, outcome."""
+        """Start a verb on `view.selection()`: preview, sheet, outcome."""
 
 
 class ConsoleView(Widget, Generic[SnapshotT]):
-    """A screen of the console: composes widgets, owns a feed, routes between the two."""
+    """A screen of the console: composes widgets, owns a feed, and passes the feed's snapshots to the widgets."""
 
     DEFAULT_CSS = "ConsoleView { height: 1fr; layout: vertical; }"
 
-    # Clicking beside a widget must not leave the keys of this view without a focus.
+    # A click beside a widget must not leave this view without the focus, since its keys would stop working.
     can_focus = True
 
     TITLE: ClassVar[str] = ""
 
     @dataclass
     class Arrived(Message, bubble=False):
-        """The feed read something."""
+        """The feed published a snapshot."""
 
         view: ConsoleView[object]
         snapshot: object
@@ -132,7 +133,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.feed: Feed | None = None
         self.shown = False
         self.frozen_at: datetime | None = None
-        """Since then this view, and no other, shows nothing new; `p` ends it, leaving the view does not."""
+        """When this view was frozen, or None. Only `p` ends it; leaving the view does not."""
 
     @property
     def console(self) -> Console:
@@ -140,24 +141,24 @@ class ConsoleView(Widget, Generic[SnapshotT]):
 
     @property
     def now(self) -> datetime:
-        """The moment that ages are counted to: it stands still while the view is frozen."""
+        """The time that ages are computed against; it stands still while the view is frozen."""
         return self.frozen_at or self.console.link.clock.now()
 
-    # What a screen fills in.
+    # Overridden by screens.
 
     def create_feed(self, link: Link, publish: Callable[[SnapshotT], None]) -> Feed | None:
-        """The feed of this view, for this link."""
+        """Create the feed of this view for this link."""
         return None
 
     def draw(self, snapshot: SnapshotT) -> None:
-        """Hand a snapshot to the widgets. Never reads, never waits."""
+        """Pass a snapshot to the widgets. Never reads and never waits."""
 
     def selection(self) -> Selection | None:
-        """What verbs act on: the marks, else the cursor, else nothing."""
+        """The targets of verbs: the marked rows, else the row under the cursor, else None."""
         return None
 
     def intent(self, verb: str) -> Intent | None:
-        """What the verb is meant for, by the engine's word (`retry-now`); None where that is nothing, which is said."""
+        """The intent for a verb (`retry-now`); None if it has no target, which the footer then reports."""
         selection = self.selection()
         if selection is None:
             self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
@@ -165,22 +166,22 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         return Intent(verb, selection=selection)
 
     def fits(self, action: Action) -> bool:
-        """Whether this key would do something to what is chosen now: the footer offers no other."""
+        """Whether this action applies to the current selection; the footer offers only those."""
         return True
 
     def acted(self) -> None:
-        """An operation that began here has ended: its marks have had their use."""
+        """An operation that was started here has ended; subclasses clear their marks."""
         self.refresh_now()
 
     def busy(self, busy: bool) -> None:
-        """A sheet opened or closed above this view: rows must not move under it."""
+        """A sheet was opened or closed above this view; while it is open, rows must not move."""
 
     def leave(self) -> bool:
-        """`esc`: close what is open inside the view. True where there was something."""
+        """`esc`: close what is open inside the view. True if something was closed."""
         return False
 
     def neighbour(self, step: int) -> str | None:
-        """Move the cursor so many rows down (up: negative) and tell the id there; None where there is no such row."""
+        """Move the cursor `step` rows down (negative: up) and return the id there; None if there is no such row."""
         return None
 
     def take_focus(self) -> None:
@@ -194,9 +195,9 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         """The operator switched between UTC and local time."""
 
     def frozen_changed(self) -> None:
-        """The view was frozen, or goes on."""
+        """The view was frozen or resumed."""
 
-    # What the application calls.
+    # Called by the application.
 
     def attach(self, link: Link) -> None:
         """Read from this link from now on."""
@@ -219,7 +220,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
             self.feed.stop()
 
     def freeze(self, on: bool) -> None:
-        """Let it stand as it is, or go on."""
+        """Freeze the view, or resume it."""
         self.frozen_at = self.console.link.clock.now() if on else None
         if self.feed is not None:
             self.feed.freeze(on)
@@ -229,7 +230,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.hide()
 
     def publish(self, snapshot: SnapshotT) -> None:
-        """What a feed is given to hand over its snapshots."""
+        """Passed to the feed; takes a snapshot from it."""
         self.post_message(self.Arrived(cast("ConsoleView[object]", self), snapshot))
 
     def action_verb(self, verb: str) -> None:

@@ -1,4 +1,4 @@
-"""A TCP door to a PostgreSQL server that can go silent on those inside, as a firewall does that forgot them."""
+"""A TCP proxy in front of a PostgreSQL server that can silently drop the traffic of existing connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STARTING_UP = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0
 
 
 class BlackholeProxy:
-    """Passes bytes both ways. After `swallow()` those connected then hear and are heard no more; new ones work."""
+    """Passes bytes both ways. After `swallow()` existing connections are silent in both directions; new ones work."""
 
     def __init__(self, database_url: str) -> None:
         self._behind = conninfo_to_dict(database_url)
@@ -22,7 +22,7 @@ class BlackholeProxy:
         self._open = asyncio.Event()
         self._replies = asyncio.Event()
         self._connected: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        """What passes bytes on, two for each connection, and its client."""
+        """Two tasks that pass bytes for each connection, with its client."""
         self._refusals = 0
         self.accepted = 0
 
@@ -40,33 +40,33 @@ class BlackholeProxy:
         self.swallow_replies()
 
     def swallow_replies(self) -> None:
-        """Those connected are heard, and hear no more."""
+        """Existing connections still send, and receive nothing."""
         self._replies.clear()
         self._replies = asyncio.Event()
         self._replies.set()
 
     def silence(self) -> None:
-        """Nothing passes any more, also for those who connect later."""
+        """Drop all traffic, also of later connections."""
         self._open.clear()
         self._replies.clear()
 
     def restore(self) -> None:
-        """Everything passes again, late."""
+        """Pass all traffic again, with what was held back."""
         self._open.set()
         self._replies.set()
 
     def cut(self) -> None:
-        """Those connected learn that they are not any more; what the server is about it brings to its end.
+        """Reset existing connections on the client's side; the server completes what it has received.
 
-        The server's side is closed, too: what was swallowed on its way would keep it open for as long as this lives,
-        one session for each connection that was ever cut.
+        The server's side is closed, too: bytes that were swallowed would keep it open as long as the proxy runs, one
+        session for each connection that was ever cut.
         """
         for passing_on, client in self._connected.items():
             client.transport.abort()
             passing_on.cancel()
 
     def refuse(self, times: int) -> None:
-        """Answer the next connections as a server does that is not ready yet."""
+        """Answer the next connections as a server that is still starting up."""
         self._refusals = times
 
     async def __aenter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""One PostgreSQL for the whole run, one database for each test that asks.
+"""Fixtures of all tests: one PostgreSQL server per run, and a database of its own for each test that asks for one.
 
-The server is an embedded one of each process, or the one that HORSIES_TEST_DATABASE_URL names: a URL of any database
+The server is an embedded one per process, or the one that HORSIES_TEST_DATABASE_URL names: the URL of any database
 there, with a superuser. A test that stops, freezes or reconfigures its server asks for `embedded_server` and
-`embedded_database`, which are embedded in any case.
+`embedded_database`, which are always embedded.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _BYTECODE = Path(".pytest_cache") / "bytecode"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Where bytecode is not to be written, each of 1 000 processes would compile all sources: a fifth of its time.
+    """Without a bytecode cache each of 1,000 processes would compile all sources: a fifth of its time.
 
-    It is kept beside what pytest itself keeps: to compile sources and tests anew takes each of the four processes of a
-    run 6 to 9 s.
+    The cache is kept beside pytest's own: compiling sources and tests takes each of the four processes of a run 6 to 9
+    s.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / _BYTECODE)
-    # A console allocates so much that the usual threshold of 700 objects costs its tests a quarter of their time.
+    # A console allocates so much that the default threshold of 700 objects costs its tests a quarter of their time.
     gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The modules that tests wrote into directories of their own are never imported again."""
+    """Delete the bytecode of modules that tests wrote into temporary directories; they are never imported again."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         here = Path(tempfile.gettempdir()).resolve()
         for left in (config.rootpath / _BYTECODE / here.relative_to("/")).glob("pytest-of-*"):
@@ -48,21 +48,21 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What collecting has made stays until the end: no later collection of garbage looks at it."""
+    """Exempt the objects that collecting has made from later garbage collections."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First what is measured, then what waits much: at the end nobody waits for another."""
+    """Measuring tests first, then tests that wait a lot, so that no process idles at the end."""
     items.sort(key=lambda item: (not _is_alone(item), "process" not in item.path.parts))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, bool, bool]:
-    """A test of seconds and milliseconds has the machine to itself: beside three others it would measure them.
+    """A test marked `alone` measures times and runs without others, which would distort them.
 
-    Who wants to be alone keeps the gate until such tests are through: others would come and go, and it never be.
+    It keeps the gate locked while it waits for running tests; otherwise new ones would always start before it.
     """
     gate, machine = _locks()
     mode = fcntl.LOCK_EX if _is_alone(item) else fcntl.LOCK_SH
@@ -80,7 +80,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @cache
 def _locks() -> tuple[int, int]:
-    """The same for all processes that run these tests; they go with the process that holds them."""
+    """The locks shared by all processes that run these tests; they are released when a process ends."""
     here = Path(__file__)
     return os.open(here.parent, os.O_RDONLY), os.open(here, os.O_RDONLY)
 
@@ -100,7 +100,7 @@ def short_directory() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[EmbeddedServer]:
-    """A server of this process's own."""
+    """An embedded server of this process."""
     directory = Path(tempfile.mkdtemp(prefix="hc-tests-", dir=_fast_place()))
     directory.chmod(0o755)
     held = acquire(Place(directory))
@@ -111,7 +111,7 @@ def embedded_server() -> Iterator[EmbeddedServer]:
 
 @pytest.fixture(scope="session")
 def own_databases(embedded_server: EmbeddedServer) -> Iterator[DatabaseServer]:
-    # Copied as files a database is there in 8 ms, through the log in 17.
+    # Copied as files, a database is ready in 8 ms; through the log in 17.
     made = DatabaseServer(embedded_server.url, copying="STRATEGY FILE_COPY")
     yield made
     made.close()
@@ -119,7 +119,7 @@ def own_databases(embedded_server: EmbeddedServer) -> Iterator[DatabaseServer]:
 
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
-    """Where tests have their databases."""
+    """The server on which tests have their databases."""
     if given := os.environ.get(SERVER_VARIABLE):
         made = DatabaseServer(given)
         yield made
@@ -129,7 +129,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[DatabaseServer]:
 
 
 def _fast_place() -> str | None:
-    """Memory where there is enough of it: CREATE DATABASE takes 8 ms there and 120 to 280 ms on this disk."""
+    """Memory if there is enough of it: CREATE DATABASE takes 8 ms there and 120 to 280 ms on this disk."""
     memory = Path("/dev/shm")
     return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > 2_000_000_000 else None
 
@@ -144,14 +144,14 @@ def stop_and_remove(directory: Path) -> None:
 
 @pytest.fixture
 def empty_database(server: DatabaseServer) -> Iterator[str]:
-    """The URL of a database with nothing in it."""
+    """The URL of an empty database."""
     with server.empty_database() as url:
         yield url
 
 
 @pytest.fixture
 def database(server: DatabaseServer) -> Iterator[str]:
-    """The URL of a database with our schema."""
+    """The URL of a database with the current schema."""
     with server.database() as url:
         yield url
 
@@ -165,7 +165,7 @@ def embedded_database(own_databases: DatabaseServer) -> Iterator[str]:
 
 @pytest.fixture
 async def connection(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection to a database with our schema."""
+    """A connection to a database with the current schema."""
     connected = await asyncpg.connect(database)
     yield connected
     await connected.close()

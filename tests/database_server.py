@@ -1,4 +1,4 @@
-"""The PostgreSQL server on which tests have databases and roles of their own, gone when the test has ended."""
+"""The PostgreSQL server of the tests, with temporary databases and roles for each test."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class DatabaseServer:
     """Makes and drops databases. Their names begin with horsies_test_ and eight digits that no other process has."""
 
     def __init__(self, url: str, copying: str = "") -> None:
-        """`url`: of a database of a superuser. `copying`: how to copy a database, for this server the fastest."""
+        """`url` is that of a superuser's database. `copying` is the fastest way to copy a database on this server."""
         self.url = DatabaseUrl.parse(url).secret_text
         self._copying = copying
         self._prefix = _unique_name()
         self._numbers = itertools.count(1)
-        # Kept for all tests: to connect takes as long as what is asked for.
+        # Kept for all tests: connecting takes as long as the statement.
         self._administrator: psycopg.Connection[Any] = psycopg.connect(self.url, autocommit=True)
         self._template = f"{self._prefix}_template"
         self._administer(f"CREATE DATABASE {self._template} TEMPLATE template0")
@@ -38,19 +38,19 @@ class DatabaseServer:
 
     @contextmanager
     def empty_database(self) -> Iterator[str]:
-        """The URL of a database with nothing in it."""
+        """The URL of an empty database."""
         with self._copy_of("template0") as url:
             yield url
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of a database with our schema."""
+        """The URL of a database with the current schema."""
         with self._copy_of(self._template) as url:
             yield url
 
     @contextmanager
     def filled_database(self, rows: str) -> Iterator[str]:
-        """The URL of a database with our schema and what these statements insert, vacuumed and analyzed."""
+        """The URL of a database with the current schema and the rows of these statements, vacuumed and analyzed."""
         with self.database() as url:
             with psycopg.connect(url, autocommit=True) as connection:
                 connection.execute(rows.encode())
@@ -72,8 +72,10 @@ class DatabaseServer:
 
 @asynccontextmanager
 async def new_role(connection: asyncpg.Connection) -> AsyncIterator[str]:
-    """A role that may log in, its name being its password, and nothing else. Its name is its own, as roles are the
-    server's, on which other processes run the same test."""
+    """A role that may log in, with its name as password, and nothing else.
+
+    The name is unique, because roles belong to the server, on which other processes run the same test.
+    """
     name = _unique_name()
     await connection.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
     try:
@@ -83,7 +85,7 @@ async def new_role(connection: asyncpg.Connection) -> AsyncIterator[str]:
 
 
 def url_with(url: str, *, database: str | None = None, role: str | None = None, **parameters: str) -> str:
-    """Another database, a role of new_role() (no name: nobody), more parameters."""
+    """The URL with another database, a role of new_role() (empty name: no user), or more parameters."""
     parts = urlsplit(url)
     login, at, place = parts.netloc.rpartition("@")
     if role is not None:
@@ -96,7 +98,7 @@ def url_with(url: str, *, database: str | None = None, role: str | None = None, 
 
 
 def uuid7(at: str = "clock_timestamp()") -> str:
-    """SQL for an id as the engine makes it at that time; PostgreSQL has uuidv7() from version 18 on only."""
+    """SQL for an id as the engine generates it at that time; PostgreSQL has uuidv7() only from version 18 on."""
     milliseconds = f"substring(int8send((extract(epoch FROM {at}) * 1000)::bigint) FROM 3)"
     stamped = f"overlay(uuid_send(gen_random_uuid()) PLACING {milliseconds} FROM 1 FOR 6)"
     return f"encode(set_bit(set_bit({stamped}, 52, 1), 53, 1), 'hex')::uuid"

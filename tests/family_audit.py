@@ -1,4 +1,4 @@
-"""Whether what is stored of a family of workflows agrees with itself, and with what was done to it."""
+"""Checks that the stored rows of a family of workflows are consistent, and agree with what was done to it."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ FLOW_ARROWS = {
 
 @dataclass
 class Ledger:
-    """What was done, for the audit."""
+    """What was done during a run, for the audit."""
 
     firsts: dict[tuple[str, int], str] = field(default_factory=dict)
-    """The first task of each node that somebody has claimed."""
+    """The first claimed task of each node."""
     starts: Counter[str] = field(default_factory=Counter)
     accepted: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By task, the outcomes that are an end: COMPLETED or the code of the error."""
+    """By task, the final outcomes: COMPLETED or the error code."""
     given: dict[str, tuple[tuple[str, int], Mapping[str, Any]]] = field(default_factory=dict)
-    """By task, what its code was given of other nodes, and its own node."""
+    """By task, the results of other nodes that its code received, and its own node."""
     done_with: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
-    """By node, the tasks whose end was no longer wanted."""
+    """By node, the tasks whose outcome is no longer used."""
     decided: dict[tuple[str, int], list[int] | None] = field(default_factory=dict)
-    """By node, the value that it was given by hand; None: it was skipped by hand."""
+    """By node, the value that an operator gave it; None: an operator skipped it."""
     ended_by_hand: dict[str, str] = field(default_factory=dict)
-    """By task, the code with which somebody ended it."""
+    """By task, the error code with which an operator ended it."""
     paused: set[str] = field(default_factory=set)
     cancelled: set[str] = field(default_factory=set)
     retried: bool = False
@@ -63,7 +63,7 @@ class Ledger:
 
 
 class Family:
-    """All rows of one, read at rest."""
+    """All rows of one family, read when nothing runs."""
 
     def __init__(self, rows: dict[str, list[dict[str, Any]]], ledger: Ledger) -> None:
         self.ledger = ledger
@@ -94,7 +94,7 @@ class Family:
         self._check_changes()
 
     def _check_node(self, flow: dict[str, Any], node: dict[str, Any]) -> None:
-        """A node and what runs it say the same."""
+        """A node agrees with its task or sub-workflow."""
         task, child = self.tasks.get(node["task_id"]), self.flows.get(node["sub_workflow_id"])
         assert (node["task_id"] is None) is (task is None)
         assert task is None or child is None
@@ -104,7 +104,7 @@ class Family:
             return
         if node["status"] not in NODE_ENDS:
             assert flow["status"] not in FLOW_ENDS
-            # What had ended when its worker died is told after the resume.
+            # If the worker died, the end of a task is written to its node only after the resume.
             lost = flow["status"] == "PAUSED" and self.ledger.killed
             assert task is None or task["status"] in ("PENDING", "CLAIMED") or lost
             assert child is None or child["status"] not in FLOW_ENDS or flow["status"] == "PAUSED"
@@ -125,7 +125,7 @@ class Family:
             assert child["status"] in agrees[node["status"]]
 
     def _check_decided(self, node: dict[str, Any], task: dict[str, Any] | None, child: dict[str, Any] | None) -> None:
-        """A person's word stands, and nothing goes on beneath it."""
+        """An operator's decision stands, and nothing runs below the node."""
         value = self.ledger.decided[node["workflow_id"], node["task_index"]]
         assert node["status"] == ("SKIPPED" if value is None else "COMPLETED")
         assert node["completed_at"] is not None
@@ -135,7 +135,7 @@ class Family:
         assert child is None or child["status"] in ("FAILED", "CANCELLED")
 
     def _check_tasks(self) -> None:
-        """No node has more tasks than it was opened, none of them ends twice, and none is left that could run."""
+        """A node has one task per opening, each ends once, and none is left that could run."""
         linked = {node["task_id"] for nodes in self.nodes.values() for node in nodes}
         made: Counter[tuple[str, int]] = Counter()
         for task in self.tasks.values():
@@ -183,7 +183,7 @@ async def read(conn: asyncpg.Connection, ledger: Ledger) -> Family:
 
 
 async def check_nothing_is_left(conn: asyncpg.Connection) -> None:
-    """Whoever reconciles now finds nothing, says that he would do nothing, and does nothing."""
+    """A reconciliation finds nothing, in its report as well as in its changes."""
     before = await _everything(conn)
     assert await stuck_workflows(conn, 0) == ()
     assert (await reconcile_all(conn, 0)).repairs == 0

@@ -1,4 +1,4 @@
-"""A link and feeds for tests: quick rhythms, and waiting for what is published instead of sleeping."""
+"""A link and feeds for tests, with short intervals; tests wait for published snapshots instead of sleeping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACTOR = Actor("ops", "bastion")
 
 
 class Published(Generic[T]):
-    """All that was published, in order."""
+    """All snapshots published, in order."""
 
     def __init__(self) -> None:
         self.all: list[T] = []
@@ -40,7 +40,7 @@ class Published(Generic[T]):
         return self.all[-1]
 
     async def until(self, condition: Callable[[T], Any]) -> T:
-        """The last one, as soon as it is so."""
+        """Wait until the last snapshot meets the condition, and return it."""
         async with asyncio.timeout(15):
             while not self.all or not condition(self.last):
                 self._more.clear()
@@ -54,7 +54,7 @@ def choice(url: str) -> DatabaseChoice:
 
 @asynccontextmanager
 async def linked(url: str, **options: Any) -> AsyncIterator[tuple[Link, Published[LinkStatus]]]:
-    """A link that runs, and what it says of itself."""
+    """A running link, and the statuses that it published."""
     options = {"read_only": False, "actor": ACTOR, "clock": DatabaseClock(), **options}
     link = Link(choice(url), **options)
     statuses: Published[LinkStatus] = Published()
@@ -69,7 +69,7 @@ async def linked(url: str, **options: Any) -> AsyncIterator[tuple[Link, Publishe
 
 
 async def send(conn: asyncpg.Connection, *ids: str, age_s: float = 0, **columns: str) -> None:
-    """PENDING tasks, made so long ago, each a moment after the one before it."""
+    """PENDING tasks of this age, each a moment younger than the one before."""
     given = {"task_name": "'demo.add'", "queue_name": "'default'", **columns}
     await conn.execute(
         f"INSERT INTO horsies_tasks (id, created_at, sent_at, enqueued_at, {', '.join(given)})"

@@ -1,4 +1,4 @@
-"""Nodes of a workflow made by hand."""
+"""Nodes of a workflow, constructed for tests."""
 
 from __future__ import annotations
 

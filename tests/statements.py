@@ -1,4 +1,4 @@
-"""Every statement of the engine by its name alone: names are unique, and tests name no modules."""
+"""The engine's SQL statements by name, without their modules; names are unique."""
 
 from __future__ import annotations
 

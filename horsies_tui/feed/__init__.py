@@ -1,1 +1,1 @@
-"""How the console reads its database: connections, pace and freshness. Without textual, rich or SQL."""
+"""How the console reads its database: connections, pace and freshness. No Textual, Rich or SQL."""

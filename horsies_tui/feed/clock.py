@@ -1,4 +1,4 @@
-"""The database's time, told without asking it: ages on the screen must not depend on the clock of this machine."""
+"""The database's time, estimated without a query, so that ages on the screen do not depend on this machine's clock."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where all of the console takes its time from."""
+    """The source of all times in the console."""
 
     def monotonic(self) -> float:
         """Seconds, for intervals."""
 
     def now(self) -> datetime:
-        """The database's time, as far as it is known."""
+        """The estimated time of the database."""
 
     @property
     def offset_s(self) -> float:
         """How far the database's clock is ahead of this machine's."""
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        """The database said `told` at some moment between two of `monotonic`."""
+        """The database reported the time `told` at some moment between these two values of `monotonic`."""
 
 
 class DatabaseClock:
-    """Ticks with this machine and is set by the database's answers."""
+    """Runs with this machine's monotonic clock and is corrected by the database's answers."""
 
     def __init__(self) -> None:
         self._zero = datetime.now(UTC) - timedelta(seconds=time.monotonic())
@@ -42,14 +42,14 @@ class DatabaseClock:
         return (self.now() - datetime.now(UTC)).total_seconds()
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        # Moved no further than the answer proves: half a round trip guessed anew each time would make ages tremble.
+        # Moved only as far as the answer proves: a fresh guess of half a round trip each time would make ages jitter.
         earliest, latest = told - timedelta(seconds=answered), told - timedelta(seconds=asked)
         self._zero = min(max(self._zero, earliest), latest)
 
 
 @dataclass
 class FrozenClock:
-    """Stands still until it is told to move: for pictures and tests."""
+    """Stands still until it is advanced; for screenshots and tests."""
 
     at: datetime
     seconds: float = 0.0
@@ -68,4 +68,4 @@ class FrozenClock:
         self.seconds += seconds
 
     def learn(self, told: datetime, asked: float, answered: float) -> None:
-        """What a database says does not move it."""
+        """Ignored: the clock is fixed."""

@@ -1,4 +1,4 @@
-"""A limit for what is asked of a connection, which holds though the server says nothing at all."""
+"""A time limit for requests on a connection that also holds when the server does not answer at all."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class Watch:
-    """Ends the connection after `limit_s`.
+    """Terminates the connection after `limit_s`.
 
-    Cancelling the task would not do: a transaction's end, on the way out, waits for the same silent server once more.
+    Cancelling the task is not enough: ending the transaction would wait for the same silent server again.
     """
 
     def __init__(

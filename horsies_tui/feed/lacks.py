@@ -1,4 +1,4 @@
-"""What a database cannot do because upstream, or an older release, made it."""
+"""What a database made by upstream, or by an older release, does not support."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TO_UPGRADE: Final = (SchemaKind.UPSTREAM, SchemaKind.OLDER)
 
 
 def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
-    """Sentences for a person, the last one with the way out; none where nothing is missing."""
+    """Sentences for the operator, the last one with the command that helps; empty if nothing is missing."""
     if state.kind in _FINE:
         return ()
     if state.kind not in _TO_UPGRADE:

@@ -1,4 +1,4 @@
-"""The console's connections: one that listens, one that reads, and on demand one that acts."""
+"""The console's database connections: one listens, one reads, and one is opened for operations when needed."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ CHANNELS: Final = ("horsies_task_status", "task_new", "task_done", "horsies_work
 
 _FIRST_PAUSE_S: Final = 0.25
 _LONGEST_PAUSE_S: Final = 4.0
-"""With what spreads it, five seconds: so late at most it is known that the database is back."""
+"""With jitter five seconds: the longest time until the console notices that the database is back."""
 _ATTEMPT_S: Final = 5.0
-"""A server that accepts and says nothing must not hold up the next attempt. `connect_timeout` in the URL wins."""
+"""A server that accepts and does not answer must not block the next attempt. `connect_timeout` in the URL wins."""
 _YOUNG_S: Final = 1.0
-"""An attempt that began less than this ago is the attempt at once that `ctrl+r` asks for."""
+"""`ctrl+r` does not restart an attempt that began less than this ago."""
 _ACT_STATEMENT_TIMEOUT_S: Final = 30.0
 _ACT_LIMIT_S: Final = 120.0
 _LOOK_AGAIN_S: Final = 60.0
-"""`horsies db upgrade` may run while somebody looks."""
+"""`horsies db upgrade` may run while the console is open."""
 
 _NO_SUCH_TABLE: Final = "42P01"
 _READ_ONLY: Final = ("default_transaction_read_only", "on")
 
 
 class Link:
-    """Never gives up and never raises out of `run`; `status` says how it stands."""
+    """The connections to one database. `run` always reconnects and never raises; `status` is the current state."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Link:
         self._operator: Connection | None = None
         self._listener: Listener | None = None
         self._plain: Connection | None = None
-        """The one whose transactions are as the server makes them, unless a role or a database decides that."""
+        """A connection with the server's default transaction mode, unless a role or a database overrides it."""
         self._reading, self._acting = asyncio.Lock(), asyncio.Lock()
         self._read_only_asked = read_only or choice.read_only
         self._role_no_writes: str | None = None
@@ -121,11 +121,11 @@ class Link:
 
     @property
     def listens(self) -> bool:
-        """Whether the server tells of changes."""
+        """Whether the server sends notifications."""
         return self._listener is not None and self._listener.healthy
 
     def report(self, feed: object, failure: FeedFailure | None) -> None:
-        """How a feed's last round of reads went; None: it came through, or the feed is not wanted any more."""
+        """The result of a feed's last round of reads; None: it succeeded, or the feed was stopped."""
         if failure is None:
             self._failing.pop(feed, None)
         else:
@@ -133,36 +133,37 @@ class Link:
         self._change(failing=tuple(self._failing.values()))
 
     def on_status(self, callback: Callable[[LinkStatus], None]) -> Callable[[], None]:
-        """Call back, on the loop, when anything but the data's age changes; returns what ends that."""
+        """Call back, on the loop, on any change but the data's age; returns a function that unsubscribes."""
         self._status_callbacks.append(callback)
         return lambda: self._status_callbacks.remove(callback)
 
     def on_dirty(self, callback: Callable[[str, str], None]) -> Callable[[], None]:
-        """(channel, payload) of each notification; two empty texts: some may have been missed. Feeds fold them."""
+        """(channel, payload) of each notification; two empty texts: some may have been missed. Feeds merge them."""
         self._dirty_callbacks.append(callback)
         return lambda: self._dirty_callbacks.remove(callback)
 
     def on_retry(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when the operator does not want to wait; returns what ends that."""
+        """Call back when the operator asks for an immediate retry; returns a function that unsubscribes."""
         self._retry_callbacks.append(callback)
         return lambda: self._retry_callbacks.remove(callback)
 
     def retry_now(self) -> None:
-        """Do not wait for the next attempt to connect, nor for a feed's next attempt to read."""
+        """Retry at once: the connection, and the feeds whose last read failed."""
         self._pause = _FIRST_PAUSE_S
         self._hurry.set()
         for callback in tuple(self._retry_callbacks):
             callback()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Connect, serve and reconnect until cancelled."""
         while True:
             heard = self._status.last_data_at
             try:
-                # Opened anew when a connection is refused: an embedded server that has stopped is started again.
+                # Opened again when a connection is refused, so that an embedded server that has stopped is started
+                # again.
                 async with open_database(self._choice) as database:
                     await self._use(database)
-            except Exception as error:  # noqa: BLE001 - without a link the console shows nothing ever again
+            except Exception as error:  # noqa: BLE001 - without a link the console would never show data again
                 if self._status.last_data_at != heard:
                     self._pause = _FIRST_PAUSE_S
                 why = sentence(error) if isinstance(error, CONNECTION_ERRORS) else sentence_with_place(error)
@@ -170,7 +171,7 @@ class Link:
                 await self._wait(pause * random.uniform(0.75, 1.25), why)  # noqa: S311 - spreads load
 
     async def read(self, ask: Callable[[Connection], Awaitable[T]]) -> T:
-        """`ask(connection)` on the reader's connection; a LinkError where that does not work."""
+        """Run `ask(connection)` on the reader's connection; raises a LinkError if that fails."""
         async with self._reading:
             reader = self._reader
             if reader is None:
@@ -191,7 +192,7 @@ class Link:
             return answer
 
     async def act(self, do: Callable[[Connection], Awaitable[T]]) -> T:
-        """`do(connection)` on the operator's connection. An error of the operation itself passes through."""
+        """Run `do(connection)` on the operator's connection. An error of the operation itself is passed on."""
         async with self._acting:
             operator = await self._operators_connection()
             with Watch(operator, _ACT_LIMIT_S) as watch:
@@ -224,7 +225,7 @@ class Link:
         return self._operator
 
     async def _use(self, database: Database) -> None:
-        """Until there is no connection to be had; a lost one is replaced first."""
+        """Serve until no connection can be made; a lost connection is replaced first."""
         self._database = database
         self._listener = Listener(
             partial(self._hear, database),
@@ -268,7 +269,7 @@ class Link:
 
     @asynccontextmanager
     async def _connected(self, database: Database) -> AsyncIterator[asyncio.Event]:
-        """A reader's connection; the event says that it is lost."""
+        """A reader's connection; the event is set when it is lost."""
         self._change(next_try_at=None)
         settings = [*READER_SETTINGS, _timeout(self.patience.statement_s), _READ_ONLY]
         reader = await self._attempt(database, database.connect("console", settings=settings))
@@ -288,7 +289,7 @@ class Link:
             self._change()
 
     async def _attempt(self, database: Database, connect: Coroutine[Any, Any, Connection]) -> Connection:
-        """Ended by `ctrl+r` once it is no longer young, and after five seconds in any case."""
+        """Wait for an attempt, at most five seconds; `ctrl+r` ends it once it has lasted a second."""
         self._hurry.clear()
         began = self.clock.monotonic()
         limit_s = database.url.connect_timeout_s or _ATTEMPT_S
@@ -313,7 +314,7 @@ class Link:
             hurried.cancel()
 
     async def _look(self, reader: Connection) -> None:
-        """What this database has, and what time it is there."""
+        """Read the database's tables, schema version and time."""
         began = self.clock.monotonic()
         here = await tables(reader)
         self.clock.learn(here.now, began, self.clock.monotonic())
@@ -325,10 +326,10 @@ class Link:
         self._tell_writes(here.no_writes)
 
     def _tell_writes(self, of_role: str | None) -> None:
-        """Whether the database takes writes, and if not, why. `of_role` is what the reader was told."""
+        """Set whether the database takes writes, and if not, why. `of_role` is the reason found for the role."""
         self._role_no_writes = of_role
         why, asked = of_role, self._read_only_asked
-        # In postgresql.conf it is in no table that every role may read; the server reports it to each session.
+        # A value from postgresql.conf is in no table that every role may read; the server reports it to each session.
         if why is None and self._plain is not None and not self._plain.is_closed():
             said = getattr(self._plain.get_settings(), "default_transaction_read_only", "off")
             why = "transactions of this server are read-only by default" if said == "on" else None
@@ -352,7 +353,7 @@ class Link:
                 await self._hurry.wait()
 
     def _answered(self, took_s: float) -> None:
-        # Not told to anybody: the age of the data is looked up whenever the status is drawn.
+        # Subscribers are not notified: the age of the data is looked up whenever the status is drawn.
         self._status = replace(self._status, last_data_at=self.clock.now(), latency_s=took_s)
         self._slow = took_s > self.patience.slow_s
         self._change()
@@ -392,7 +393,7 @@ class Link:
 
 
 def _label(database: Database) -> str:
-    """The directory is what tells one embedded database from another, and the header has 30 places for it."""
+    """Embedded databases differ only by their directory, and the header has 30 places for it."""
     return database.url.label if database.embedded is None else f"embedded {database.embedded.place.root}"
 
 

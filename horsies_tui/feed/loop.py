@@ -1,4 +1,4 @@
-"""What all feeds share: one task that reads when something is due, while somebody wants it."""
+"""The base of all feeds: one task that reads when a read is due, as long as a screen shows the data."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SUPERSEDED_AFTER_S: Final = 0.25
-"""To end a statement takes a connection of its own: a quick one is rather waited for."""
+"""Cancelling a statement takes a connection of its own, so a read younger than this is awaited instead."""
 _FIRST_RETRY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 5.0
 
 
 class Feed(ABC):
-    """Nothing is read before `start` and after `stop`.
+    """Reads only between `start` and `stop`.
 
-    A step that fails, by the database's refusal or by a mistake of ours, is reported to the link, whose status names
-    it, and is made again with growing pauses; `ctrl+r` makes it at once.
+    A step that fails, because the database refused it or because of a bug, is reported to the link, whose status names
+    it, and is repeated with growing pauses; `ctrl+r` repeats it at once.
     """
 
     NAME: ClassVar[str]
-    """Of the view that it serves."""
+    """The name of the view that the feed serves."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -50,7 +50,7 @@ class Feed(ABC):
         self._subscriptions: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """A screen wants it. Again after `stop`: with what was shown before."""
+        """Start reading; a screen is shown. After `stop` it continues with the data it had."""
         if self._task is None:
             link = self._link
             self._subscriptions = [
@@ -62,7 +62,7 @@ class Feed(ABC):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """No screen wants it: nothing is read."""
+        """Stop reading; no screen shows the data."""
         if self._task is not None:
             for end in self._subscriptions:
                 end()
@@ -71,7 +71,7 @@ class Feed(ABC):
             self._link.report(self, None)
 
     def freeze(self, on: bool) -> None:
-        """Read nothing but what is newly asked for; or go on, with what has changed meanwhile."""
+        """Read only what is newly requested; or resume and read what has changed meanwhile."""
         self._frozen = on
         if not on:
             self._on_dirty("", "")
@@ -89,10 +89,10 @@ class Feed(ABC):
 
     @abstractmethod
     async def _step(self) -> None:
-        """Read what is due, and publish it."""
+        """Read what is due and publish it."""
 
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
-        """None: it did not come through, which `_error` and `_slow_s` explain, or something newer is wanted."""
+        """None: the read failed, see `_error` and `_slow_s`, or it was superseded."""
         self._reading_since = self._now()
         self._reading = reading = asyncio.ensure_future(self._link.read(ask))
         try:
@@ -109,7 +109,7 @@ class Feed(ABC):
             self._error, self._refusal = error.message, error
             return None
         except LinkDown:
-            return None  # the status cell says so
+            return None  # the status cell reports it
         finally:
             self._reading = None
         took = self._now() - self._reading_since
@@ -118,7 +118,7 @@ class Feed(ABC):
         return answer
 
     def _supersede(self) -> None:
-        """What is being read is not wanted any more."""
+        """Cancel the current read; its result is no longer needed."""
         if self._reading is not None and self._now() - self._reading_since > _SUPERSEDED_AFTER_S:
             self._reading.cancel()
 
@@ -127,7 +127,7 @@ class Feed(ABC):
 
     async def _run(self) -> None:
         task = asyncio.current_task()
-        # A read that is cancelled may end otherwise, as slow or with its answer: the stop must not be lost with it.
+        # A cancelled read may still end as slow or with its answer; the feed's own stop must not be lost then.
         while task is not None and not task.cancelling():
             try:
                 due = self._next_at()
@@ -139,7 +139,7 @@ class Feed(ABC):
                     continue
                 if self._link.status.is_up and self._now() >= self._retry_at:
                     self._came_through()
-            except Exception as error:  # noqa: BLE001 - a feed that ended here left LIVE above rows that were old
+            except Exception as error:  # noqa: BLE001 - a feed that ended here would leave LIVE above old rows
                 self._failed(error)
                 continue
             self._wake.clear()
@@ -153,9 +153,9 @@ class Feed(ABC):
         return self._retry_at if self._retry_at > self._now() else self._due_at()
 
     def _failed(self, error: Exception) -> None:
-        """Say it, and read everything again after a pause."""
+        """Report the failure, and read everything again after a pause."""
         now, lacks = self._link.clock.now(), self._link.status.lacks
-        # A database without our tables is no failure of a feed that has shown nothing yet: the view says what it lacks.
+        # Missing tables are no failure of a feed that has shown nothing yet: the view itself reports what is missing.
         if self._read_at is not None or not any(lack in str(error) for lack in lacks):
             self._link.report(self, FeedFailure(self.NAME, sentence_with_place(error), self._read_at or now))
         self._retry_at = self._now() + self._retry_pause_s
@@ -163,7 +163,7 @@ class Feed(ABC):
         self._on_dirty("", "")
 
     def _came_through(self) -> None:
-        """Nothing is left to be read, and nothing of it failed."""
+        """All reads are done and none failed."""
         if self._retry_pause_s > _FIRST_RETRY_S:
             self._retry_pause_s = _FIRST_RETRY_S
             self._link.report(self, None)

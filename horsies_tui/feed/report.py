@@ -1,4 +1,4 @@
-"""The feed of the recovery desk, and of the header's count of lines that need a person."""
+"""The feed of the recovery report, for the recovery screen and for the header's count of findings that need action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HEADER_EVERY_S: Final = 5.0
 _WATCHED_EVERY_S: Final = 1.0
 _HEADER_FACTOR: Final = 50.0
-"""A report reads all that is in flight: for the header it may take the fiftieth part of a connection's time."""
+"""A report reads everything in flight: for the header it may use a fiftieth of a connection's time."""
 _WATCHED_FACTOR: Final = 10.0
 
 
@@ -32,12 +32,12 @@ class RecoverySnapshot:
 
     @property
     def need_you(self) -> int | None:
-        """The number in the header: lines of the report that stay as they are until somebody acts."""
+        """The number in the header: findings that stay until an operator acts."""
         return None if self.report is None else self.report.needing_you
 
 
 class RecoveryFeed(Feed):
-    """Started once, for the header; `watch(True)` while the desk itself is on the screen."""
+    """Started once, for the header; `watch(True)` while the recovery screen is shown."""
 
     NAME = "recovery"
 
@@ -51,12 +51,12 @@ class RecoveryFeed(Feed):
         self._pace = self._new_pace(watched=False)
 
     def watch(self, on: bool) -> None:
-        """Whether the desk is on the screen: then a report follows each change, within a second."""
+        """Whether the recovery screen is shown: if so, a report follows each change within a second."""
         self._pace = self._new_pace(watched=on)
         self._wake.set()
 
     def refresh(self) -> None:
-        """Read it now: somebody has acted."""
+        """Read the report now, after an operation."""
         self._pace.renew()
         self._wake.set()
 

@@ -1,4 +1,4 @@
-"""How the console stands with its database, in words that never claim more than is known."""
+"""The state of the console's connection to its database, and its wording in the status cell."""
 
 from __future__ import annotations
 
@@ -20,50 +20,50 @@ _USUAL_CONNECT_S: Final = 3.0
 
 class LinkState(StrEnum):
     CONNECTING = "CONNECTING"
-    """Nothing has been heard yet, and nothing has failed yet."""
+    """No answer yet, and no failure yet."""
     LIVE = "LIVE"
-    """Changes are told by the server."""
+    """The server notifies of changes."""
     POLL = "POLL"
-    """Nothing is told, as behind some poolers: it is asked every few seconds."""
+    """The server sends no notifications, as behind some poolers; the console polls every few seconds."""
     SLOW = "SLOW"
-    """The last answer took too long or did not come in time."""
+    """The last answer was slow or did not arrive in time."""
     FAILED = "FAILED"
-    """There is a connection, but what a screen shows could not be read from it."""
+    """Connected, but a screen's data could not be read."""
     STALE = "STALE"
-    """The connection is lost; what is shown is as old as it says."""
+    """The connection is lost; the data shown are as old as the status says."""
     DOWN = "DOWN"
     """There has been no connection yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFailure:
-    """A feed whose last round of reads did not come through, though there is a connection."""
+    """A feed whose last round of reads failed although there is a connection."""
 
     name: str
-    """Of the view that the feed serves."""
+    """The name of the view that the feed serves."""
     reason: str
-    """One line: the cause, and the place in the code where it was met."""
+    """One line: the cause, and the place in the code that reported it."""
     since: datetime
-    """The time of what the view still shows; where it has shown nothing yet, of the failure."""
+    """The time of the data that the view still shows; if it has shown none, the time of the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """A moment of the link. Times are the database's, as `Clock.now()`."""
+    """The link's status at one moment. Times are the database's, as in `Clock.now()`."""
 
     state: LinkState
     detail: str
-    """For a person: what is wrong and the way out; empty where all is well."""
+    """For the operator: what is wrong and how to fix it; empty if nothing is."""
     since: datetime
     """When this state began."""
     last_data_at: datetime | None
     next_try_at: datetime | None
-    """None while nothing is to be retried, or while it is being tried."""
+    """None if no retry is scheduled, or while one is running."""
     poll_s: float
     latency_s: float | None
-    """How long the last answer took; of a read that was given up, how long it was waited for."""
+    """How long the last answer took; for a read that was given up, how long the console waited."""
     clock_offset_s: float
-    """How far the database's clock is ahead of ours."""
+    """How far the database's clock is ahead of this machine's."""
     database_label: str
     context_name: str | None
     context_colour: str | None
@@ -72,26 +72,26 @@ class LinkStatus:
     actor: str
     server_version: str | None
     lacks: tuple[str, ...]
-    """What this database cannot do, each a sentence; the last one names the command that adds it."""
+    """What this database does not support, a sentence each; the last one names the command that adds it."""
     no_writes: str = ""
-    """Why the database takes no writes of this role, where it does not."""
+    """Why the database refuses writes of this role; empty if it does not."""
     failing: tuple[FeedFailure, ...] = ()
-    """Feeds that cannot read what they are for; each tries again by itself."""
+    """Feeds that cannot read their data; each retries by itself."""
 
     @property
     def is_up(self) -> bool:
-        """Whether the database can be asked now."""
+        """Whether the database can be queried now."""
         return self.state in (LinkState.LIVE, LinkState.POLL, LinkState.SLOW, LinkState.FAILED)
 
     def next_try_in_s(self, now: datetime) -> float | None:
         return None if self.next_try_at is None else max((self.next_try_at - now).total_seconds(), 0.0)
 
     def waiting_s(self, now: datetime) -> float:
-        """For how long this state lasts."""
+        """How long this state has lasted."""
         return max((now - self.since).total_seconds(), 0.0)
 
     def words(self, now: datetime) -> str:
-        """The status cell: `LIVE 0.4s`, `POLL 2s`, `STALE 38s, retry in 4s`; READ-ONLY stands behind it."""
+        """The status cell: `LIVE 0.4s`, `POLL 2s`, `STALE 38s, retry in 4s`, followed by READ-ONLY."""
         words = self._state_words(now)
         return f"{words} READ-ONLY" if self.read_only else words
 
@@ -122,10 +122,10 @@ class LinkStatus:
 
 
 class LinkError(HorsiesError):
-    """A read or an action that did not come through; str() is for a person."""
+    """A read or an operation that failed; str() is a sentence for the operator."""
 
 
-class LinkDown(LinkError):  # noqa: N818 - a state of the world, not a mistake in code
+class LinkDown(LinkError):  # noqa: N818 - a state of the connection, not a mistake in code
     """There is no connection now."""
 
     def __init__(self, status: LinkStatus) -> None:
@@ -142,18 +142,18 @@ class SlowRead(LinkError):  # noqa: N818
 
 
 class Refused(LinkError):  # noqa: N818
-    """The database answered that it will not."""
+    """The database refused the statement."""
 
 
 def sentence(error: BaseException) -> str:
-    """One line: the cause, and the way out where it is known."""
+    """One line: the cause, and the remedy if it is known."""
     if isinstance(error, HorsiesError):
         return f"{error.message}; {error.help_text}" if error.help_text else error.message
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def sentence_with_place(error: BaseException) -> str:
-    """The same, and the innermost line of this project that met it: what a report of the mistake needs."""
+    """The same, with the innermost line of this project in the traceback, as a bug report needs it."""
     cause = error.__cause__ if isinstance(error, Refused) and error.__cause__ is not None else error
     what = sentence(error) if isinstance(error, CONNECTION_ERRORS) else f"{type(error).__name__}: {sentence(error)}"
     for frame in reversed(extract_tb(cause.__traceback__)):
@@ -165,7 +165,7 @@ def sentence_with_place(error: BaseException) -> str:
 
 
 def _span(seconds: float) -> str:
-    """One decimal below ten seconds, where it is not zero or tells something; then whole seconds and minutes."""
+    """One decimal below ten seconds (`0.4s`, but `3s`), then whole seconds and minutes."""
     if seconds < 10:
         text = f"{seconds:.1f}"
         return f"{text.removesuffix('.0')}s" if seconds >= 1 else f"{text}s"
@@ -176,7 +176,7 @@ def _span(seconds: float) -> str:
 
 
 def not_connected(status: LinkStatus, now: datetime) -> str:
-    """Which database, and why. The status cell counts the seconds."""
+    """Which database is not connected, and why. The status cell counts the seconds."""
     if status.detail:
         return f"Not connected to {status.database_label}.\n{status.detail}"
     if status.waiting_s(now) < _USUAL_CONNECT_S:

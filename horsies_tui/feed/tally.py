@@ -1,4 +1,4 @@
-"""Counts under a filter, read a part at a time: together they would take 25 ms of a table with a million rows."""
+"""Counts under a filter, read in parts: a single read would take 25 ms on a table with a million rows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ PartT = TypeVar("PartT")
 CountsT = TypeVar("CountsT", bound="StateCounts[Any]")
 
 MOST_TURNS: Final = 100
-"""Of one part, after which counting stops: half a million to a million rows."""
+"""Turns per part before counting stops: half a million to a million rows."""
 
 
 class Tally(Pace, Generic[PartT, CountsT]):
-    """Each turn reads the next part that may have changed, or more of one that is not counted to its end.
+    """Each turn reads the next part that may have changed, or continues one that is not counted to its end.
 
-    Nothing is told before all parts are known. What was counted farthest is told until it is counted as far again.
+    Counts are published once all parts are known. A part that is recounted keeps its old count until the new one has
+    got as far.
     """
 
     def __init__(self, rhythm: Rhythm, parts: Sequence[PartT]) -> None:
@@ -32,7 +33,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
         self.ask(parts)
 
     def ask(self, parts: Sequence[PartT]) -> None:
-        """Count what matches these filters from now on; nothing matches two of them."""
+        """Count what matches these filters from now on; they must not overlap."""
         self._parts = parts
         self._stale = set(range(len(self._parts)))
         self._known: dict[int, CountsT] = {}
@@ -42,12 +43,12 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     @property
     def part(self) -> PartT:
-        """What to count in this turn."""
+        """The part to count in this turn."""
         return self._parts[self._index]
 
     @property
     def rest(self) -> Any:
-        """Where this turn goes on; None where it begins."""
+        """Where this turn continues; None: at the beginning."""
         return self._going[self._index][0].rest if self._index in self._going else None
 
     @property
@@ -56,7 +57,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     @property
     def counts(self) -> CountsT | None:
-        """Of all parts."""
+        """The sum of all parts."""
         if not self.is_complete:
             return None
         known = [*self._known.values()]
@@ -75,14 +76,14 @@ class Tally(Pace, Generic[PartT, CountsT]):
     def begin(self, now: float) -> None:
         super().begin(now)
         if not self._stale and not self._going:
-            self._stale = set(range(len(self._parts)))  # read again because of its age: that is the age of all parts
+            self._stale = set(range(len(self._parts)))  # due because of its age, which all parts share
         wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self._parts))) - set(self._known)
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
             self._stale.discard(self._index)
 
     def tell(self, counts: CountsT) -> None:
-        """The counts of this turn's part, or of what was left of it."""
+        """Add the counts of this turn's part, or of the rest of it."""
         before, turns = self._going.pop(self._index, (None, 0))
         so_far = counts if before is None else before + counts
         known = self._known.get(self._index)

@@ -1,4 +1,4 @@
-"""The names, queues, error codes and workers that there are, for whoever types a filter."""
+"""The task names, queues, error codes and workers in the database, as suggestions for the filter bar."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _FRESH_S: Final = 30.0
-"""A new task name may be typed before it is offered; five reads for each opening of the line may not be asked."""
+"""A refresh costs five reads, so not every opening of the bar does one; new task names may be missing so long."""
 _MOST: Final = 200
 
 
 def _moments(now: datetime) -> tuple[str, ...]:
-    """How a time is written, in times that may be meant: an hour ago, midnight."""
+    """Examples of how a time is written: an hour ago, midnight."""
     hour_ago = now.astimezone(UTC) - timedelta(hours=1)
     return f">={hour_ago:%Y-%m-%dT%H:%MZ}", f">={now.astimezone(UTC):%Y-%m-%d}"
 
 
 class KnownValues:
-    """Reads when it is asked to, at most every half minute; what is known stays where the database does not answer."""
+    """Reads when asked, at most every half minute; keeps what is known if the database does not answer."""
 
     def __init__(self, link: Link, publish: Callable[[Mapping[str, Sequence[str]]], None]) -> None:
         self._link = link
@@ -51,7 +51,7 @@ class KnownValues:
             self._task.cancel()
 
     async def _read(self) -> None:
-        """One short read after the other, so that the rows of the screen come between them."""
+        """Short reads one after the other, so that the reads of the screen can run between them."""
         self._known = {**self._known, "ended": _moments(self._link.clock.now())}
         try:
             await self._add("name", "task_name")
@@ -64,7 +64,7 @@ class KnownValues:
             self._read_at = None
 
     async def _add(self, key: str, by: GroupBy, *first: str) -> None:
-        """What the newest tasks have, the most frequent first, after what is known for certain."""
+        """Values of the newest tasks, the most frequent first, after those that are always valid."""
 
         async def ask(conn: Connection) -> list[str]:
             found = await task_groups(conn, parameters(parse("")), by=by, limit=_MOST)

@@ -1,1 +1,1 @@
-"""How the cluster is: rates, history, alerts and the verdict, made of what was read, without a widget or a query."""
+"""The health of the cluster: rates, history, alerts and the verdict, computed from data already read."""

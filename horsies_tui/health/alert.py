@@ -1,4 +1,4 @@
-"""What an alert says: how bad it is, by which evidence, and where the rows are that it speaks of."""
+"""An alert: its level, its evidence, and the filter for the rows that it is about."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 class Level(IntEnum):
-    """Worst first when sorted descending."""
+    """Sorted descending, the worst comes first."""
 
     NOTE = 1
     LOOK = 2
-    """It is handled, or only slow."""
+    """The system handles it, or it is only slow."""
     HURT = 3
-    """It stays so until somebody acts, or tasks are lost on the way."""
+    """It stays until an operator acts, or tasks are being lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`what` fits into a verdict, `evidence` says by which numbers.
+    """`what` is short enough for the verdict, `evidence` gives the numbers.
 
-    `rows` is the filter of the tasks that it speaks of, `workers` that of the workers where it speaks of those alone.
-    Neither: the recovery desk has a line for each.
+    `rows` is the filter of the tasks that the alert is about, `workers` that of the workers if it is only about those.
+    If neither is set, the recovery screen has a line for each.
     """
 
     id: str
@@ -34,12 +34,12 @@ class Alert:
     evidence: str
     since: datetime | None = None
     lasts: str = ""
-    """How long since then, when it was judged: as its evidence has it."""
+    """How long it has lasted when it was computed, as in its evidence."""
     told: str = ""
-    """The same for the verdict, where nothing else says since when."""
+    """The same for the verdict, if no other part says how long."""
     rows: str | None = None
     workers: str | None = None
     workflow: str | None = None
-    """The id of the one workflow that it speaks of."""
+    """The id of the workflow, if the alert is about a single one."""
     failing_since: datetime | None = None
-    """Of failures: from when on `rows` has them. It is kept while the alert stands, so that no row slides out."""
+    """For failures: the start of `rows`. Kept while the alert lasts, so that no row drops out."""

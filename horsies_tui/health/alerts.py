@@ -1,4 +1,4 @@
-"""What somebody should look at: each rule names its evidence, and where the rows are that it speaks of."""
+"""The rules that raise alerts: each names its evidence and the filter for its rows."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 OLDEST_TARGET_S: Final = 300.0
-"""So long a due task may wait where the config file says nothing else."""
+"""The longest time that a due task should wait, unless the config file sets another one."""
 SURGE: Final = 5.0
-"""So many times what is usual must fail before it is a surge."""
+"""A surge is this many times the usual number of failures."""
 LEAST_FAILURES: Final = 10
 AHEAD_S: Final = 2.0
 BEHIND_S: Final = 30.0
-"""A worker takes some seconds from its start to its first snapshot: a clock that is behind shows later."""
+"""A worker takes some seconds from start to first snapshot; only a longer delay means that its clock is behind."""
 _RATES_OVER: Final = lasting(RATES_OVER.total_seconds())
 _NO_TARGETS: Final[Mapping[str, float]] = {}
 _NEVER: Final[Mapping[str, datetime]] = {}
 _GONE_NOTED_S: Final = 600.0
-"""A worker that is gone and held nothing is history after so long."""
+"""A worker that stopped or was lost without tasks is mentioned for this long."""
 
 
 def alerts(
     glance: Glance, targets: Mapping[str, float] = _NO_TARGETS, began: Mapping[str, datetime] = _NEVER
 ) -> tuple[Alert, ...]:
-    """Worst first. `targets`: by queue, how many seconds a due task may wait.
+    """All alerts, worst first. `targets`: by queue, how many seconds a due task may wait.
 
-    `began`: by its id, since when an alert of failures stands, where it stood before: its rows are all since then.
+    `began`: by alert id, the start of each failure alert that was raised before: its rows are counted from then on.
     """
     found = chain(
         from_report(glance),
@@ -66,7 +66,7 @@ def alerts(
 
 
 _FIRST: Final = (NOBODY, FindingKind.WORKER_GONE)
-"""Among what is as bad: most of the rest follows from these."""
+"""First among alerts of the same level, since most of the others follow from these."""
 
 
 def _place(alert: Alert) -> int:
@@ -78,7 +78,7 @@ def _place(alert: Alert) -> int:
 
 
 def _nobody(glance: Glance) -> Iterator[Alert]:
-    """The report says the same in other words, a moment later: this is then replaced."""
+    """The report finds the same a moment later, in other words; its alert then replaces this one."""
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     if due and not glance.alive:
         evidence = f"no sign of life from any for {lasting(GONE_AFTER_S)}"
@@ -101,7 +101,7 @@ _DUE: Final = f"due within {LATE_AFTER_S:.0f}s"
 
 
 def _ended(glance: Glance) -> Iterator[Alert]:
-    """They held nothing: a note, not an alarm. The report tells of those that held something."""
+    """Workers that held no task: a note, not an alarm. The report covers those that held some."""
     ended = [row for row in glance.workers if row.silent_s < _GONE_NOTED_S and not row.held]
     for liveness, evidence in _ENDS.items():
         these = [row for row in ended if row.liveness is liveness]
@@ -149,7 +149,7 @@ def _clocks(glance: Glance) -> Iterator[Alert]:
 
 
 def _queues(glance: Glance, targets: Mapping[str, float]) -> Iterator[Alert]:
-    # The report tells of a queue that is paused, or that nobody serves.
+    # The report covers queues that are paused or that no worker serves.
     waiting = [row for row in glance.queues if row.paused_at is None and row.workers and row.due.number]
     growing = [alert for row in waiting for alert in _growth(row, glance)]
     late = [alert for row in waiting for alert in _age(row, glance, targets.get(row.name, OLDEST_TARGET_S))]
@@ -158,7 +158,7 @@ def _queues(glance: Glance, targets: Mapping[str, float]) -> Iterator[Alert]:
 
 
 def _together(found: list[Alert], words: str) -> Iterator[Alert]:
-    """One for all where there are many alike."""
+    """One alert in place of many similar ones."""
     if len(found) <= MOST_ALIKE:
         yield from found
         return
@@ -217,7 +217,7 @@ def _failures(glance: Glance, began: Mapping[str, datetime]) -> Iterator[Alert]:
     lately = sum(kind.lately for kind in glance.failures)
     usual = [kind.usual for kind in glance.failures]
     expected = None if None in usual else sum(value for value in usual if value is not None)
-    # Where one code makes up most of it, that one has been named.
+    # If one code causes most failures, its alert is enough.
     if not surging and surges(lately, expected):
         since = began.get("failures", lately_on)
         evidence = _compared(lately, expected)
@@ -226,7 +226,7 @@ def _failures(glance: Glance, began: Mapping[str, datetime]) -> Iterator[Alert]:
 
 
 def surges(lately: int, usual: float | None) -> bool:
-    """Whether so many within LATELY are far more than usual."""
+    """Whether this number of failures within LATELY is far more than usual."""
     return lately >= LEAST_FAILURES and (usual is None or lately >= SURGE * max(usual, 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Alerts from the recovery report: the same judgement as that of the desk, a line for each trouble or kind of it."""
+"""Alerts made from the recovery report: one for each finding, or one for many findings of a kind."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 MOST_ALIKE: Final = 4
-"""Alerts of one kind with a line each; more become one."""
+"""Up to this many alerts of one kind have a line each; more are merged into one."""
 NOBODY: Final = "nobody"
-"""The rule of the alert that no worker lives at all."""
+"""The id of the alert that no worker is alive."""
 SWEEPS_MISSED: Final = 3
 
 _LEVELS: Final = {Severity.NEEDS_YOU: Level.HURT, Severity.HANDLED: Level.LOOK, Severity.NOTE: Level.NOTE}
@@ -35,13 +35,13 @@ _TROUBLES: Final = {
     FindingKind.FINALIZING: "never finalized",
     FindingKind.LEASE_RAN_OUT: "with a lease that ran out",
 }
-# A worker that goes without a word is what an operator wants to know, whatever the sweep does or did about it.
+# The operator should learn of a lost worker, whatever the sweep does or did about it.
 _LEVELS_OF_WORKERS: Final = {FindingKind.WORKER_GONE: Level.HURT, FindingKind.WORKER_DIED: Level.LOOK}
 _kind_of = attrgetter("kind")
 
 
 def from_report(glance: Glance) -> Iterator[Alert]:
-    """In the report's order. What a worker that is gone has left behind is told once, with the worker."""
+    """In the report's order. Tasks that a lost worker left behind are reported once, with the worker."""
     report = glance.report
     if report is None:
         return
@@ -71,7 +71,7 @@ def _of_kind(
 
 
 def _lasts(finding: Finding, report: Report) -> str:
-    """By the moment of the report, as in its evidence: by another one the two would differ."""
+    """As of the time of the report, as in its evidence: otherwise the two would differ."""
     return "" if finding.since is None else lasting((report.now - finding.since).total_seconds())
 
 
@@ -96,7 +96,6 @@ def _gone(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert
     more = f", {number(stale)} stale" if stale else ""
     return Alert(
         _id_of(finding),
-        # Whatever the sweep will do about it, a worker that goes without a word is what somebody wants to know.
         Level.HURT,
         f"{name} is lost, holds {held}{more}",
         whole_minutes(finding.evidence),
@@ -108,7 +107,7 @@ def _gone(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert
 
 
 def _died(finding: Finding, report: Report, glance: Glance) -> Alert:
-    """Until an operator has acknowledged it: what failed, and what was returned, is linked to exactly those rows."""
+    """Raised until an operator acknowledges it; its link shows exactly the tasks that failed or were returned."""
     name, held = glance.name(finding.name), counted(finding.count, "task")
     return Alert(
         _id_of(finding),
@@ -122,7 +121,7 @@ def _died(finding: Finding, report: Report, glance: Glance) -> Alert:
 
 
 def _together(kind: FindingKind, findings: Sequence[Finding], report: Report, glance: Glance, *, nobody: bool) -> Alert:
-    """One for many of a kind; the evidence is that of the oldest."""
+    """One alert for many findings of a kind; the evidence is that of the oldest."""
     oldest = min(findings, key=lambda row: (row.since is None, row.since))
     tasks = sum(row.count for row in findings)
     names = [row.name for row in findings]

@@ -1,4 +1,4 @@
-"""What verdict and alerts are made of: one moment of the cluster, as the engine's own views and report have it."""
+"""The data that the verdict and the alerts are computed from: the cluster at one moment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = QueueRate()
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """`report` is the recovery desk's; None where it was not read yet."""
+    """`report` is the recovery report; None: not read yet."""
 
     now: datetime
     workers: tuple[WorkerRow, ...] = ()
@@ -35,21 +35,21 @@ class Glance:
 
     @property
     def alive(self) -> tuple[WorkerRow, ...]:
-        """Whoever gives signs of life, be they late."""
+        """Workers that give signs of life, even late ones."""
         return tuple(row for row in self.workers if row.lives)
 
     @property
     def busy(self) -> float | None:
-        """The share of living workers' processes that run a task; None where no worker tells."""
+        """The share of the processes of living workers that run a task; None if no worker reports it."""
         return busy_share(self.workers)
 
     @property
     def waiting(self) -> Count:
-        """Due and not begun, in all queues."""
+        """Tasks that are due and not started, in all queues."""
         return waiting(self.queues)
 
     def name(self, worker_id: str) -> str:
-        """As the Workers screen has it."""
+        """The worker's name, as on the workers screen."""
         return next((row.name for row in self.workers if row.id == worker_id), name_of(worker_id))
 
     def rate(self, queue: str) -> QueueRate:

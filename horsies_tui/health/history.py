@@ -1,4 +1,4 @@
-"""What is known of the past: points by bucket, put in as they are read; what nobody knows stays a gap."""
+"""The data of the charts: points by time bucket, added as they are read; missing data is a gap."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _LEAST: Final = 2
-"""Buckets of each read: the newest is not over, and the one before it was not when it was read last."""
+"""Buckets that each read repeats: the newest is not complete, and the one before was not at the last read."""
 _ENOUGH: Final = 0.5
-"""Of a bucket that is not over, so much must have passed before its rates say something."""
+"""The part of an incomplete bucket that must have passed before its rates are meaningful."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A window as it is drawn: each tuple as long as there are buckets, None where there is a gap."""
+    """One window of data: each tuple has a value per bucket, None for a gap."""
 
     buckets: Buckets
     ended: tuple[float | None, ...] = ()
@@ -32,13 +32,13 @@ class Series:
     busy: tuple[float | None, ...] = ()
     ended_lately: float | None = None
     failed_lately: float | None = None
-    """Each second up to now, over half a bucket at least: what has just failed must not wait for half a minute."""
+    """Per second until now, over at least half a bucket, so that new failures show without a delay of half a minute."""
     about: bool = False
-    """In some bucket more ended than is read: its rates are those of a part of it."""
+    """Some bucket has more ended tasks than were read; its rates are those of a part."""
 
 
 class History:
-    """Of one window. Points are immutable; whatever is read again replaces what was there."""
+    """The history of one window. Points are immutable; a later read replaces them."""
 
     def __init__(self) -> None:
         self._tasks: dict[datetime, TaskPoint] = {}
@@ -46,13 +46,13 @@ class History:
         self._newest: datetime | None = None
 
     def missing(self, buckets: Buckets) -> Buckets:
-        """What is to be read so that all of them are known: the first time all, later the last few."""
+        """The buckets that must be read: all at first, later only the last few."""
         if self._newest is None or self._newest < buckets.first:
             return buckets
         return buckets.newest(max((buckets.end - self._newest) // buckets.step, _LEAST))
 
     def put(self, buckets: Buckets, tasks: Iterable[TaskPoint], cluster: Iterable[ClusterPoint]) -> None:
-        """They were read; what lies before the window is forgotten."""
+        """Add points that were read; those before the window are dropped."""
         self._tasks |= {point.start: point for point in tasks}
         self._cluster |= {point.start: point for point in cluster}
         self._newest = buckets.end - buckets.step
@@ -60,7 +60,7 @@ class History:
         self._cluster = {start: point for start, point in self._cluster.items() if start >= buckets.first}
 
     def series(self, buckets: Buckets) -> Series:
-        """What is known of these; a bucket of which nothing was read is a gap."""
+        """The data of these buckets; one without data is a gap."""
         step_s = buckets.step.total_seconds()
         tasks = [self._tasks.get(start, TaskPoint(start, 0.0)) for start in buckets.starts]
         cluster = [self._cluster.get(start, ClusterPoint(start)) for start in buckets.starts]
@@ -85,7 +85,7 @@ class History:
 
 
 def _lately(tasks: list[TaskPoint], least_s: float, of: Callable[[TaskPoint], float | None]) -> float | None:
-    """Of the newest bucket; where little of it has passed, of it and the one before it."""
+    """The rate of the newest bucket; if too little of it has passed, of the last two."""
     newest = tasks[-1:] if tasks[-1].seconds >= least_s else tasks[-_LEAST:]
     known = [(rate, point.seconds) for point in newest if (rate := of(point)) is not None]
     passed_s = sum(seconds for _, seconds in known)
@@ -93,5 +93,5 @@ def _lately(tasks: list[TaskPoint], least_s: float, of: Callable[[TaskPoint], fl
 
 
 def last_known(values: tuple[float | None, ...]) -> float | None:
-    """The newest that is not a gap, among the last two: an older one is no answer to "now"."""
+    """The newer known value of the last two buckets; older ones do not describe the present."""
     return next((value for value in reversed(values[-_LEAST:]) if value is not None), None)

@@ -1,4 +1,4 @@
-"""How a queue fares: whether it drains, how fast, and when it will be empty."""
+"""The trend of a queue: whether it drains, how fast, and when it will be empty."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 GROWS_BY: Final = 1.05
-"""So many times what goes out must come in before a queue is said to grow, and the other way round before it is said
-to drain: rates are those of some minutes, and a few tasks that nobody can run would drain in another time each second.
-"""
+"""The ratio of arrivals to departures from which a queue grows, and of departures to arrivals from which it drains.
+Rates are averages over minutes; without a margin, a few tasks that no worker can run would show another draining time
+each second."""
 LEAST_TO_GROW: Final = 20
-"""Due tasks below which nobody calls it growth."""
+"""A queue with fewer due tasks is never called growing."""
 LONGEST: Final = timedelta(days=30)
 
 
 class Course(Enum):
-    """Where a queue is heading."""
+    """The trend of a queue."""
 
     EMPTY = auto()
     PAUSED = auto()
     DRAINS = auto()
     HOLDS = auto()
-    """As much comes as goes: it stays as long as it is."""
+    """As many tasks arrive as leave."""
     GROWS = auto()
     STANDS = auto()
-    """Nothing goes out."""
+    """No task leaves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """`left` is how long until no task is due any more; only of one that DRAINS."""
+    """`left` is the time until no task is due; only for DRAINS."""
 
     course: Course
     left: timedelta | None = None
@@ -45,13 +45,13 @@ class Outlook:
 
 
 def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
-    """From what is due now, and what came and went in the last minutes."""
+    """The trend, from the tasks that are due now and the rates of the last minutes."""
     net = rate.out_per_s - rate.in_per_s
     if row.due.number == 0:
         return Outlook(Course.EMPTY)
     if row.paused_at is not None:
         return Outlook(Course.PAUSED, growth_per_s=rate.in_per_s)
-    # No worker claims from it, whatever went out in the minutes before.
+    # No worker claims from the queue, whatever its rate in the last minutes was.
     if not row.claiming:
         return Outlook(Course.STANDS)
     if row.due.number >= LEAST_TO_GROW and rate.in_per_s > 0 and rate.in_per_s > GROWS_BY * rate.out_per_s:
@@ -60,7 +60,7 @@ def outlook(row: QueueRow, rate: QueueRate) -> Outlook:
         return Outlook(Course.STANDS)
     if rate.out_per_s > GROWS_BY * rate.in_per_s and row.due.number / net < LONGEST.total_seconds():
         return Outlook(Course.DRAINS, timedelta(seconds=row.due.number / net))
-    # What is due is less than what a second or a minute brings: it is taken as it comes.
+    # Fewer tasks are due than arrive in a second or a minute: they are run as they arrive.
     return Outlook(Course.HOLDS)
 
 
@@ -68,9 +68,9 @@ _WORST_FIRST: Final = (Course.STANDS, Course.GROWS, Course.HOLDS, Course.DRAINS,
 
 
 def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
-    """That of the queue that fares worst; of those that drain, the one that takes longest; of those that grow, the sum.
+    """The worst trend of all queues; of several that drain, the longest time; of several that grow, the sum.
 
-    Not made of the sums of their numbers: what goes out of one queue does not drain another one that is paused.
+    Not computed from sums of their numbers: tasks leaving one queue do not drain another one that is paused.
     """
     outlooks = tuple(outlooks)
     for course in _WORST_FIRST:
@@ -82,7 +82,7 @@ def outlook_of_all(outlooks: Iterable[Outlook]) -> Outlook:
 
 
 def all_queues(rows: Iterable[QueueRow]) -> QueueRow:
-    """The sum of them, which has no name, no cap and no pause."""
+    """The sum of the queues, without name, cap or pause."""
     rows = tuple(rows)
     return QueueRow(
         name="",

@@ -1,4 +1,4 @@
-"""Filters that show exactly the tasks behind a number or an alert."""
+"""The filters that show exactly the tasks behind a number or an alert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.operations.findings import Finding
 
 _MOST_IDS: Final = 20
-"""More would fill the filter line: the words that they have in common say it then."""
+"""Longer lists of ids would fill the filter bar; then a filter by common properties is used."""
 _PLAIN_WORD: Final = re.compile(r"[\w.:@/-]+")
 _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.INTERRUPTED: "status:interrupted",
@@ -35,10 +35,10 @@ _STATUS_OF: Final[Mapping[FindingKind, str]] = {
     FindingKind.PAUSED_QUEUE: "status:pending,retry",
 }
 _KNOWN_BY_ID: Final = frozenset({FindingKind.CRASHED, FindingKind.WORKER_DIED})
-"""What an operator has handled has the same state and error as what waits for him, and a returned task has any."""
+"""Crashed tasks already handled have the same state and error as open ones, and returned tasks have any state."""
 
 MOST_NAMED: Final = 100
-"""Names of queues or workers in one filter."""
+"""The most names of queues or workers in one filter."""
 
 NUMBERS: Final = {
     "pending": "status:pending,retry",
@@ -52,27 +52,27 @@ NUMBERS: Final = {
     "out": "status:done ended:{start}..{end}",
     "drains": "status:pending,retry has:due",
 }
-"""By the column of the queue table."""
+"""By column of the queue table."""
 WAITING: Final = "status:pending,retry,claimed has:due"
-"""What horsies.views.figures calls waiting."""
+"""Tasks that horsies.views.figures counts as waiting."""
 
 
 def rows_of_number(column: str, queue: str, now: datetime) -> str:
-    """The tasks that a number of the queue table counted at that moment; of all queues where none is named.
+    """The tasks that a number of the queue table counted at that moment; of all queues if `queue` is empty.
 
-    A rate's times are fixed: what it counted is still there when it is looked at an hour later.
+    The times of a rate are fixed, so that the filter shows the same tasks an hour later.
     """
     words = NUMBERS.get(column, "status:live").format(start=at(now - RATES_OVER), end=at(now))
     return f"{words} queue:{quoted(queue)}" if queue else words
 
 
 def at(moment: datetime) -> str:
-    """As a filter has it."""
+    """A moment as the filter language writes it."""
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def rows_of_finding(finding: Finding) -> str:
-    """Its ids where they are few, for only they are exact."""
+    """The finding's ids if they are few, because only ids are exact."""
     ids = finding.ids
     if finding.target_kind == "task" and 0 < finding.count == len(ids) <= _MOST_IDS and not finding.at_least:
         return f"id:{','.join(ids)}"
@@ -82,22 +82,22 @@ def rows_of_finding(finding: Finding) -> str:
 
 
 def any_of(names: Iterable[str]) -> str:
-    """Values of one key, any of which is meant."""
+    """Alternative values of one key."""
     return ",".join(map(quoted, names))
 
 
 def one_worker(worker_id: str) -> str:
-    """The filter of the workers screen that shows it."""
+    """The filter of the workers screen for this worker."""
     return f"id:{quoted(worker_id)}"
 
 
 def rows_of_worker(worker_id: str) -> str:
-    """What it holds."""
+    """The tasks that the worker holds."""
     return f"status:claimed,running worker:{quoted(worker_id)}"
 
 
 def rows_of_error(error_code: str | None, since: datetime) -> str:
-    """What has failed with it from then on."""
+    """The tasks that failed with this error since then."""
     code = "-has:error" if error_code is None else f"error:{quoted(error_code)}"
     return f"status:failed {code} ended:>={at(since)}"
 
@@ -115,7 +115,7 @@ def _ended(since: datetime, until: datetime | None) -> str:
 
 
 def filter_of(finding: Finding) -> str:
-    """The rows of a finding, as far as the filter language can say it; of what has crashed, exactly these."""
+    """The finding's rows, as exactly as the filter language allows; crashed tasks by id."""
     if finding.kind in _KNOWN_BY_ID and finding.ids and len(finding.ids) <= MOST_IDS:
         return f"id:{','.join(finding.ids)}"
     words = [_STATUS_OF[finding.kind]]
@@ -129,7 +129,7 @@ def filter_of(finding: Finding) -> str:
 
 
 def quoted(value: str) -> str:
-    """As a value of the filter language, whatever is in it."""
+    """A value quoted for the filter language."""
     if _PLAIN_WORD.fullmatch(value):
         return value
     escaped = re.sub(r'(["\\])', r"\\\1", value)

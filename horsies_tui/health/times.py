@@ -1,4 +1,4 @@
-"""How long something lasts, for alerts: in whole minutes, for what changes each second is sent each second."""
+"""Durations in alerts: whole minutes, because a text that changes each second is sent each second."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def lasting(seconds: float) -> str:
 
 
 def whole_minutes(words: str) -> str:
-    """The same words; the recovery desk, where they are from, has their times to the second."""
+    """The same text without seconds; the recovery report has its times to the second."""
     return _WITH_SECONDS.sub(r"\1", words)

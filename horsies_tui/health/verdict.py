@@ -1,4 +1,4 @@
-"""The cluster in one line of words: whether it is well, where it hurts most, and when its queues will be empty."""
+"""The verdict: the state of the cluster in one line, with the worst alerts and the time until queues are empty."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _MOST_SAID: Final = 2
 _SOON_S: Final = 60.0
-"""A queue that is empty within a minute needs no word."""
+"""A queue that is empty within a minute is not mentioned."""
 
 _LEADS: Final = {Level.HURT: "Critical: ", Level.LOOK: "Degraded: ", Level.NOTE: "Healthy: "}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`lead` says in two words what the colour says. `alert` is the first one spoken of; None where all is well."""
+    """`lead` is the level in words. `alert` is the first alert mentioned; None if there is none."""
 
     level: Level
     lead: str
@@ -36,7 +36,7 @@ class Verdict:
 
 
 def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) -> Verdict:
-    """`alerts` are all there are, worst first. With `room` for so many letters, fewer of them are spoken of."""
+    """`alerts` are all alerts, worst first. `room` limits the length; fewer alerts are then mentioned."""
     worst = [alert for alert in alerts if alert.level is not Level.NOTE]
     drain = _drain(glance)
     if not worst:
@@ -66,7 +66,7 @@ def _well(glance: Glance) -> str:
 
 
 def _waits(glance: Glance) -> str:
-    """As the chart and the list of queues below it have it; of what waits in queues that are paused, that it does."""
+    """The number waiting, as in the chart and the queue list; tasks in paused queues are named as such."""
     waits, paused = glance.waiting, waiting(row for row in glance.queues if row.paused_at is not None)
     if not waits.number:
         return "nothing waits"
@@ -75,7 +75,7 @@ def _waits(glance: Glance) -> str:
 
 
 def _drain(glance: Glance) -> str:
-    """The queue that takes longest."""
+    """The queue that takes longest to drain."""
     left: list[tuple[timedelta, str]] = []
     for row in glance.queues:
         outlook = glance.outlook(row)

@@ -1,4 +1,4 @@
-"""The stretches of time that the charts show."""
+"""The time windows of the charts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """`name` is what a person reads and the config would say."""
+    """`name` is the label, as shown on the screen."""
 
     name: str
     length: timedelta
@@ -25,7 +25,7 @@ class Window:
 
 
 WINDOWS: Final = (
-    # Snapshots come every 5 s and a little more: with shorter buckets, some would have none.
+    # Snapshots arrive every 5 s and a little more: with shorter buckets, some would have none.
     Window("5m", timedelta(minutes=5), timedelta(seconds=10)),
     Window("30m", timedelta(minutes=30), timedelta(seconds=30)),
     Window("1h", timedelta(hours=1), timedelta(minutes=1)),
@@ -36,5 +36,5 @@ USUAL: Final = WINDOWS[2]
 
 
 def neighbour(window: Window, step: int) -> Window:
-    """The next longer one (shorter: negative), or the same at either end."""
+    """The next longer window (negative: shorter), or the same at either end."""
     return WINDOWS[min(max(WINDOWS.index(window) + step, 0), len(WINDOWS) - 1)]

@@ -1,1 +1,1 @@
-"""How things look, without a widget: signs, units, moments, cells, tones and themes."""
+"""How things are displayed, without widgets: signs, units, times, cells, tones and themes."""

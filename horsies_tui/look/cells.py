@@ -1,4 +1,4 @@
-"""What a list shows of a row: columns that make cells, and which of them a terminal has room for."""
+"""The columns of a list: how each makes a cell of a row, and which of them are shown at which width."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from horsies_tui.look.tones import Tone
 
 REST: Final = 0
-"""As a width: what the other columns leave. Only the last column of a layout may take it."""
+"""As a width: what the other columns leave. Only the last column of a layout may use it."""
 GAP: Final = 1
-"""Between two columns; a layout that wants more gives it to the width of the left one."""
+"""Between two columns; a layout that needs more adds it to the width of the left one."""
 GUTTER: Final = 3
-"""Before the first column: cursor, mark, space."""
+"""Before the first column: cursor, mark, blank."""
 
 
 class HasId(Protocol):
-    """A row of a list. The id is what cursor and marks hold on to."""
+    """A row of a list. Cursor and marks refer to its id."""
 
     @property
     def id(self) -> str: ...
@@ -34,18 +34,18 @@ RowT = TypeVar("RowT", bound=HasId)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What cells need to know besides their row."""
+    """What cells depend on besides their row."""
 
     now: datetime
     """The database's time."""
     glyphs: Glyphs = UNICODE
     recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
-    """From which silence on a heartbeat is late."""
+    """The thresholds from which on a heartbeat is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`tone` None is the usual text. Where the text does not fit, `brief` is shown instead of a cut."""
+    """`tone` None is the normal colour. If the text does not fit, `brief` is shown in place of a cut text."""
 
     text: str
     tone: Tone | None = None
@@ -57,7 +57,7 @@ EMPTY: Final = Cell("")
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[RowT]):
-    """`brief` is the title where the column is narrower than `title`. Numbers stand right."""
+    """`brief` is the title if the column is narrower than `title`. Numbers are right-aligned."""
 
     key: str
     title: str
@@ -77,26 +77,26 @@ class Placed(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet(Generic[RowT]):
-    """Columns, and for each breakpoint which of them are shown how wide, in order.
+    """Columns, and for each breakpoint their order and widths.
 
-    `layouts`: from this width of the table on, column key → width. Widths depend on nothing else, so that nothing
-    moves when rows change.
+    `layouts`: from this table width on, column key → width. Widths depend on nothing else, so that nothing moves when
+    rows change.
     """
 
     columns: tuple[Column[RowT], ...]
     layouts: Mapping[int, Mapping[str, int]]
     hidden: frozenset[str] = frozenset()
-    """Keys that the operator does not want to see; the last column gets their room."""
+    """Keys that the operator has hidden; the last column gets their room."""
 
     def without(self, hidden: frozenset[str]) -> ColumnSet[RowT]:
         return replace(self, hidden=hidden)
 
     def keys_at(self, width: int) -> tuple[str, ...]:
-        """What an operator may choose from in a table of that width."""
+        """The columns that an operator may choose from at this table width."""
         return tuple(self._layout(width))
 
     def place(self, width: int) -> tuple[Placed[RowT], ...]:
-        """The columns for a table of that width. What goes beyond it is cut or left out."""
+        """The columns at this table width. What exceeds it is cut or left out."""
         by_key = {column.key: column for column in self.columns}
         placed: list[Placed[RowT]] = []
         x = GUTTER
@@ -110,6 +110,6 @@ class ColumnSet(Generic[RowT]):
         return tuple(placed)
 
     def _layout(self, width: int) -> Mapping[str, int]:
-        """The widest one that fits, or the narrowest there is."""
+        """The widest layout that fits, or the narrowest one."""
         fitting = [least for least in self.layouts if least <= width]
         return self.layouts[max(fitting) if fitting else min(self.layouts)]

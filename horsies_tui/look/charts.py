@@ -1,4 +1,4 @@
-"""A chart as lines that can be compared: its numbers in words, its curves, and what height and width mean."""
+"""A chart as lines that can be compared: current values as text, curves, and the two scales."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from horsies_tui.look.lines import Line
 
 HEAD: Final = "chart--head"
-"""The component class of a chart's first line, where it has the cursor."""
+"""The component class of a chart's first line if the cursor is on the chart."""
 
 _SCALE: Final = 7
-"""Places left of the curves, for the highest value and for zero."""
+"""Places left of the curves, for the highest value and zero."""
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
 _SPARK: Final = 16
 
 
 def round_up(value: float) -> float:
-    """To 1, 2 or 5 and zeros; of nothing, 1."""
+    """To 1, 2 or 5 times a power of ten; zero becomes 1."""
     if value < LEAST:
         return 1.0
     size = 10.0 ** math.floor(math.log10(value))
@@ -40,13 +40,13 @@ def round_up(value: float) -> float:
 
 
 def round_up_time(seconds: float) -> float:
-    """To what a clock has: 1, 2, 5, 10, 20 or 30 seconds, minutes or hours."""
+    """To a usual time: 1, 2, 5, 10, 20 or 30 seconds, minutes or hours."""
     return next((step for step in _TIMES if step >= seconds > 1), 0.0) or round_up(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`now` is its newest value in words; `values` are None where there is a gap."""
+    """`now` is the newest value as text; `values` are None for a gap."""
 
     name: str
     values: tuple[float | None, ...]
@@ -59,9 +59,9 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What it shows. `write` says a value on the scale, which is `top` high, or as high as it needs to be.
+    """A chart's content. `write` formats a value of the scale, which reaches up to `top`, or as far as needed.
 
-    `rows` is the filter of the tasks that its newest values are about.
+    `rows` is the filter of the tasks that its newest values count.
     """
 
     title: str
@@ -72,23 +72,23 @@ class Chart:
     round_up: Callable[[float], float] = round_up
     rows: str | None = None
     newest: str = "now"
-    """Of what the newest value is: this moment, or the last so many minutes."""
+    """The time of the newest value: now, or the last minutes."""
 
     @property
     def height(self) -> float:
-        """What the top of the scale stands for: a number that can be read at a glance."""
+        """The value at the top of the scale: a round number."""
         highest = max((value for curve in self.curves for value in curve.values if value is not None), default=0.0)
         return self.top if self.top is not None and highest <= self.top else self.round_up(highest)
 
 
 def chart_lines(chart: Chart, width: int, height: int, glyphs: Glyphs, *, chosen: bool = False) -> list[Line]:
-    """A chart of this size."""
+    """The chart at this size."""
     head, foot = _head(chart, width, glyphs, chosen=chosen), _foot(chart, width, glyphs)
     return [head, *_canvas(chart, width, max(height - 2, 0), glyphs), foot][:height]
 
 
 def spark_line(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False) -> Line:
-    """The same where there is only one line for it: the words, then the last curve that says most, as bars."""
+    """The chart on one line: the text, then the first curve as bars."""
     room = min(_SPARK, width // 3)
     curve = chart.curves[0]
     bars = spark(curve.values, room, top=chart.top, ascii_only=glyphs.ascii)
@@ -97,7 +97,7 @@ def spark_line(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool = False
 
 
 def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
-    """`finished/s 12.1  failed 0.2`: the words say which colour is which."""
+    """`finished/s 12.1 failed 0.2`; each name has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
     words: list[tuple[str, Tone]] = [(sign, Tone.ACCENT), (f"{chart.title} ", Tone.MUTED)]

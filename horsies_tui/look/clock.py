@@ -1,4 +1,4 @@
-"""Moments as text, in UTC or in the zone of the machine where the console runs; both say which."""
+"""Times as text, in UTC or in the zone of the console's machine, always with the zone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def zone_of(*, utc: bool) -> tzinfo | None:
-    """What the other functions take as `zone`; None is this machine's own."""
+    """The `zone` argument of the other functions; None is the machine's own zone."""
     return UTC if utc else None
 
 
@@ -30,7 +30,7 @@ def date_and_time(moment: datetime | None, zone: tzinfo | None = UTC) -> str:
 
 
 def moment_text(moment: datetime | None, now: datetime, zone: tzinfo | None = UTC) -> str:
-    """The time of day on the day of `now`, with its date on any other; None is empty."""
+    """The time of day if it is on the same day as `now`, else with its date; None is empty."""
     if moment is None:
         return ""
     if moment.astimezone(zone).date() == now.astimezone(zone).date():

@@ -1,4 +1,4 @@
-"""The signs of the console, each with its ASCII twin, and how a state is written: always glyph and word."""
+"""The signs of the console, each with its ASCII replacement; a state is always shown as sign and word."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STATE_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "RETRY": ("↻", "~"),
     "INTERRUPTED": ("⏸", "="),
 }
-"""Of every status, and of the two states that a status hides. First the usual sign, then its ASCII twin."""
+"""Of every task status and the two derived states: the usual sign, then its ASCII replacement."""
 
 FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "READY": ("○", "o"),
@@ -29,7 +29,7 @@ FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "SKIPPED": STATE_GLYPHS["CANCELLED"],
     "PAUSED": STATE_GLYPHS["INTERRUPTED"],
 }
-"""What nodes and workflows are besides; no list shows them together with the states of tasks that look alike."""
+"""Of the other states of nodes and workflows; some share a sign with a task state, but no list shows both."""
 
 _UNKNOWN_STATE: Final = ("?", "?")
 
@@ -44,25 +44,25 @@ class Glyphs:
     mark: str
     heart: str
     missed: str
-    """A heartbeat that did not come."""
+    """A missing heartbeat."""
     up: str
     down: str
     enter: str
     alarm: str
-    """▲ before what needs a person."""
+    """▲ before what needs action."""
     warning: str
     crumb: str
     """Between a context and its database."""
     dot: str
     """Between two facts on one line."""
     dash: str
-    """Where there is no value, and the reader should know it."""
+    """A missing value that the reader should notice."""
     times: str
     folded: str
     unfolded: str
     rule: str
     bar: str
-    """The left edge of what is being typed."""
+    """The left edge of a text being typed."""
     waiting: str
     claimed: str
     running: str
@@ -79,7 +79,7 @@ class Glyphs:
         return f"{words} {more}" if more else words
 
     def text(self, words: str) -> str:
-        """The same words in what this set may write: signs become their twins, other letters a question mark."""
+        """The text in the characters of this set: signs are replaced, other characters become a question mark."""
         if not self.ascii or words.isascii():
             return words
         return words.translate(_TWINS).encode("ascii", "replace").decode("ascii")
@@ -141,12 +141,12 @@ ASCII: Final = Glyphs(
 
 
 def glyphs(*, ascii_only: bool) -> Glyphs:
-    """The set for `--ascii`, or the usual one."""
+    """The ASCII set for `--ascii`, else the usual one."""
     return ASCII if ascii_only else UNICODE
 
 
 def _twins() -> dict[int, str]:
-    """Every sign and its twin; box corners and superscripts too, which texts hold though no field names them."""
+    """Every sign and its replacement; also box corners and superscripts, which texts contain but no field has."""
     signs = (
         dict(STATE_GLYPHS.values()) | dict(FLOW_GLYPHS.values()) | dict(zip("┌┐└┘├┤┬┴┼═║", "+++++++++=|", strict=True))
     )
@@ -154,7 +154,7 @@ def _twins() -> dict[int, str]:
     for field in fields(Glyphs):
         if field.name != "ascii":
             signs.setdefault(getattr(UNICODE, field.name), getattr(ASCII, field.name))
-    # A wide sign keeps its two places: what is beside it must not move.
+    # A wide sign keeps its two places, so that the text beside it does not move.
     return {ord(sign): twin.ljust(cell_len(sign)) for sign, twin in signs.items()}
 
 

@@ -1,4 +1,4 @@
-"""The lines of a list as pieces that can be compared: what did not change is not sent again."""
+"""The lines of a list as pieces that can be compared, so that unchanged ones are not sent again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CURSOR: Final = "row-table--cursor"
 STRUCK: Final = "row-table--struck"
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
-"""ASCII, rules, blocks and the dots of curves: each letter has one place on every terminal."""
+"""ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
 
 
 class Piece(NamedTuple):
-    """Text of a known width, and the component classes that it is drawn with, the last one above the others."""
+    """Text of a known width with the component classes that style it; later ones take precedence."""
 
     text: str
     width: int
@@ -53,7 +53,7 @@ def row_line(
 
 
 def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> Line:
-    """What stands above the rows."""
+    """The line above the rows."""
     pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
     for placed in columns:
         column = placed.column
@@ -64,7 +64,7 @@ def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> L
 
 
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
-    """What stands where no row is."""
+    """A text in place of rows."""
     return (Piece(fit(" " * GUTTER + clean(glyphs.text(words)), width, glyphs), width, (Tone.MUTED,)),)
 
 
@@ -73,7 +73,7 @@ def blank_line(width: int) -> Line:
 
 
 def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
-    """Where, as x and width, two lines of the same width differ; neighbours are joined."""
+    """The differing parts of two lines of the same width, as x and width; adjacent ones are joined."""
     if [piece.width for piece in before] != [piece.width for piece in after]:
         yield _changed_as_a_whole(before, after)
         return
@@ -92,7 +92,7 @@ def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
 
 
 def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
-    """Where lines of other pieces differ, in one: a chart that moves on leaves what stands beside it."""
+    """One differing part of lines with different pieces: a chart that moves on leaves the text beside it."""
     old, new = ([(char, piece.classes) for piece in line for char in piece.text] for line in (before, after))
     width = sum(piece.width for piece in after)
     places = [x for x, (one, other) in enumerate(zip(old, new, strict=False)) if one != other]
@@ -102,14 +102,14 @@ def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
 
 
 def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:
-    """From where to where two pieces differ: of an age that ticks, its last digit."""
+    """The differing places of two pieces: of an age that ticks, its last digit."""
     if old.classes != new.classes:
         return 0, new.width
     return changed_part(old.text, new.text) or (0, new.width)
 
 
 def changed_part(old: str, new: str) -> tuple[int, int] | None:
-    """From which place to which two texts of one length differ; None where not every letter has just one place."""
+    """The differing places of two texts of one length; None if some character takes more or less than one place."""
     if len(old) != len(new) or not (_EVEN.fullmatch(old) and _EVEN.fullmatch(new)):
         return None
     first = next((at for at, (one, other) in enumerate(zip(old, new, strict=True)) if one != other), 0)
@@ -125,13 +125,13 @@ def _cell_text(cell: Cell, width: int, glyphs: Glyphs, *, right: bool) -> str:
 
 
 def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
-    """With the gap behind it: two pieces of one style are sent as one."""
+    """A piece with the gap after it: pieces of one style are sent together."""
     gap = min(GAP, width - placed.x - placed.width)
     return Piece(text + " " * gap, placed.width + gap, classes)
 
 
 def _stroke(piece: Piece) -> Iterator[Piece]:
-    """Only through words: a stroke through blanks is a rule across the screen."""
+    """Strikes through words only: through blanks it would be a rule across the screen."""
     plain = tuple(name for name in piece.classes if name != STRUCK)
     words = piece.text.strip()
     before = len(piece.text) - len(piece.text.lstrip()) if words else piece.width

@@ -1,4 +1,4 @@
-"""Curves on a grid of characters, drawn by plotext: which character stands where, and of which curve it is."""
+"""Curves on a grid of characters, drawn by plotext: each character with the number of its curve."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _BRAILLE: Final = 0x2800
 _DOTS: Final = 256
 _PLAIN: Final = ("*", "o")
-"""In ASCII each curve has a sign of its own."""
+"""In ASCII each curve has its own sign."""
 
 
 class Mark(NamedTuple):
-    """One character; `curve` is its number, None where none is."""
+    """One character; `curve` is the number of its curve, or None."""
 
     char: str
     curve: int | None = None
@@ -28,16 +28,16 @@ NOTHING: Final = Mark(" ")
 
 @cache
 def plotter() -> Any:
-    """plotext, when it is first wanted: it takes 100 to 200 ms to import, half of them for its own manual."""
+    """plotext, imported at first use: the import takes 100 to 200 ms, half of them for its own manual."""
     return import_module("plotext")
 
 
 def plot(
     curves: Sequence[Sequence[float | None]], width: int, height: int, *, top: float, ascii_only: bool
 ) -> list[list[Mark]]:
-    """Lines from the top, each `width` marks. A gap in a curve is a gap in its line; later curves lie above.
+    """Lines from the top, each `width` marks. A gap in a curve is a gap in its line; later curves cover earlier ones.
 
-    Values go from 0 at the bottom to `top`. Each curve is drawn alone, in 1 ms at 40x8, so that it keeps its colour.
+    Values range from 0 at the bottom to `top`. Each curve is drawn alone, in 1 ms at 40x8, so that it keeps its colour.
     """
     grid = [[NOTHING] * width for _ in range(height)]
     for number, values in enumerate(curves):
@@ -52,7 +52,7 @@ def plot(
 def _drawn(values: Sequence[float | None], width: int, height: int, top: float, sign: str) -> list[str]:
     plotext = plotter()
     figure = plotext.figure
-    # Its limit is the size of the terminal it finds, which is none in a test and may have been another one.
+    # Its limit is the size of the terminal that it finds: in a test there is none, elsewhere it may be another one.
     plotext.terminal.limit(False, False)
     figure.clear.all()
     figure.theme("colorless")
@@ -70,7 +70,7 @@ def _drawn(values: Sequence[float | None], width: int, height: int, top: float, 
 
 
 def _runs(values: Sequence[float | None]) -> Iterator[tuple[list[int], list[float]]]:
-    """The stretches without a gap."""
+    """The parts of a curve without a gap."""
     for is_gap, run in groupby(enumerate(values), lambda place: place[1] is None):
         if not is_gap:
             known = [(place, value) for place, value in run if value is not None]

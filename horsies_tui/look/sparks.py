@@ -1,4 +1,4 @@
-"""A curve in one line of a few places."""
+"""A curve drawn as bars on a single line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LEAST: Final = 1e-9
-"""Less than this is drawn as nothing: of the smallest numbers that there are, no power of ten can be computed."""
+"""Smaller values are drawn as zero: the power of ten of the smallest floats cannot be computed."""
 _MOST: Final = 1e12
-"""As seconds the longest time that can be written; more is drawn as this."""
+"""As seconds, the longest time that can be written; larger values are drawn as this."""
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _PLAIN: Final = "_.-:=+*#"
 
 
 def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """The values as a curve can show them: what is not a number is a gap, what is out of all bounds stands at them."""
+    """The values as a curve can show them: what is not a number is a gap, and values are limited to the bounds."""
     return tuple(_drawable(value) for value in values)
 
 
@@ -29,14 +29,14 @@ def _drawable(value: float | None) -> float | None:
 
 
 def spark(values: Sequence[float | None], width: int, *, top: float | None = None, ascii_only: bool = False) -> str:
-    """Exactly `width` places, the highest value of each; a blank is a gap, the lowest bar is next to nothing."""
+    """Exactly `width` places, each the highest of its values; a blank is a gap, the lowest bar is close to zero."""
     peaks = squeezed(drawable(values), width)
     highest = top if top is not None else max((peak for peak in peaks if peak is not None), default=0.0)
     return "".join(_bar(peak, highest, _PLAIN if ascii_only else _BARS) for peak in peaks)
 
 
 def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
-    """As many values as there are places, each the highest that falls into it; fewer of them stand at the right."""
+    """One value per place, the highest of those that fall into it; if there are fewer values they are right-aligned."""
     count = len(values)
     if count <= width:
         return [None] * (width - count) + list(values)

@@ -1,4 +1,4 @@
-"""Text from anywhere on one line of a terminal: harmless, and exactly as wide as it may be."""
+"""Makes any text safe for one line of a terminal, and cuts or pads it to a width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def clean(text: str) -> str:
-    """What a terminal would obey becomes a space; what joins or turns letters, each terminal in its way, goes."""
+    """Control characters become blanks; characters that join or reorder others are removed, as terminals differ."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(_harmless(char) for char in text)
@@ -38,7 +38,7 @@ def fit(text: str, width: int, glyphs: Glyphs, *, right: bool = False) -> str:
 
 
 def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most so wide, with its beginning and its end: names of steps often differ in their last characters alone."""
+    """At most this wide, with its beginning and end: names of steps often differ only in their last characters."""
     if cell_len(text) <= width:
         return text
     end = ""
@@ -48,7 +48,7 @@ def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
 
 
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
-    """At most so wide. Where something is left out an ellipsis says so, in the last place."""
+    """At most this wide. If something is cut, the last place is an ellipsis."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1) + glyphs.ellipsis if width > 0 else ""

@@ -73,7 +73,7 @@ _ANSI: Final = Theme(
     panel="ansi_default",
     boost="ansi_default",
     variables={
-        # Textual's own rules use these two names, and only its own themes have them.
+        # Textual's own rules use these two names, which only its own themes define.
         "ansi-background": "ansi_default",
         "ansi-foreground": "ansi_default",
         "border": "ansi_bright_black",
@@ -89,4 +89,4 @@ _ANSI: Final = Theme(
 THEMES: Final = {theme.name: theme for theme in (_DARK, _LIGHT, _ANSI)}
 DEFAULT: Final = _DARK.name
 ANSI: Final = _ANSI.name
-"""For 16 colours and, chosen before the App is built, for NO_COLOR: textual turns true colours into greys there."""
+"""For 16 colours and for NO_COLOR, then chosen before the App is built: Textual would turn true colours into greys."""

@@ -1,4 +1,4 @@
-"""What a colour may say, as component classes: widgets name a tone, stylesheets and themes decide how it looks."""
+"""The meanings of colours, as component classes: widgets name a tone, themes define how it looks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tone(StrEnum):
     RETRY = "tone--retry"
     INTERRUPTED = "tone--interrupted"
     MUTED = "tone--muted"
-    """Beside the point: ids, units, what is as it should be."""
+    """Secondary: ids, units, normal values."""
     STRONG = "tone--strong"
     ACCENT = "tone--accent"
     GOOD = "tone--good"
@@ -32,7 +32,7 @@ TONES: Final[frozenset[str]] = frozenset(Tone)
 
 
 def state_tone(state: str) -> Tone | None:
-    """Of a status or state; None for one that is not known."""
+    """The tone of a status or state; None if it is unknown."""
     return _BY_STATE.get(state)
 
 
@@ -79,10 +79,10 @@ _COLOURS: Final = {
 def tone_css(widget: str) -> str:
     """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of TONES: `tone_css("RowTable")`.
 
-    Only tokens that every theme has: a widget must draw itself in any application.
+    Uses only variables that every theme has: a widget must work in any application.
     """
     rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
     rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")
-    # Sixteen colours have no grey that can be read on both black and white.
+    # Sixteen colours have no grey that is readable on both black and white.
     rules += [f"{widget}:ansi > .{tone} {{ text-style: dim; }}" for tone in (Tone.MUTED, Tone.CANCELLED)]
     return "\n".join(rules)

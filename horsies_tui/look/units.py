@@ -1,4 +1,4 @@
-"""Lengths of time, counts and sizes in the few places that a column has: short, and never changing width twice."""
+"""Durations, counts and sizes as short texts of a limited width."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
 LENGTH_WIDTH: Final = 5
-"""No length of time, exact or ticking, is wider; from 10 000 days on it would be."""
+"""The greatest width of a duration, exact or ticking, below 10,000 days."""
 AGE_WIDTH: Final = 4
 
 _MINUTE: Final = 60
@@ -16,11 +16,11 @@ _HOUR: Final = 3_600
 _DAY: Final = 86_400
 _SCALES: Final = ((1_000, "k"), (1_000_000, "M"), (1_000_000_000, "G"), (1_000_000_000_000, "T"))
 _TICK_S: Final = 10
-"""Above a minute a running length moves every ten seconds: each second on 40 rows is 4 kB/s over SSH."""
+"""Above a minute a running duration advances by ten seconds: each second on 40 rows is 4 kB/s over SSH."""
 
 
 def length(span: timedelta | None) -> str:
-    """What will not change any more: 8ms, 0.4s, 58.9s, 6m12s, 14m, 3h05m, 14h, 2d4h, 12d; None is empty."""
+    """A final duration: 8ms, 0.4s, 58.9s, 6m12s, 14m, 3h05m, 14h, 2d4h, 12d; None is empty."""
     if span is None:
         return ""
     seconds = max(span.total_seconds(), 0.0)
@@ -32,7 +32,7 @@ def length(span: timedelta | None) -> str:
 
 
 def ticking(span: timedelta | None) -> str:
-    """What still grows or shrinks: whole seconds below a minute, then steps of ten; None is empty."""
+    """A changing duration: whole seconds below a minute, then steps of ten; None is empty."""
     if span is None:
         return ""
     seconds = max(int(span.total_seconds()), 0)
@@ -40,7 +40,7 @@ def ticking(span: timedelta | None) -> str:
 
 
 def age(span: timedelta | None) -> str:
-    """One number for what people only compare: 4s, 12m, 3h, 20d; None is empty."""
+    """One number, for durations that are only compared: 4s, 12m, 3h, 20d; None is empty."""
     if span is None:
         return ""
     seconds = max(int(span.total_seconds()), 0)
@@ -51,7 +51,7 @@ def age(span: timedelta | None) -> str:
 
 
 def _minutes(seconds: int) -> str:
-    """A second unit only where the first has one digit: five places, always."""
+    """A second unit only if the first has one digit, so that five places suffice."""
     for size, unit, below, below_unit in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
         whole, rest = divmod(seconds, size)
         if whole >= 10:
@@ -62,12 +62,12 @@ def _minutes(seconds: int) -> str:
 
 
 def number(count: int) -> str:
-    """Every digit, in groups: 1,204."""
+    """All digits, in groups: 1,204."""
     return f"{count:,}"
 
 
 def count(count: int, *, at_least: bool = False) -> str:
-    """About: 218, 9,999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
+    """Rounded: 218, 9,999, 12 k, 1.2 M, 34 G. `at_least` adds a plus."""
     return _scaled(count) + ("+" if at_least else "")
 
 
@@ -90,7 +90,7 @@ def size(count: int | None) -> str:
 
 
 def _scaled(count: int, *, exact_below: int = 10_000) -> str:
-    """Rounded down: nothing is shown as more than there is."""
+    """Rounded down: the text never exceeds the number."""
     if count < exact_below:
         return number(count)
     scale, unit = next((known for known in _SCALES if count < 1000 * known[0]), _SCALES[-1])

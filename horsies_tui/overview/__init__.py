@@ -1,1 +1,1 @@
-"""The overview: how the cluster is, in words, curves and numbers."""
+"""The overview screen: the state of the cluster as a verdict, queues, alerts and charts."""

@@ -1,4 +1,4 @@
-"""The feed of the overview: how it stands now every few seconds, and the past once, then only what was added to it."""
+"""The feed of the overview: the current state every few seconds; the history once, then only its newest part."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0)
-"""Numbers that change more often cannot be read; with 500 workers and 40 000 waiting tasks a read takes 25 ms."""
+"""More frequent numbers cannot be read; with 500 workers and 40,000 waiting tasks one read takes 25 ms."""
 PAST_EVERY: Final = Rhythm(tick_s=5.0, poll_s=5.0, reconcile_s=5.0, slow_factor=50.0)
-"""As often as workers tell of themselves. Each point that moves is a chart that is sent again."""
+"""As often as workers store a snapshot. Each changed point sends a chart to the terminal again."""
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewSnapshot:
-    """`glance` is without the recovery report, which the application reads for its header. None: not read yet."""
+    """`glance` lacks the recovery report, which the application reads for its header. None: not read yet."""
 
     glance: Glance | None = None
     window: Window = USUAL
@@ -47,7 +47,7 @@ class OverviewSnapshot:
 
 
 class OverviewFeed(Feed):
-    """`look_at` chooses the window; what was read of the others is kept for when they are looked at again."""
+    """`look_at` selects the time window; data of other windows are kept for when they are selected again."""
 
     NAME = "overview"
 
@@ -69,7 +69,7 @@ class OverviewFeed(Feed):
         self._now_pace, self._past_pace = Pace(now_every), Pace(past_every)
 
     def look_at(self, window: Window) -> None:
-        """Show what is known of this one at once, and read what is missing."""
+        """Publish at once what is known of this window, and read what is missing."""
         if window == self.snapshot.window:
             return
         history = self._histories.get(window)
@@ -101,7 +101,7 @@ class OverviewFeed(Feed):
 
     async def _step(self) -> None:
         told = self._link.listens
-        # Whichever waits for longer: where reads are slow, neither may keep the other from its turn.
+        # The read that has been due longest goes first: where reads are slow, neither may starve the other.
         if self._now_pace.due_at(told=told) <= self._past_pace.due_at(told=told):
             await self._read_now()
         else:
@@ -116,7 +116,7 @@ class OverviewFeed(Feed):
     async def _glance(self, conn: Connection) -> Glance:
         workers = await worker_rows(conn)
         known = frozenset(row.id for row in workers)
-        if known != self._known:  # a clock is told once, by a worker that begins
+        if known != self._known:  # a worker stores its clock once, when it starts
             self._clocks, self._known = await worker_clocks(conn), known
         return Glance(
             now=self._link.clock.now(),

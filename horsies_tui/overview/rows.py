@@ -1,4 +1,4 @@
-"""The rows of the overview: a line for each queue and one for all, a line for each alert; and the charts."""
+"""The rows and charts of the overview: a line per queue, their sum, and a line per alert."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 ALL: Final = "all queues"
 _AT_ONCE_S: Final = 5.0
-"""What is gone within so long needs no number."""
+"""A queue that drains within this time shows no number."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLine:
-    """A queue as it is shown; `queue` of the sum of all has no name."""
+    """A line of the queue list; in the sum of all queues, `queue` has no name."""
 
     queue: QueueRow
     rate: QueueRate
@@ -45,7 +45,7 @@ class QueueLine:
 
 
 def queue_lines(glance: Glance) -> tuple[QueueLine, ...]:
-    """All together first, where there are several."""
+    """The sum of all queues first, if there are several."""
     lines = tuple(QueueLine(row, glance.rate(row.name), glance.outlook(row)) for row in glance.queues)
     if len(lines) < 2:
         return lines
@@ -110,7 +110,7 @@ def _drains(line: QueueLine, look: Look) -> Cell:
 
 
 def _waits_long(line: QueueLine, look: Look) -> bool:
-    """What nobody can run stays, however much goes out around it."""
+    """Whether the oldest task waits long although the queue drains: no worker may be able to run it."""
     oldest = line.queue.oldest_due_at
     return oldest is not None and (look.now - oldest).total_seconds() > _AT_ONCE_S
 
@@ -194,9 +194,10 @@ def _said(values: tuple[float | None, ...], write: Callable[[float], str], dash:
 
 
 def charts_of(series: Series, window: Window, dash: str, glance: Glance | None = None) -> tuple[Chart, ...]:
-    """Six of them: what ends, what fails, what waits and how long, how long it runs, how busy all are.
+    """The six charts: ended, failed, waiting, waiting time, run time, busy processes.
 
-    How many wait and how busy all are is said as it is in `glance`, from which the verdict and the list of queues are.
+    The current numbers of waiting tasks and busy processes come from `glance`, as do those of the verdict and the
+    queues.
     """
     waits = None if glance is None else _whole(glance.waiting.number) + ("+" if glance.waiting.at_least else "")
     busy = None if glance is None else dash if glance.busy is None else _percent(glance.busy)

@@ -1,4 +1,4 @@
-"""The overview: how the cluster is, in words, curves and numbers, each of which opens the rows behind it."""
+"""The overview screen: verdict, queues, alerts and charts; each number opens the rows that it counts."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
     from horsies_tui.health.glance import Glance
 
 ExpectedState: TypeAlias = OverviewSnapshot | RecoverySnapshot
-"""What this view draws: its own feed's reading, and the application's recovery report."""
+"""What this view draws: the snapshots of its own feed, and the application's recovery report."""
 
 _NARROW: Final = 100
 _CHART_COLUMNS: Final = (2, 3)
 _CHARTS: Final = 6
 _LOW: Final = 34
-"""With fewer lines the lists need more of them than the charts."""
+"""On a screen lower than this the lists get more of the height than the charts."""
 _SHARE: Final = (0.4, 0.5)
-"""Of the height, for the charts: of a low screen, and of one that is not."""
+"""The charts' share of the height: on a low screen, and on others."""
 _MOST_QUEUES: Final = 0.4
-"""Of the height, where there are so many; they have as many lines as they need."""
+"""The queues' largest share of the height; they take as many lines as they have queues."""
 _CLASSES: Final = {Level.HURT: "-hurt", Level.LOOK: "-look", Level.NOTE: "-well"}
 
 
 class OverviewView(ConsoleView[ExpectedState]):
-    """Its parts can have the focus: the queues, the alerts, the charts."""
+    """Its parts take the focus: queues, alerts, charts."""
 
     BINDINGS = bindings(Scope.OVERVIEW)
 
@@ -95,7 +95,7 @@ class OverviewView(ConsoleView[ExpectedState]):
 
     def on_mount(self) -> None:
         if self.app.size.width >= _NARROW:
-            self.run_worker(asyncio.to_thread(plotter))  # while the database is asked
+            self.run_worker(asyncio.to_thread(plotter))  # while the database is queried
         self._say_window(self._snapshot)
 
     def create_feed(self, link: Link, publish: Callable[[ExpectedState], None]) -> OverviewFeed:
@@ -115,10 +115,10 @@ class OverviewView(ConsoleView[ExpectedState]):
 
     @property
     def parts(self) -> tuple[Widget, ...]:
-        """In the order of `tab`."""
+        """The parts in the order of `tab`."""
         return (self.queues, self.alert_table, self.charts)
 
-    # What is shown.
+    # Drawing.
 
     def draw(self, snapshot: ExpectedState) -> None:
         if isinstance(snapshot, RecoverySnapshot):
@@ -142,14 +142,14 @@ class OverviewView(ConsoleView[ExpectedState]):
         self._show_queues(glance)
         self._show_alerts(glance)
         found = verdict(glance, self._alerts, self.query_one("#verdict").size.width or None)
-        # Where the line is short, the sign and the colour say what the first words would.
+        # On a narrow screen the sign and the colour replace the first word.
         sign = "" if found.level is Level.NOTE else f"{self._glyphs.alarm} "
         text = f"{sign if self.size.width < _NARROW else found.lead}{found.words}"
         tone = _CLASSES[found.level] if glance.alive or found.alert else ""
         self._say(f"{snapshot.error}; before that: {text}" if snapshot.error else text, tone)
 
     def _show_queues(self, glance: Glance) -> None:
-        # Ages are those of the reading, as the numbers beside them: ticking, each row would be sent each second.
+        # Ages as of the read, like the numbers beside them: if they ticked, each row would be sent every second.
         lines = queue_lines(glance)
         self.queues.show(lines, now=glance.now, empty="No queue has tasks, and no worker serves one.")
         self._arrange(len(lines))
@@ -172,7 +172,8 @@ class OverviewView(ConsoleView[ExpectedState]):
     def _say_window(self, snapshot: OverviewSnapshot) -> None:
         ways = " ".join(key_for(f"overview.{way}", self.screen, self._glyphs) for way in ("shorter", "longer"))
         wait = f"{self._glyphs.ellipsis}" if snapshot.series is None else ""
-        # Each rate of the list of queues is that of these minutes; a chart says at its foot of what its number is.
+        # The rates in the queue list are averages over these minutes; each chart says at its foot what its number
+        # means.
         rates = f"rates over {age(RATES_OVER)} · " if self.app.size.width >= _NARROW else ""
         self.query_one("#window", LineCell).put(self._glyphs.text(f"{rates}window {snapshot.window.name}{wait} {ways}"))
 
@@ -181,7 +182,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self.call_after_refresh(self._judge)
 
     def _arrange(self, queues: int) -> None:
-        """Charts where there is room for them, else a line for each; the queues in full where that is not too much."""
+        """Give the charts the height that is left, or one line each; queues in full if there are not too many."""
         width, height = self.size
         if not height:
             return
@@ -192,7 +193,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self.charts.stand_in(columns)
         _set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
 
-    # What the operator does.
+    # Actions of the operator.
 
     def take_focus(self) -> None:
         self.queues.focus()
@@ -266,7 +267,7 @@ class OverviewView(ConsoleView[ExpectedState]):
 
 
 def _set_height(widget: Widget, height: int) -> None:
-    """A layout sends the whole screen again: only where it is another height."""
+    """Set the height only if it differs: a layout sends the whole screen again."""
     wanted = widget.styles.height
     if wanted is None or wanted.value != height:
         widget.styles.height = height

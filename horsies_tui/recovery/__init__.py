@@ -1,1 +1,1 @@
-"""The recovery report: what is stuck, what the sweeps will do, and what an operator can do."""
+"""The recovery screen: tasks and workflows that are stuck, what the sweeps will do, and what an operator can do."""

@@ -1,4 +1,4 @@
-"""The recovery report as rows and sentences: what a line says, and how it counts down."""
+"""The rows and sentences of the recovery report, with their countdowns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """A finding as it was at `taken_at`. `may` are what can be done, each with its key."""
+    """A finding as of `taken_at`. `may` are the possible actions, each with its key."""
 
     id: str
     finding: Finding
@@ -42,18 +42,18 @@ class FindingRow:
     may: tuple[tuple[str, str], ...]
 
     def left(self, now: datetime) -> timedelta | None:
-        """Until the system acts; None where nothing will happen, or nobody can say when."""
+        """The time until the system acts; None if it does nothing, or the time is not known."""
         if self.finding.in_seconds is None:
             return None
         return max(timedelta(seconds=self.finding.in_seconds) - (now - self.taken_at), timedelta())
 
 
 def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[FindingRow, ...]:
-    """In the order of the report. What is told about one and the same thing keeps its id from report to report."""
+    """The rows in the report's order. A finding about the same subject keeps its id from report to report."""
     rows: dict[str, FindingRow] = {}
     for finding in report.findings:
         row_id = "\t".join((finding.kind, finding.name, finding.queue_name or "", finding.worker_id or ""))
-        while row_id in rows:  # they differ only in what will become of them
+        while row_id in rows:  # findings that differ only in their outcome
             row_id += "'"
         may = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.may)
         rows[row_id] = FindingRow(row_id, finding, report.now, may)
@@ -94,13 +94,13 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
 
 
 def nothing_wrong(report: Report) -> str:
-    """What stands in the list where the report is empty."""
+    """Shown in the list if the report is empty."""
     workers = "1 worker is alive" if report.workers_alive == 1 else f"{report.workers_alive} workers are alive"
     return f"Everything is where it should be: nothing is stuck, nothing needs action.\n{workers}."
 
 
 def why_of(row: FindingRow) -> list[Fact]:
-    """The evidence in full, the sentences behind it, what may be done by which key, and which rows are meant."""
+    """The finding in full: evidence, explanation, possible actions with their keys, and the affected rows."""
     finding = row.finding
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
@@ -129,7 +129,7 @@ def _what(row: FindingRow, look: Look) -> Cell:
 
 
 def _name(row: FindingRow, _look: Look) -> Cell:
-    """Of a worker, as the Workers screen names it; why_of tells its id."""
+    """A worker's name as on the workers screen; why_of shows its id."""
     finding = row.finding
     return Cell(name_of(finding.name) if finding.target_kind == "worker" else finding.name)
 

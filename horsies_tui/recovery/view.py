@@ -1,4 +1,4 @@
-"""The recovery desk: what is not where it should be, worst first, what will become of it and what may be done."""
+"""The recovery screen: findings, the worst first, each with what will happen and what an operator can do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _KEY_OF_VERB: Final = {
 
 
 class RecoveryView(ConsoleView["RecoverySnapshot"]):
-    """Draws the application's own RecoveryFeed; acts on the finding under the cursor, or on the marked ones."""
+    """Draws the application's RecoveryFeed; verbs act on the marked findings, else on the one under the cursor."""
 
     BINDINGS = bindings(Scope.RECOVERY, Scope.VERBS)
 
@@ -109,7 +109,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         """The remedy of this name that the chosen findings offer, for all of their rows."""
         chosen = self._chosen()
         if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
-            verb = "retry"  # what it is called for a workflow, under the same key as on its own screen
+            verb = "retry"  # the name of this verb for workflows, under the same key as on their own screen
         remedies = [remedy for finding in chosen for remedy in finding.may if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
         if len(kinds) != 1 or not all(any(may.verb == verb for may in finding.may) for finding in chosen):
@@ -122,7 +122,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         return Intent(verb, kind=kind, selection=Selection.of_ids(ids))
 
     def fits(self, action: Action) -> bool:
-        """A verb that each of the chosen findings names as a way out."""
+        """Whether each of the chosen findings offers this verb as a remedy."""
         if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
             return action.scope is not Scope.TABLE or bool(self.table.rows)
         verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
@@ -130,7 +130,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         return bool(chosen) and all(any(may.verb in verbs for may in finding.may) for finding in chosen)
 
     def _chosen(self) -> list[Finding]:
-        """The marked ones, else the one under the cursor."""
+        """The marked findings, else the one under the cursor."""
         table = self.table
         if table.marks:
             return [row.finding for row in table.rows if row.id in table.marks]
@@ -145,7 +145,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
         self.console.say(f"{verb} is no way out for {here}; {ways or 'act on them one by one'}")
 
-    # What the operator does.
+    # Actions of the operator.
 
     @on(RowTable.Opened)
     def _open(self, message: RowTable.Opened) -> None:
@@ -170,7 +170,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         message.stop()
         self.console.note(f"{self._glyphs.mark} {len(message.marks)} marked" if message.marks else "")
 
-    # What is shown.
+    # Drawing.
 
     def _tick(self) -> None:
         if self.shown and self._snapshot is not None:

@@ -1,15 +1,15 @@
-"""The application: the frame around the views, the one link, and what views may ask for.
+"""The application: the frame around the views, the one link, and the services that views use.
 
-For whoever writes a screen (the whole surface is `view.Console`; the base class is `view.ConsoleView`):
+For authors of screens (the whole interface is `view.Console`; the base class is `view.ConsoleView`):
+
 - `self.console.link` is the Link, `.options` the ConsoleOptions, `.utc` how to show absolute times.
 - `create_feed(link, publish)` makes the view's feed; the base starts it when the view is shown, stops it when hidden.
 - Each snapshot that the feed publishes arrives in `draw(snapshot)`, on the loop, newest only.
 - Keys: declare them in actions.py, put `BINDINGS = bindings(Scope.TASKS, …)` on the view, write `action_<name>`.
 - `console.say(text)`, `console.say_error(text)`, `console.open_task(id)`, `console.show_tasks(filter)`,
   `console.show_workflow(id, node)`, `console.push_sheet(sheet, done)`, `console.why_no_writes()`,
-  `console.act(verb, view)`.
-- VIEWS below names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`),
-  `recovery.view.RecoveryView`; `verbs.Verbs(console).begin(verb, view)` is what `act` calls.
+  `console.act(verb, view)`, which calls `operation_flow.OperationFlow(console).begin(verb, view)`.
+- VIEWS below names the classes: `tasks.view.TasksView`, `task.view.DetailView` (it has `open(task_id)`), …
 """
 
 from __future__ import annotations
@@ -85,22 +85,22 @@ VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
     "recovery": RecoveryView,
 }
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
-"""The class of every screen from so many columns on; style sheets and views ask for it."""
+"""The class that every screen gets from this width on, in columns; style sheets and views test for it."""
 MOST_ERRORS: Final = 50
 _OF_THE_DESK: Final = ("recovery", "overview")
-"""The views that draw the recovery report, which is read for the header in any case."""
+"""The views that draw the recovery report, which is always read for the header."""
 _SECOND: Final = 1.0
 
 
 def outage(status: LinkStatus) -> tuple[str, ...]:
-    """Why figures are old, a line for each reason."""
+    """Why the data shown are old, a line for each reason."""
     if not status.is_up:
         return (status.detail,) if status.detail else ()
     return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
 
 
 class ConsoleApp(InTurn, inherit_bindings=False):
-    """Everything on the terminal. `keys` is what `keymap.keymap` made of the config file."""
+    """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
     CSS_PATH = "console.tcss"
@@ -116,7 +116,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         actor: Actor | None = None,
     ) -> None:
         theme = themes.THEMES[options.theme or themes.DEFAULT]
-        # Textual decides in here what NO_COLOR means: greys in 24 bit, unless the colours are the terminal's own.
+        # Textual evaluates NO_COLOR here: 24-bit greys, unless the theme uses the terminal's own colours.
         super().__init__(ansi_color=theme.ansi or None)
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
@@ -147,7 +147,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     async def on_mount(self) -> None:
         self.set_keymap(self._keys)
-        # After ctrl+z and fg the terminal is empty, and textual draws only what changes.
+        # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
         self._wire.start()
         await self.stage.go(self.options.screen)
@@ -158,7 +158,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     async def on_unmount(self) -> None:
         await self._wire.stop()
 
-    # What views ask for, see view.Console.
+    # Services for views, see view.Console.
 
     def say(self, text: str) -> None:
         self.footer.say(text, error=False)
@@ -242,7 +242,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self._told: tuple[str, ...] = ()
         self._told_outage: tuple[str, ...] = ()
         self._framed = ""
-        """The view that is known to be shown. What is said before the first one is, is said of the database."""
+        """The view that was framed last. Messages before the first one are about the database."""
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:
@@ -250,7 +250,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
-        """Another database from now on, and what the command line asked for was about the first."""
+        """Switch to another database; the filter and the task of the command line belonged to the first one."""
         self.options = replace(self.options, filter="", task_id=None)
         self.footer.message_over()
         await self._wire.stop()
@@ -266,7 +266,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         if status.lacks != self._told:
             self._told = status.lacks
             if status.lacks:
-                # What adds it stands first: the line may be cut.
+                # The command that helps comes first: the line may be cut.
                 self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
         self._tell_outage(status)
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
@@ -286,8 +286,8 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             top.publish(message.snapshot)
 
     def _tell_outage(self, status: LinkStatus) -> None:
-        """Each reason once, into the list behind `!`; the line above the view says it as long as it holds."""
-        # During an attempt to connect the reason is that of the one before.
+        """Add each reason once to the list behind `!`; the line above the view shows it as long as it lasts."""
+        # During an attempt to connect, the reason is that of the previous attempt.
         now = outage(status) or (() if status.is_up else self._told_outage)
         for words in now:
             if words not in self._told_outage:
@@ -306,7 +306,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     def _draw_frame(self) -> None:
         if not self.screen_stack:
-            return  # the last words of a feed arrive while the console closes
+            return  # a feed's last message arrives while the console closes
         status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
         need_you = self.desk.snapshot.need_you
@@ -328,20 +328,20 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             self._picker.show(status, now)
 
     def _old_since(self, status: LinkStatus) -> datetime | None:
-        """Of when the figures are that are shown, where they are not of now."""
+        """The time of the data shown, if they are not current."""
         if not status.is_up:
             return status.last_data_at
         return min((failure.since for failure in status.failing if failure.name in self._feeds_shown), default=None)
 
     @property
     def _feeds_shown(self) -> frozenset[str | None]:
-        """By the names of their views."""
+        """The feeds on the screen, by the names of their views."""
         name = self.stage.top.id if self.stage.top is not None else None
         return frozenset({name, "recovery"} if name in _OF_THE_DESK else {name})
 
     @property
     def _status(self) -> LinkStatus:
-        """What fails in the view that is shown stands first."""
+        """The link's status, with failures of the shown view first."""
         status = self.link.status
         failing = sorted(status.failing, key=lambda failure: failure.name not in self._feeds_shown)
         return replace(status, failing=tuple(failing))
@@ -359,7 +359,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     @on(events.TextSelected)
     def _copy_what_was_selected(self) -> None:
-        """When the mouse is released, as terminals do it themselves."""
+        """Copy when the mouse is released, as terminals do."""
         text = self.screen.get_selected_text()
         if text and not copy(self.stage, text, size(len(text.encode()))):
             self.say_error("that is more than a terminal's clipboard takes")
@@ -432,7 +432,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
     def action_quit_now(self) -> None:
         self.exit(0)
 
-    # A bug of ours ends in one sentence, which launch prints: nobody reads a traceback on a restored terminal.
+    # A bug ends the console with one sentence, printed by launch, instead of a traceback on the restored terminal.
 
     def _handle_exception(self, error: Exception) -> None:
         self.crash = error

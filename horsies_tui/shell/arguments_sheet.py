@@ -1,4 +1,4 @@
-"""The arguments of a task, opened for editing before a copy of it is sent."""
+"""The sheet in which the operator edits a task's arguments before a copy of the task is sent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNEDITED: Final = Arguments()
 
 
 class ArgumentsSheet(Sheet[Arguments]):
-    """Dismissed with what was edited, which is UNEDITED where nothing was; None: closed."""
+    """Dismissed with the edited arguments, UNEDITED if nothing was changed, or None if it was closed."""
 
     BINDINGS = bindings(Scope.ARGUMENTS)
     AUTO_FOCUS = "TextArea"
@@ -49,7 +49,7 @@ class ArgumentsSheet(Sheet[Arguments]):
 
     @dataclass
     class Read(Message):
-        """None: there is no such task any more."""
+        """The task was read; None: it does not exist any more."""
 
         detail: TaskDetail | None
 
@@ -84,7 +84,7 @@ class ArgumentsSheet(Sheet[Arguments]):
         self.run_worker(self._ask())
 
     def action_send(self) -> None:
-        """Check what was written; wrong JSON stays open, with the cursor where it is wrong."""
+        """Check the text; invalid JSON keeps the sheet open, with the cursor at the error."""
         if self._as_it_is:
             self.dismiss(UNEDITED)
         elif self._draft is not None:
@@ -131,7 +131,7 @@ class ArgumentsSheet(Sheet[Arguments]):
         area.read_only = False
         row = message.detail.row
         if row.finished_at is None:
-            # Said before anything is typed; whether it has ended by then is for the preview to see.
+            # Shown before anything is typed; the preview checks again whether the task has ended.
             self._say(f"it is {row.status}: only what has ended is sent again   {self._close_key} close", error=True)
         else:
             self._say(f"{self._key('arguments.send')} see what would be sent   {self._close_key} close")

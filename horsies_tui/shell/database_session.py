@@ -1,4 +1,4 @@
-"""One database as the application has it: the link and the desk's feed, running, told as messages."""
+"""The session with one database: its link and its recovery feed, running; changes are posted as messages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class DatabaseSession:
-    """Left for another one when the operator goes to another database."""
+    """Stopped and replaced by another one when the operator switches to another database."""
 
     @dataclass
     class LinkChanged(Message, bubble=False):
-        """The link stands otherwise than before."""
+        """The link's status has changed."""
 
         wire: DatabaseSession
         status: LinkStatus
@@ -38,7 +38,7 @@ class DatabaseSession:
 
     @dataclass
     class DeskRead(Message, bubble=False):
-        """What is stuck was looked at."""
+        """A recovery report was read."""
 
         wire: DatabaseSession
         snapshot: RecoverySnapshot
@@ -59,7 +59,7 @@ class DatabaseSession:
         self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
         self.desk = RecoveryFeed(self.link, self._tell_desk)
         self.left = False
-        """What comes from it now is about a database that nobody looks at any more."""
+        """Set when the database is left; later messages are ignored."""
         self._post = post
         self._running: asyncio.Task[None] | None = None
 
@@ -76,7 +76,7 @@ class DatabaseSession:
             with suppress(asyncio.CancelledError):
                 await self._running
 
-    # By message: a mistake while something is drawn must end the application, and not the link that called.
+    # By message: an error while drawing must end the application, not the link that called.
 
     def _tell_status(self, status: LinkStatus) -> None:
         if not self.left:

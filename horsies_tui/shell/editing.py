@@ -1,4 +1,4 @@
-"""The arguments of a task as a text that a person edits, and back: what he may not see stays as it was."""
+"""A task's arguments as text that the operator can edit, and back; masked values stay as they are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class EditError(HorsiesError):
-    """The text cannot be used; `line` is where, from 1 on, where that is known."""
+    """The text cannot be used; `line` is the line of the error, from 1 on, if it is known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class EditError(HorsiesError):
 
 
 class Draft:
-    """The stored arguments of one task. EditError where they are no JSON, and so cannot be edited."""
+    """The stored arguments of one task. Raises EditError if they are not JSON and so cannot be edited."""
 
     def __init__(self, args: str | None, kwargs: str | None, hidden: Iterable[str] = ()) -> None:
         self._masks = Masks(frozenset(hidden))
@@ -34,15 +34,15 @@ class Draft:
             raise EditError(f"its arguments are not JSON: {error}") from error
 
     def text(self) -> str:
-        """Both in one document. Values of arguments that the config file masks are stars, as everywhere."""
+        """Both as one JSON document. Arguments that the config file masks are shown as stars."""
         args = HIDDEN if self._masks.hides(POSITIONAL) else self._masks.on(self._args)
         shown = {"args": args, "kwargs": self._masks.on(self._kwargs)}
         text = json.dumps(shown, indent=2, ensure_ascii=False)
-        # What a terminal might obey is written as JSON can write it.
+        # Control characters are written as JSON escapes, so that the terminal does not interpret them.
         return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
     def read(self, text: str) -> Arguments:
-        """What was edited; None for the part that was not, so that it is sent as it is stored."""
+        """The edited arguments; None for a part that was not changed, so that it is sent as it is stored."""
         tree = _read_json(text)
         if not isinstance(tree, dict) or not tree.keys() <= {"args", "kwargs"}:
             raise EditError('it must be {"args": […], "kwargs": {…}} and nothing besides')
@@ -58,13 +58,13 @@ class Draft:
         return json.dumps(self._unmasked(edited, original, name), ensure_ascii=False)
 
     def _unmasked(self, edited: Any, original: Any, path: str) -> Any:
-        """Stars stand for what is stored at the same place."""
+        """Replace stars by the value that is stored at the same place."""
         match edited:
             case dict():
                 before = original if isinstance(original, dict) else {}
                 return {key: self._value(key, value, before, f"{path}.{key}") for key, value in edited.items()}
             case list():
-                # Where items came or went, nobody knows which of the stored ones a star stands for.
+                # When items were added or removed, a star cannot be matched with a stored item.
                 same = isinstance(original, list) and len(original) == len(edited)
                 items = original if same else [None] * len(edited)
                 return [self._unmasked(item, items[at], f"{path}[{at}]") for at, item in enumerate(edited)]
@@ -74,7 +74,7 @@ class Draft:
                 return edited
 
     def _text(self, edited: str, original: Any, path: str) -> str:
-        """JSON within a text is masked as well."""
+        """JSON within a string is masked as well."""
         before = _tree(original) if isinstance(original, str) else None
         if before is not None and edited == self._masks.on(original):
             return str(original)
@@ -91,7 +91,7 @@ class Draft:
 
 
 def read_value(text: str) -> str:
-    """What was written, as JSON is stored."""
+    """The text in the form in which JSON is stored."""
     return json.dumps(_read_json(text), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -100,7 +100,7 @@ def _read_json(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise EditError(f"line {error.lineno}, column {error.colno}: {error.msg}", error.lineno) from error
-    except (ValueError, RecursionError) as error:  # a number of more than 4 300 digits, a thousand brackets
+    except (ValueError, RecursionError) as error:  # a number of more than 4,300 digits, a thousand brackets
         raise EditError(f"it cannot be read: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""What the terminal can do, read from the environment before textual reads it: textual decides at import."""
+"""What the terminal supports, read from the environment before Textual is imported, which decides at import."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ DARK: Final = "horsies-dark"
 LIGHT: Final = "horsies-light"
 ANSI: Final = "ansi"
 THEMES: Final = (DARK, LIGHT, ANSI)
-"""The names in look/themes.py, which is not to be imported yet."""
+"""The names in look/themes.py, which must not be imported yet."""
 
 
 def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
-    """Why no console can be drawn here, or None."""
+    """Why the console cannot be drawn here, or None."""
     if not is_terminal:
         return "horsies tui needs a terminal, and its input or output is none"
     if environ.get("TERM", "dumb") in ("dumb", ""):
@@ -26,16 +26,16 @@ def why_unfit(environ: Mapping[str, str], *, is_terminal: bool) -> str | None:
 
 
 def wants_ascii(environ: Mapping[str, str]) -> bool:
-    """Whether the locale says that the terminal does not speak UTF-8. No locale at all says nothing."""
+    """Whether the locale says that the terminal does not support UTF-8. Without a locale UTF-8 is assumed."""
     ctype = environ.get("LC_CTYPE", "")
     if ctype == "C.UTF-8" and environ.get("LANG", "") in ("C", "POSIX"):
-        ctype = ""  # Python sets this one itself when it finds LANG=C
+        ctype = ""  # set by Python itself when it finds LANG=C
     locale = environ.get("LC_ALL") or ctype or environ.get("LANG", "")
     return bool(locale) and "utf8" not in locale.lower().replace("-", "")
 
 
 def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
-    """What the config file wishes, else what suits the terminal; no theme of ours where no colour is wanted."""
+    """The theme of the config file, else one that suits the terminal; with NO_COLOR the terminal's own colours."""
     if environ.get("NO_COLOR"):
         return ANSI
     if wished is not None:
@@ -47,7 +47,7 @@ def fitting_theme(environ: Mapping[str, str], wished: str | None) -> str:
 
 
 def unknown_theme(name: str) -> ConfigurationError | None:
-    """The error for a theme that there is not."""
+    """The error for a theme that does not exist."""
     if name in THEMES:
         return None
     return ConfigurationError(
@@ -56,12 +56,12 @@ def unknown_theme(name: str) -> ConfigurationError | None:
 
 
 def for_textual(environ: Mapping[str, str], *, fps: int) -> dict[str, str | None]:
-    """Variables to set, None to remove, before textual is imported."""
+    """Environment variables to set (None: to remove) before Textual is imported."""
     return {
         "TEXTUAL_FPS": str(fps),
         # One animated page costs as much as 25 plain ones: 324 kB instead of 12.8 kB.
         "TEXTUAL_ANIMATIONS": "none",
         "TEXTUAL_SMOOTH_SCROLL": "0",
-        # Empty means no wish, says no-color.org; textual takes it for one.
+        # By no-color.org an empty value means unset; Textual treats it as set.
         "NO_COLOR": environ.get("NO_COLOR") or None,
     }

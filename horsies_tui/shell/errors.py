@@ -1,4 +1,4 @@
-"""`!`: the last errors, newest first, each with the time it happened."""
+"""`!`: the last errors, newest first, each with its time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ErrorLine:
-    """What went wrong, when, and how often in a row."""
+    """An error message, its time, and how often it occurred in a row."""
 
     at: str
     text: str

@@ -1,4 +1,4 @@
-"""The last line: the keys that work now, of a sheet where one is open, or for some seconds what just happened."""
+"""The last line of the screen: the keys that work now, or for some seconds a message."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Footer(Widget):
         self.draw_again()
 
     def message_over(self) -> None:
-        """What was said is about what is no longer shown, or was there long enough."""
+        """Remove the message: it has expired, or its subject is no longer shown."""
         self._message = None
         self.draw_again()
 
     def _another_screen(self, screen: Screen[object]) -> None:
-        """A sheet opened or closed: what the screen below it can do would be refused now, and was said of it, too."""
+        """A sheet was opened or closed: the keys differ, and a message about the screen below no longer applies."""
         if screen.is_modal:
             self._message = None
         screen.bindings_updated_signal.subscribe(self, self._bindings_updated)
@@ -83,9 +83,9 @@ class Footer(Widget):
         self.draw_again()
 
     def draw_again(self) -> None:
-        """Repaint, if there is anything else to see than before: bindings change with every focus."""
+        """Redraw if the content differs: bindings change with every focus."""
         if not self.is_attached:
-            return  # the link tells how it stands even while the application closes
+            return  # the link still reports its status while the application closes
         line = self._message_line() if self._message is not None else self._keys_line(self.content_size.width)
         if line != self._line or line.spans != self._line.spans:
             self._line = line
@@ -102,7 +102,7 @@ class Footer(Widget):
         return Text(cut(text, self.content_size.width, self._glyphs), style, no_wrap=True)
 
     def _keys_line(self, width: int) -> Text:
-        """As many as fit in the order of the registry; the way to the help is always among them."""
+        """As many keys as fit, in the registry's order; the key of the help is always included."""
         live = live_actions(self.app.screen_stack[-1]) if self.app.screen_stack else []
         offered = [(action, keys[0]) for action, keys in live if action.footer and self._usable(action)]
         line, self._hits = Text(no_wrap=True), []

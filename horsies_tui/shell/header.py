@@ -1,4 +1,4 @@
-"""The first line: which database, how fresh, how many rows need a person, who acts, and the database's time."""
+"""The first line: database, freshness, number of findings that need action, actor, and the database's time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """What the header shows at one moment."""
+    """The data that the header shows."""
 
     status: LinkStatus
     now: datetime
     clock: str
     need_you: int | None
-    """None where it has not been counted yet."""
+    """None: not counted yet."""
     frozen: str = ""
-    """The time at which the view that is shown was frozen."""
+    """When the shown view was frozen; empty if it is not."""
 
 
 class Header(Horizontal):
@@ -60,7 +60,7 @@ class Header(Horizontal):
         super().__init__()
         self._glyphs = glyphs
         self._facts: HeaderFacts | None = None
-        # Kept, not looked up: the link tells how it stands before the first frame and after the last.
+        # Kept as attributes instead of queried: the link reports before the first frame and after the last.
         self._context_cell, self._place_cell = LineCell(id="context"), LineCell(id="place")
         self._status_cell = StatusCell(id="status")
         self._need_cell, self._actor_cell, self._clock_cell = (
@@ -83,7 +83,7 @@ class Header(Horizontal):
         )
 
     def on_resize(self) -> None:
-        """Once the cells have their new places: words that fitted before would stay cut for a second."""
+        """Redraw once the cells have their new sizes; otherwise text that now fits would stay cut for a second."""
         self.call_after_refresh(self._show_again)
 
     def _show_again(self) -> None:
@@ -100,7 +100,7 @@ class Header(Horizontal):
         self._clock_cell.put(facts.clock)
 
     def _show_place(self, status: LinkStatus) -> None:
-        """Production is red where nobody chose a colour; PROD says the same without one."""
+        """Production is red if no colour is configured; PROD says the same without colours."""
         colour = status.context_colour or ("red" if status.production else None)
         words = " ".join(filter(None, (status.context_name, "PROD" if status.production else None)))
         self._context_cell.display = bool(words)

@@ -1,4 +1,4 @@
-"""`?`: every key that works on this screen, made from the live bindings, with the user's own keys in place."""
+"""`?`: the keys that work on this screen, from the live bindings, with the user's own keys."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TITLES: Final = {
 _LABEL_WIDTH: Final = 15
 _HELP_WIDTH: Final = 52
 _IDS_FROM: Final = 100
-"""The ids are for `[keys]` in the config file: worth a column only where there is room."""
+"""Ids are needed for `[keys]` in the config file; they get a column only from this width on."""
 
 
 class KeyList(Static):
@@ -123,7 +123,7 @@ class KeyList(Static):
 
 
 class HelpSheet(Sheet[None]):
-    """Scrolls where it does not fit."""
+    """The help; scrolls if it does not fit."""
 
     DEFAULT_CSS = "HelpSheet > #sheet { max-width: 116; }"
 

@@ -1,4 +1,4 @@
-"""Keys in turn: each is done with before the next one is looked at, however fast they come."""
+"""Handles keys one after the other: the effect of a key is complete before the next key is dispatched."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 Typed: TypeAlias = events.Key | events.Paste
 
 _PATIENCE_S: Final = 1.0
-"""A widget that is removed takes what lies in its queue with it; the next key shall not wait for that for ever."""
+"""A widget that is removed loses its queued messages; the next key must not wait for such a message for ever."""
 _AT_ONCE: Final = frozenset({"ctrl+c"})
 
 
 class InTurn(App[int], inherit_bindings=False):
-    """Textual sends a key to whatever has the focus when it comes, not when the keys before it have had their effect.
+    """Dispatches a key when the previous one has taken effect; Textual sends it at once to the widget with the focus.
 
-    A link that hands over `/Cy` at once, as slow ones do, would then open the preview of a cancellation and say yes.
+    On a slow link `/Cy` may arrive at once; it would then open the preview of a cancellation and confirm it.
     """
 
     @dataclass
     class Passed(Message):
-        """Goes the way of the key before it, behind it, and so arrives when that has been dealt with."""
+        """Follows a key through the same queue, and so arrives when that key has been handled."""
 
         turn: int
         screen: Screen[Any]
@@ -58,7 +58,7 @@ class InTurn(App[int], inherit_bindings=False):
 
     @on(Passed)
     def _see_what_came_of_it(self, passed: Passed) -> None:
-        """Once more, for what the key has set off: a menu that opens, a field that takes the focus."""
+        """Sent once more, for effects of the key: a menu that opens, a field that takes the focus."""
         if passed.again:
             (self.focused or self.screen).post_message(self.Passed(passed.turn, passed.screen, again=False))
         elif self.screen is not passed.screen:
@@ -70,7 +70,7 @@ class InTurn(App[int], inherit_bindings=False):
         if turn != self._turn or self._patience is None:
             return
         if self._waiting:
-            self._begin_turn()  # what comes meanwhile waits behind it
+            self._begin_turn()  # keys that arrive meanwhile wait behind it
             self.call_next(self._take, self._waiting.popleft())
         else:
             self._patience.cancel()

@@ -1,4 +1,4 @@
-"""The user's `[keys]`, checked: ids that exist, keys that a keyboard has, no key with two meanings on one screen."""
+"""Checks the user's `[keys]`: ids that exist, keys that exist, and no key with two meanings on one screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def keymap(user: Mapping[str, str], path: Path) -> dict[str, str]:
-    """What `App.set_keymap` takes; ConfigurationError names the file, the key and the way out."""
+    """The argument for `App.set_keymap`; ConfigurationError names the file, the key and the remedy."""
     known = [action.id for action in ACTIONS if action.id not in FIXED]
     keys = {action.id: action.keys for action in ACTIONS}
     for name, text in user.items():
@@ -40,7 +40,7 @@ def _checked(path: Path, name: str, key: str) -> str:
 def _refuse_two_meanings(path: Path, user: Mapping[str, str], keys: Mapping[str, tuple[str, ...]]) -> None:
     for scopes in TOGETHER:
         taken: dict[str, str] = {}
-        # The user's own come last, so that the error names the line to change.
+        # The user's own keys come last, so that the error names the line to change.
         for action in sorted(ACTIONS, key=lambda action: action.id in user):
             if action.scope not in scopes:
                 continue

@@ -1,4 +1,4 @@
-"""From the command line to the running console and back; the terminal is left as it was found, whatever happens."""
+"""Starts the console from the command line and restores the terminal when it ends, also after a failure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def has_terminal() -> bool:
-    """Whether a console can be drawn here; where not, why and what to do instead has been said."""
+    """Whether a console can be drawn here; if not, prints why and what to do instead."""
     terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if reason := why_unfit(os.environ, is_terminal=terminal):
         print(f"{reason}\n = help: `horsies tasks ls` prints the same rows, also as JSON", file=sys.stderr)
@@ -31,13 +31,13 @@ def has_terminal() -> bool:
 
 
 def run(options: ConsoleOptions) -> int:
-    """The console until it is left; the exit code. ConfigurationError for keys or a theme that do not exist."""
+    """Run the console and return its exit code. ConfigurationError for keys or a theme that do not exist."""
     theme = options.theme or fitting_theme(os.environ, options.config.theme)
     if (error := unknown_theme(theme)) is not None:
         raise error if options.theme else error.with_note(f"it comes from {options.config.path}")
     options = replace(options, ascii=options.ascii or wants_ascii(os.environ), theme=theme)
     _set_environment(options)
-    # Textual reads the environment when it is imported, so its modules come only now.
+    # Textual reads the environment when it is imported, so its modules are imported only now.
     keys = import_module("horsies_tui.shell.keymap").keymap(options.config.keys, options.config.path)
     app = import_module("horsies_tui.shell.app").ConsoleApp(options, keys=keys)
     leaving = Leaving()
@@ -60,7 +60,7 @@ async def _drive(app: Any, leaving: Leaving, *, mouse: bool) -> int:
 
 
 def _last_words(app: Any, leaving: Leaving, code: int) -> int:
-    """One sentence on the restored terminal, where there is anything to say."""
+    """Print one sentence on the restored terminal, if there is something to report."""
     if app.crash is not None:
         place = _write_report(app.crash)
         print(f"horsies tui stopped: {type(app.crash).__name__}: {mask(str(app.crash))}", file=sys.stderr)
@@ -77,7 +77,7 @@ def _write_report(error: BaseException) -> Path | str:
     path = user_state_path("horsies") / "tui-crash.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)  # task arguments may stand in it
+        path.touch(mode=0o600)  # it may contain task arguments
         path.write_text(text, encoding="utf-8")
     except OSError:
         return "running it again with --debug"

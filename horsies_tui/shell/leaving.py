@@ -1,4 +1,4 @@
-"""How the console ends when it is told to from outside: signals, and a terminal that is gone."""
+"""How the console ends on a signal, and when its terminal is lost."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 GRACE_S: Final = 2.0
-"""So long the loop gets to leave by itself; a blocked write to a dead link would hold it for ever."""
+"""The loop has this long to end by itself; a blocked write to a dead link would hold it for ever."""
 
 _RESTORE: Final = (
     b"\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
-"""What textual writes when it leaves by itself: paste and mouse reports off, main screen, cursor."""
+"""What Textual writes at its own exit: paste and mouse reports off, main screen, cursor."""
 
 
 class Leaving:
-    """Made before the terminal is changed; `watch` while the application runs."""
+    """Created before the terminal is changed; `watch` is called when the application runs."""
 
     def __init__(self) -> None:
         self._found = termios.tcgetattr(sys.__stdin__.fileno()) if sys.__stdin__ is not None else None
         self.signal: signal.Signals | None = None
 
     def watch(self, loop: asyncio.AbstractEventLoop, leave: Callable[[], object]) -> None:
-        """From now on a signal calls `leave` on the loop, and a dead terminal ends the process."""
+        """From now on a signal calls `leave` on the loop, and a lost terminal ends the process."""
 
         def told(number: int, _frame: FrameType | None) -> None:
             if self.signal is not None:
                 self.at_once(number)
             self.signal = signal.Signals(number)
-            # Not a handler of the loop: that one would wait for a loop that waits for the terminal.
+            # Not a handler of the loop: it would wait for the loop, which may be waiting for the terminal.
             timer = threading.Timer(GRACE_S, self.at_once, (number,))
             timer.daemon = True
             timer.start()
@@ -49,13 +49,13 @@ class Leaving:
         threading.excepthook = self._thread_ended
 
     def _thread_ended(self, ended: threading.ExceptHookArgs) -> None:
-        """textual's writer is a thread of its own; without it the queue to it fills up and the loop hangs."""
+        """Textual writes from a thread of its own; without it the queue to it fills up and the loop hangs."""
         if isinstance(ended.exc_value, OSError):
             self.at_once(signal.SIGHUP)
         threading.__excepthook__(ended)
 
     def at_once(self, number: int) -> None:
-        """Restore the terminal, if there still is one, and end."""
+        """Restore the terminal, if there still is one, and exit."""
         if self._found is not None:
             self._restore(self._found)
         os._exit(128 + number)
@@ -67,4 +67,4 @@ class Leaving:
             os.set_blocking(terminal, False)
             os.write(terminal, _RESTORE)
         except (OSError, termios.error):
-            return  # nobody is left to look at it
+            return  # the terminal is lost

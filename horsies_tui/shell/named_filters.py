@@ -1,4 +1,4 @@
-"""The filters of the config file in the palette: each by its name, with what it asks for."""
+"""The filters of the config file in the palette: name and filter text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A key to its end: what is meant, the sheet that shows what would change, what became of it, and the way back."""
+"""The steps of an operator action: intent, arguments or value to edit, preview sheet, outcome, undo."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from horsies_tui.view import Console, ConsoleView
 
 _MOST_EDITED: Final = 100_000
-"""Characters of arguments that an editor opens without a pause."""
+"""Arguments up to this many characters open in an editor without a noticeable pause."""
 
 
 class OperationFlow:
-    """One for the application. It remembers the last operation, for undo and to look at its rows again."""
+    """One per application. Keeps the last operation, for undo and for the list of its rows."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -37,11 +37,11 @@ class OperationFlow:
 
     @property
     def last(self) -> Done | None:
-        """The last operation on the database that is open."""
+        """The last operation on the current database."""
         return self._last if self._last_link is self._console.link else None
 
     def begin(self, verb: str, view: ConsoleView[Any]) -> None:
-        """What a key of this name does in this view: a verb of the engine, `undo`, or `outcome`."""
+        """Start what a key means in this view: a verb of the engine, `undo`, or `outcome`."""
         if verb == "outcome":
             self._show_last(view)
         elif reason := self._console.why_no_writes():

@@ -1,4 +1,4 @@
-"""What would become, or has become, of each row of an operation, as a list that opens."""
+"""The list of an operation's rows: what would happen, or has happened, to each; a row can be opened."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ID_END: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One target. `result` is a word for everybody, `detail` says why, or what it is now."""
+    """One target. `result` is the outcome as a word, `detail` the reason or the current state."""
 
     id: str
     kind: str
@@ -45,7 +45,7 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What the operator wants after he has seen the rows: a task or workflow opened, or all of it undone."""
+    """What the operator chose in the list: open a task or a workflow, or undo the operation."""
 
     task_id: str | None = None
     workflow_id: str | None = None
@@ -53,13 +53,13 @@ class Next:
 
 
 def rows_of_preview(intent: Intent, preview: Preview) -> tuple[ResultRow, ...]:
-    """Refused ones first: they are why somebody looks."""
+    """Refused rows first, since the list is mostly opened for them."""
     refused = [_row(refusal.target, "refused", refusal.reason, Tone.WARNING) for refusal in preview.refused]
     return (*refused, *(_row(target, intent.words.will, "", Tone.GOOD) for target in preview.eligible))
 
 
 def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
-    """What did not go through first."""
+    """Rows that were not changed first."""
     outcome = done.outcome
     return (
         *_rows(outcome.in_doubt, "in doubt", "the connection broke: the audit tells whether it was done", Tone.BAD),
@@ -98,14 +98,14 @@ COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
 
 
 class _Rows(RowTable[ResultRow]):
-    """What is done from here is done to all of them: there is nothing to mark."""
+    """Without marks: actions of this sheet apply to all rows."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return "mark" not in action
 
 
 class RowsSheet(Sheet[Next]):
-    """A list above whatever is open. `undo`: the operation can be taken back from here."""
+    """A list above the current screen. `undo`: the operation can be undone from here."""
 
     BINDINGS = bindings(Scope.OUTCOME)
     AUTO_FOCUS = "RowTable"

@@ -1,4 +1,4 @@
-"""`:` and ctrl+p: every action that works now, found by its name."""
+"""`:` and ctrl+p: every action that works now, searchable by name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ActionCommands(Provider):
-    """The registry, as far as the screen below answers to it; writes are not offered where they do nothing."""
+    """The registry's actions that the screen below handles; writes only if they would be accepted."""
 
     async def discover(self) -> Hits:
         for name, command, help_text in self._offers():

@@ -1,4 +1,4 @@
-"""The databases of the config file: to go to another one, and what is shown instead of an empty board."""
+"""The databases of the config file: to switch to another one, and shown when there is no connection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ in it, they are offered here; `horsies db status` says which database is used wi
 
 
 class Picker(Sheet["Context"], inherit_bindings=False):
-    """Dismissed with the chosen context. `forced`: there is nothing to go back to, so only a choice or `q` leaves."""
+    """Dismissed with the chosen context. `forced`: there is no screen to return to, so only a choice or `q` leaves."""
 
     BINDINGS = bindings(Scope.PICKER)
 
@@ -76,9 +76,9 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         return Option(Text(self._glyphs.text(words)), id=context.name)
 
     def show(self, status: LinkStatus, now: datetime) -> None:
-        """Say how the present database stands: only a connection that failed is a reason to be here."""
+        """Show the status of the current database, if it is not connected."""
         why = "" if status.is_up else f"{status.words(now)}\n{status.detail}".rstrip()
-        for line in self.query("#why").results(Static):  # none before the sheet is composed: the next second says it
+        for line in self.query("#why").results(Static):  # none before the sheet is composed; the next second shows it
             if why != self._why:
                 self._why = why
                 line.set_class(bool(why), "-said").update(self._glyphs.text(why))
@@ -94,7 +94,7 @@ class Picker(Sheet["Context"], inherit_bindings=False):
         self.dismiss(None)
 
     def action_quit(self) -> None:
-        """As everywhere: back, and out where there is nothing to go back to."""
+        """As everywhere: one level back, and exit if there is none."""
         if self.forced:
             self.app.exit(0)
         else:

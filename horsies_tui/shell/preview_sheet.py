@@ -1,4 +1,4 @@
-"""The sheet before anything changes: what a verb would do, and the question whether it shall."""
+"""The sheet before a change: what a verb would do, with the operator's reason and confirmation."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ _WIDEST_WORD: Final = 24
 class Phase(Enum):
     READING = auto()
     READY = auto()
-    """Waits for a yes."""
+    """Waits for the confirmation."""
     CLOSED = auto()
-    """Nothing can be done from here: nothing is eligible, or the database said no."""
+    """Nothing can be done from here: no row is eligible, or the database refused."""
     DOING = auto()
     STOPPING = auto()
-    """Told to stop after the batch at hand."""
+    """Asked to stop; finishes the current batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Which database is acted on. `production` is the name to type, where the context is such a one."""
+    """The database that is changed. `production` is the name to type if the context is a production one."""
 
     label: str
     production: str | None
@@ -59,14 +59,14 @@ class Where:
 
 
 class _ClickButton(Button, can_focus=False):
-    """For a pointer. Focused, enter would press it: a key that also ends a reason must not confirm anything."""
+    """For the mouse only. If it had the focus, enter would press it, and enter also ends the reason."""
 
 
 class PreviewSheet(Sheet[Done]):
-    """Dismissed with what was done, or with None when nothing was.
+    """Dismissed with the finished operation, or with None if nothing was done.
 
-    The reason has the focus, so that every letter is one of its sentence, and no key without ctrl confirms. While the
-    sheet works it does not close: it is told to stop, and then says what was done.
+    The reason has the focus, so every letter is typed into it, and no key without ctrl confirms. While the operation
+    runs the sheet does not close: `esc` stops the operation, and the sheet then shows what was done.
     """
 
     BINDINGS = bindings(Scope.PREVIEW)
@@ -160,10 +160,10 @@ class PreviewSheet(Sheet[Done]):
         self.set_interval(_TICK_S, self._tick)
         self._look()
 
-    # What the operator does.
+    # Actions of the operator.
 
     def action_confirm(self) -> None:
-        """Do it, where the key is enough or the word was typed; otherwise to where it is typed."""
+        """Apply, if the key is enough or the confirmation is typed; otherwise focus the field for it."""
         if self._phase is not Phase.READY:
             return
         word = self.query_one("#word", Input)
@@ -186,7 +186,7 @@ class PreviewSheet(Sheet[Done]):
             self.app.push_screen(RowsSheet(self._title(self._preview), rows, self._where.clock.now(), self._glyphs))
 
     def action_copy(self) -> None:
-        """The line that does the same from a shell. While a reason is typed, `y` is a letter of it."""
+        """Copy the same command for the CLI. While the reason has the focus, `y` is typed into it."""
         if self._preview is not None:
             what = size(len(self._preview.command.encode()))
             if not copy(self, self._preview.command, what, self._ask):
@@ -211,7 +211,7 @@ class PreviewSheet(Sheet[Done]):
 
     @on(Input.Submitted, "#reason")
     def _leave_the_reason(self, event: Input.Submitted) -> None:
-        """Enter ends a sentence, and changes nothing."""
+        """Enter ends the reason and changes nothing."""
         event.stop()
         if self._word is not None:
             self.query_one("#word").focus()
@@ -223,7 +223,7 @@ class PreviewSheet(Sheet[Done]):
         event.stop()
         self.action_confirm()
 
-    # What comes back.
+    # Messages from the operation.
 
     @on(Looked)
     def _show_preview(self, message: Looked) -> None:
@@ -233,7 +233,7 @@ class PreviewSheet(Sheet[Done]):
         self.set_class(self._word is not None, "-typed")
         word = self.query_one("#word", Input)
         word.can_focus = self._word is not None
-        # Room for the cursor behind what is to be typed.
+        # Room for the cursor behind the text.
         word.styles.width = min(len(self._word or "") + 2, _WIDEST_WORD)
         self.query_one(Facts).show(facts_of(self._operation.intent, preview))
         self._set_title(preview)
@@ -255,12 +255,12 @@ class PreviewSheet(Sheet[Done]):
     def _show_refusal(self, message: Refused) -> None:
         message.stop()
         self._set_phase(Phase.CLOSED)
-        # Among the facts it has as many lines as it takes: the way out stands at its end.
+        # Shown among the facts, where it may take several lines: the remedy is at its end.
         before = [] if self._preview is None else facts_of(self._operation.intent, self._preview)
         self.query_one(Facts).show([*before, Fact("why not", message.text, Tone.BAD)])
         self._ask("nothing was done", error=True)
 
-    # The operation, which answers with messages.
+    # Calls of the operation, which answers with messages.
 
     def _look(self) -> None:
         self._set_phase(Phase.READING)
@@ -287,7 +287,7 @@ class PreviewSheet(Sheet[Done]):
         except CONNECTION_ERRORS as error:
             self.post_message(self.Refused(sentence(error)))
 
-    # What is shown.
+    # Drawing.
 
     def _set_phase(self, phase: Phase) -> None:
         self._phase = phase
@@ -313,7 +313,7 @@ class PreviewSheet(Sheet[Done]):
                 )
 
     def _label_buttons(self) -> None:
-        """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key, and what it does."""
+        """`esc Keep` and `ctrl+y Requeue 2 tasks`: a key and its effect."""
         keep = "Stop" if self._phase in (Phase.DOING, Phase.STOPPING) else "Keep"
         self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
         if self._preview is not None:
@@ -322,7 +322,7 @@ class PreviewSheet(Sheet[Done]):
             self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
 
     def _offers(self) -> str:
-        """What else the keys do here."""
+        """The other keys that work here."""
         if self._preview is None:
             return ""
         offers = {"preview.rows": "list rows"}
@@ -332,7 +332,7 @@ class PreviewSheet(Sheet[Done]):
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
 
     def _key(self, action_id: str) -> str:
-        """`^y` might be read as two keys, and this is no place for a guess."""
+        """Spelled out: `^y` might be read as two keys."""
         key = key_for(action_id, self, self._glyphs)
         return f"ctrl+{key[1:]}" if key.startswith("^") and len(key) > 1 else key
 

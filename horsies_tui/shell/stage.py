@@ -1,4 +1,4 @@
-"""Where the views stand: one is shown, the detail may lie above it, and only what is shown reads the database."""
+"""The stack of views: a tab, and above it a task or a workflow; only the view that is shown reads the database."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Stage(Container):
-    """Views are made when they are first shown, and made anew for another database."""
+    """Creates a view when it is first shown, and again for another database."""
 
     DEFAULT_CSS = "Stage { height: 1fr; }"
 
     @dataclass
     class Shown(Message):
-        """Another view is shown."""
+        """The shown view has changed."""
 
         name: str
 
@@ -37,7 +37,7 @@ class Stage(Container):
 
     @property
     def name_shown(self) -> str:
-        """Of the tab, whatever lies above it; empty before the first."""
+        """The name of the current tab, also when another view is above it; empty before the first."""
         return self._stack[0] if self._stack else ""
 
     @property
@@ -47,35 +47,35 @@ class Stage(Container):
 
     @property
     def below(self) -> ConsoleView[Any] | None:
-        """The view under the one that is shown, where there is one."""
+        """The view below the one that is shown, if there is one."""
         return self._views.get(self._stack[-2]) if len(self._stack) > 1 else None
 
     async def go(self, name: str) -> ConsoleView[Any]:
-        """This tab, and nothing above it."""
+        """Show this tab and nothing above it."""
         self._stack, self._came_from = [name], ""
         return await self._show_top()
 
     async def follow(self, name: str) -> ConsoleView[Any]:
-        """The same, with a way back to the tab that was shown."""
+        """Show this tab and remember the current one for `return_`."""
         before = self.name_shown
         view = await self.go(name)
         self._came_from = "" if before == name else before
         return view
 
     async def return_(self) -> bool:
-        """To where one came from; False where that is nowhere."""
+        """Return to the tab that led here; False if there is none."""
         if not self._came_from:
             return False
         await self.go(self._came_from)
         return True
 
     async def lay(self, name: str) -> ConsoleView[Any]:
-        """This view above all others; once only: a task's node leads to its task again."""
+        """Put this view above all others. Each view is in the stack once at most."""
         self._stack = [*(below for below in self._stack if below != name), name]
         return await self._show_top()
 
     async def back(self) -> bool:
-        """One level back; False where there is none."""
+        """Return one level; False if there is none."""
         if len(self._stack) < 2:
             return False
         self._stack.pop()
@@ -83,7 +83,7 @@ class Stage(Container):
         return True
 
     async def use(self, link: Link) -> None:
-        """Another database: nothing of the last one stays, no row and no mark."""
+        """Switch to another database: all views are removed, with their rows and marks."""
         self._link = link
         for view in self._views.values():
             view.hide()

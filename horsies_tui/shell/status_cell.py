@@ -1,4 +1,4 @@
-"""The one cell that never lies: how the console stands with its database."""
+"""The header's cell for the state of the connection and the age of the data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StatusCell(LineCell):
     """
 
     def show(self, status: LinkStatus, now: datetime, frozen: str = "") -> None:
-        """`frozen`: since when the view below stands still; that the data are old for another reason is said first."""
+        """`frozen`: when the view was frozen. Another reason for old data takes precedence."""
         state = status.state.value.lower()
         words = status.words(now)
         if frozen and status.is_up and not status.failing:

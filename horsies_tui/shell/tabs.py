@@ -1,4 +1,4 @@
-"""The second line: the screens by number, the one that is shown, and how many rows of a screen need a person."""
+"""The second line: the screens by number, the current one, and the number of rows that need action on each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One screen: its key, the view it names, and its word."""
+    """One screen: its key, the name of its view, and its title."""
 
     key: str
     name: str
@@ -45,7 +45,7 @@ class Tabs(Widget):
 
     @dataclass
     class Chosen(Message):
-        """Somebody clicked on a tab."""
+        """A tab was clicked."""
 
         name: str
 

@@ -1,4 +1,4 @@
-"""A value that an operator writes as JSON, in the sheet in which arguments are edited."""
+"""The sheet in which the operator types a JSON value."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ValueSheet(Sheet[str]):
-    """Dismissed with the JSON; None: closed."""
+    """Dismissed with the JSON, or None if it was closed."""
 
     BINDINGS = bindings(Scope.ARGUMENTS)
     AUTO_FOCUS = "TextArea"
@@ -51,7 +51,7 @@ class ValueSheet(Sheet[str]):
         self._say(f"JSON   {self._key('arguments.send')} see what would change   {self._key('sheet.close')} close")
 
     def action_send(self) -> None:
-        """Wrong JSON stays open, with the cursor where it is wrong."""
+        """Invalid JSON keeps the sheet open, with the cursor at the error."""
         area = self.query_one(TextArea)
         try:
             value = read_value(area.text)

@@ -1,1 +1,1 @@
-"""Pictures of every screen, from a shop whose time stands still: `python -m horsies_tui.shots` writes screenshots/."""
+"""Screenshots of every screen, from a demo shop at a fixed time: `python -m horsies_tui.shots` writes screenshots/."""

@@ -1,4 +1,4 @@
-"""`python -m horsies_tui.shots`: write the pictures, all of them or those whose names begin as given."""
+"""`python -m horsies_tui.shots`: write all screenshots, or those whose names begin with the arguments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _DIRECTORY = Path("screenshots")
 
 
 async def develop(beginnings: tuple[str, ...]) -> dict[str, str]:
-    """The pictures by the names of their files."""
+    """The screenshots by file name."""
     chosen = [shot for shot in SHOTS if shot.file_name.startswith(beginnings or "")]
     return {shot.file_name: picture async for shot, picture in gallery(chosen)}
 
 
 def write(beginnings: tuple[str, ...]) -> None:
-    """All: then pictures that nobody takes any more are removed."""
+    """If all are written, files of screenshots that no longer exist are removed."""
     _DIRECTORY.mkdir(exist_ok=True)
     pictures = asyncio.run(develop(beginnings))
     for name, svg in pictures.items():

@@ -1,4 +1,4 @@
-"""Takes one picture of the real console: starts it, does what an operator would, waits until nothing moves."""
+"""Takes one screenshot of the real console: starts it, performs the operator's steps, waits until nothing changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _PATIENCE_S: Final = 20.0
 _LOOK_S: Final = 0.025
 _REST_S: Final = 0.05
-"""Still for 20 ms only, a screen on a busy machine was taken before its last rows came."""
+"""With 20 ms, a screen on a busy machine was taken before its last rows arrived."""
 _ACTOR: Final = Actor("ops", "bastion")
 _CONFIG_PATH: Final = Path("~/.config/horsies/config.toml")
 _FILTERS: Final = {"stuck": "status:running run:>10m", "money": "queue:pay status:failed since:1h"}
@@ -37,7 +37,7 @@ _FILTERS: Final = {"stuck": "status:running run:>10m", "money": "queue:pay statu
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """What the steps of a shot work with."""
+    """The objects that the steps of a shot use."""
 
     pilot: Pilot[int]
     app: ConsoleApp
@@ -46,14 +46,14 @@ class Stand:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the terminal."""
+        """The text on the terminal."""
         strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - textual has no other way to ask
         return ["".join(segment.text for segment in strip) for strip in strips]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
         for _ in range(round(_PATIENCE_S / _LOOK_S)):
             if condition():
-                await self.pilot.pause()  # what came with it has been drawn, too
+                await self.pilot.pause()  # its effects have been drawn, too
                 return
             await asyncio.sleep(_LOOK_S)
         shown = "\n".join(self.lines)
@@ -65,7 +65,7 @@ Step: TypeAlias = "Callable[[Stand], Awaitable[None]]"
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """`name` becomes the file's, with the size behind it."""
+    """`name` is part of the file name, followed by the size."""
 
     name: str
     columns: int = 120
@@ -75,7 +75,7 @@ class Shot:
     context: str = "shop-eu"
     no_colour: bool = False
     spoils: bool = False
-    """It leaves the database otherwise than it was."""
+    """The shot changes the database."""
 
     @property
     def file_name(self) -> str:
@@ -83,7 +83,7 @@ class Shot:
 
 
 async def take(shot: Shot, url: str) -> str:
-    """The picture as SVG; its last line names the classes of what is in it, the view and the sheets above it."""
+    """The screenshot as SVG; its last line names the classes of the view and the sheets in it."""
     clock = FrozenClock(MOMENT)
     with _colours(no_colour=shot.no_colour):
         app = ConsoleApp(_options(shot, url), keys=keymap({}, _CONFIG_PATH), clock=clock, actor=_ACTOR)
@@ -100,7 +100,7 @@ async def take(shot: Shot, url: str) -> str:
 
 
 def press(*keys: str) -> Step:
-    """A step: these keys, one after the other."""
+    """A step: press these keys, one after the other."""
 
     async def step(stand: Stand) -> None:
         await stand.pilot.press(*keys)
@@ -109,7 +109,7 @@ def press(*keys: str) -> Step:
 
 
 def types(text: str) -> Step:
-    """A step: this text into the field that has the focus, at once."""
+    """A step: paste this text into the field that has the focus."""
 
     async def step(stand: Stand) -> None:
         stand.app.post_message(events.Paste(text))
@@ -119,7 +119,7 @@ def types(text: str) -> Step:
 
 
 def sees(*words: str) -> Step:
-    """A step: wait until these stand on the screen."""
+    """A step: wait until these words are on the screen."""
 
     async def step(stand: Stand) -> None:
         await stand.until(lambda: _stand(words, stand.lines), repr(words))
@@ -147,7 +147,7 @@ def _options(shot: Shot, url: str) -> ConsoleOptions:
 
 
 def _has_all(app: ConsoleApp) -> bool:
-    """Whether all was read that the view and the header show; where nothing answers, whether that is known."""
+    """Whether everything that the view and the header show has been read, or the link is known to be down."""
     link = app.link
     if link.status.state is LinkState.DOWN:
         return True
@@ -160,7 +160,7 @@ def _has_all(app: ConsoleApp) -> bool:
 
 
 async def _at_rest(stand: Stand) -> None:
-    """Nothing on the terminal changes while the loop goes on."""
+    """Wait until the terminal no longer changes while the loop runs."""
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()
@@ -174,7 +174,7 @@ async def _at_rest(stand: Stand) -> None:
 
 @contextmanager
 def _colours(*, no_colour: bool) -> Iterator[None]:
-    """NO_COLOR as this shot wants it: textual reads it when an application is made."""
+    """Set NO_COLOR for this shot: Textual reads it when an application is created."""
     before = os.environ.pop("NO_COLOR", None)
     if no_colour:
         os.environ["NO_COLOR"] = "1"

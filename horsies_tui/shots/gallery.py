@@ -1,4 +1,4 @@
-"""All pictures, on databases that are gone afterwards."""
+"""All screenshots, on temporary databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, str]]:
-    """One after the other. Those that leave their database as it was share one."""
+    """One after the other. Shots that do not change their database share one."""
     with ExitStack() as stack:
         shared: str | None = None
         for shot in shots:

@@ -1,4 +1,4 @@
-"""The shop of the pictures: always the same rows, in a database whose time stands still."""
+"""The data of the screenshots: always the same rows, in a database whose time is fixed."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ _THROW_OUT: Final = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activit
 
 
 async def set_scene(url: str) -> None:
-    """Fill a database that has our schema and nothing in it."""
+    """Fill a database that has the schema and no rows."""
     database = Database(DatabaseUrl.parse(url), _REASON, None)
     async with database.connected("shots") as connection:
         await connection.execute(_text("stop_time.sql").replace("{moment}", MOMENT.isoformat()))
-    async with database.connected("shots") as connection:  # only a new connection lives in the time that stands still
+    async with database.connected("shots") as connection:  # only new connections have the fixed time
         for part in _PARTS:
             await connection.execute(_text(part))
 
 
 def address_of(url: str) -> DatabaseUrl:
-    """The database's address under a name that is the same on every machine."""
+    """The database's address with a name that is the same on every machine."""
     return replace(DatabaseUrl.parse(url), hosts=("db01:5432",), database=_NAME)
 
 
 def nowhere() -> DatabaseUrl:
-    """Where nothing answers."""
+    """An address at which nothing answers."""
     return replace(DatabaseUrl.parse("postgresql://ops@127.0.0.1:1/app"), hosts=("db02:5432",))
 
 
 async def arrive(url: str, count: int) -> None:
-    """So many tasks, newer than all others."""
+    """Insert this many tasks, newer than all others."""
     async with Database(DatabaseUrl.parse(url), _REASON, None).connected("shots") as connection:
         await connection.execute(_ARRIVALS, count)
 
 
 @asynccontextmanager
 async def under_its_name(url: str) -> AsyncIterator[str]:
-    """The database under the name that the pictures tell: the server names it in its errors, too."""
+    """The database under the name in the screenshots, because the server names it in its errors, too."""
     made = DatabaseUrl.parse(url).database
     await _administer(url, f"ALTER DATABASE {made} RENAME TO {_NAME}")
     try:
@@ -68,13 +68,13 @@ async def under_its_name(url: str) -> AsyncIterator[str]:
 
 
 async def shut(url: str) -> None:
-    """No client gets into this database any more, and those that are in are thrown out."""
+    """Refuse connections to this database, and terminate the existing ones."""
     name = DatabaseUrl.parse(url).database
     await _administer(url, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", _THROW_OUT.format(name))
 
 
 async def _administer(url: str, *statements: str) -> None:
-    """From another database of the same server."""
+    """Run statements from another database of the same server."""
     maintenance = DatabaseUrl.parse(urlsplit(url)._replace(path="/postgres").geturl())
     async with Database(maintenance, _REASON, None).connected("shots") as connection:
         for statement in statements:

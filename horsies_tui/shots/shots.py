@@ -1,4 +1,4 @@
-"""Which pictures there are, and what an operator does in each before it is taken."""
+"""The list of screenshots, each with the operator's steps before it is taken."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ async def _lose_connection(stand: Stand) -> None:
 
 
 async def _fourth_attempt(stand: Stand) -> None:
-    """Waits are random, by a quarter: 2 s is the first whose rounded number is always the same."""
+    """Pauses vary by a quarter: 2 s is the first whose rounded number is always the same."""
     link, clock = stand.app.link, stand.clock
     await stand.until(lambda: 1.5 <= (link.status.next_try_in_s(clock.now()) or 0) <= 2.5, "the fourth attempt")
 
 
 async def _told(stand: Stand) -> None:
-    """The footer's sentence makes room for the keys, as it does after 8 s: else the picture depends on the machine."""
+    """Remove the footer's message, as happens after 8 s; otherwise the screenshot depends on the machine's speed."""
     stand.app.footer.message_over()
 
 
@@ -50,7 +50,7 @@ async def _one_row(stand: Stand) -> None:
 
 
 def _everywhere(name: str, options: Mapping[str, Any], *steps: Step) -> tuple[Shot, ...]:
-    """In three sizes, and how it looks where there is less: on paper white, in ASCII."""
+    """In three sizes, in the light theme and in ASCII."""
     return (
         *(Shot(name, *size, steps, options) for size in _SIZES),
         Shot(f"{name}-light", steps=steps, options={**options, **_LIGHT}),
@@ -59,7 +59,7 @@ def _everywhere(name: str, options: Mapping[str, Any], *steps: Step) -> tuple[Sh
 
 
 def _opened(name: str) -> tuple[Step, ...]:
-    """The graph of the newest workflow of this name."""
+    """Open the graph of the newest workflow of this name."""
     return (press("slash"), types(f" name:{name}"), press("enter"), _one_row, press("enter"), sees("on error"))
 
 

@@ -1,1 +1,1 @@
-"""What the detail of a task tells, as lines: pure, so that scale, folds and search are tested without a terminal."""
+"""Long texts with sections, folds and search, as on a task's screen; mostly pure functions."""

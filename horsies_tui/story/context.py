@@ -1,4 +1,4 @@
-"""What a story is told from: the snapshot, the moment, and how it is to be shown."""
+"""The input for the sections of a task's screen: its data, the time, and display options."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 class StoryContext:
     detail: TaskDetail
     now: datetime
-    """The database's time; for a task that has ended, and on a screen held still, that of its reading."""
+    """The database's time; for a task that has ended, and on a frozen screen, the time of the read."""
     glyphs: Glyphs
     zone: tzinfo | None
     recovery: RecoveryConfig
     why: Why | None = None
     payload: Payload | None = None
-    """None while it is being read."""
+    """None until it is read."""
     open: frozenset[Fold] = frozenset()
-    """What is unfolded; those of the payload are in its trees."""
+    """The unfolded parts; those of the payload are stored in its trees."""

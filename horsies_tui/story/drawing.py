@@ -1,4 +1,4 @@
-"""Rows of a page as pieces that can be compared: cursor, titles, and what a search found."""
+"""Draws rows of a page as pieces that can be compared: cursor, section titles, search matches."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def row_pieces(
 def span_pieces(
     spans: Spans, width: int, glyphs: Glyphs, over: tuple[str, ...] = (), sought: re.Pattern[str] | None = None
 ) -> Iterator[Piece]:
-    """Exactly `width` places; what was sought stands out, also across pieces."""
+    """Exactly `width` places; matches are highlighted, also across pieces."""
     spans = cut_spans(spans, width, glyphs)
     text = "".join(span.text for span in spans)
     hits = [] if sought is None else [found.span() for found in sought.finditer(text) if found.group()]

@@ -1,4 +1,4 @@
-"""The lines above a story, which stay where they are while it is walked through."""
+"""The lines above a story, which do not scroll with it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StoryHead(LineView):
         self._glyphs = glyphs
 
     def put(self, lines: tuple[Line, ...]) -> None:
-        """These lines, and as high as they need; made for a width without the margin."""
+        """Show these lines and take the height that they need; they were made for the width without the margin."""
         height = max(len(lines), 1)
         if self.styles.height is None or self.styles.height.value != height:
             self.styles.height = height

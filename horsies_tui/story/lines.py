@@ -1,4 +1,4 @@
-"""Lines of a story: pieces of text that name their tone, and what `enter` does on them."""
+"""Lines of a story: pieces of text with a tone, and the action of `enter` on a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """Clean text in one tone; None is the usual text."""
+    """Clean text in one tone; None is the normal colour."""
 
     text: str
     tone: Tone | None = None
@@ -43,7 +43,7 @@ class OpenTask:
 
 @dataclass(frozen=True, slots=True)
 class OpenWorkflow:
-    """`enter` opens the graph of this workflow, on this node of it or on its first."""
+    """`enter` opens the graph of this workflow, on this node or on its first one."""
 
     workflow_id: str
     index: int | None = None
@@ -51,14 +51,14 @@ class OpenWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class ShowTasks:
-    """`enter` goes to the list with this filter."""
+    """`enter` opens the task list with this filter."""
 
     filter: str
 
 
 @dataclass(frozen=True, slots=True)
 class ShowWorkers:
-    """The workers that this filter finds."""
+    """`enter` opens the workers screen with this filter."""
 
     filter: str
 
@@ -68,13 +68,13 @@ Target: TypeAlias = Fold | OpenTask | OpenWorkflow | ShowTasks | ShowWorkers
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`key` tells a line from the others of its section, whatever comes and goes around it."""
+    """`key` identifies the line within its section when other lines are added or removed."""
 
     key: Hashable
     spans: Spans
     target: Target | None = None
     is_open: bool = False
-    """Of a line that folds."""
+    """For a line that folds."""
 
     @property
     def text(self) -> str:
@@ -83,7 +83,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A titled part. `more` stands in the title line, at its right end."""
+    """A part with a title. `more` stands at the right end of the title line."""
 
     key: str
     title: str
@@ -102,7 +102,7 @@ Document: TypeAlias = tuple[Band, ...]
 
 
 def words(text: str, tone: Tone | None, glyphs: Glyphs) -> Span:
-    """Text from anywhere, harmless, and in ASCII where that is all there is."""
+    """Any text without control characters, and in ASCII if only that can be shown."""
     return Span(clean(glyphs.text(text)), tone)
 
 
@@ -111,13 +111,13 @@ def width_of(spans: Iterable[Span]) -> int:
 
 
 def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
-    """At most so wide, with an ellipsis where something is left out."""
+    """At most this wide, with an ellipsis if something is cut."""
     if width_of(spans) <= width:
         return spans
     kept: list[Span] = []
     for span in spans:
         room = width - width_of(kept)
-        # A piece that fits exactly is cut too: the ellipsis for what comes after needs its last place.
+        # A piece that fits exactly is cut too: the ellipsis for what follows needs its last place.
         if cell_len(span.text) >= room:
             kept.append(Span(cut(span.text + " ", room, glyphs), span.tone))
             break
@@ -126,7 +126,7 @@ def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
 
 
 def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) -> list[Spans]:
-    """Items side by side on as few lines as they need; one that is wider than a line is cut."""
+    """Items side by side on as few lines as they need; an item wider than a line is cut."""
     lines: list[Spans] = []
     for item in items:
         if lines and width_of(lines[-1]) + gap + width_of(item) <= width:
@@ -137,14 +137,14 @@ def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) ->
 
 
 def wrapped(text: str, width: int, tone: Tone | None, glyphs: Glyphs) -> Iterator[Spans]:
-    """A text of any length in lines of that width."""
+    """A text of any length in lines of this width."""
     for line in text.splitlines() or [""]:
         for piece in chopped(clean(glyphs.text(line)), width):
             yield (Span(piece, tone),)
 
 
 def chopped(text: str, width: int) -> Sequence[str]:
-    """A clean line in pieces that each fit; never none."""
+    """A clean line in pieces that each fit; at least one piece."""
     if text.isascii():
         return [text[start : start + width] for start in range(0, len(text), max(width, 1))] or [""]
     return chop_cells(text, max(width, 2)) or [""]

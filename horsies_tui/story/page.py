@@ -1,4 +1,4 @@
-"""A document laid out: which line of which section stands where, and where a cursor may go from there."""
+"""The layout of a document: the position of each line, and the cursor's movement between lines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 MARGIN = 1
 """Before each column, for the cursor."""
 SIDE_BY_SIDE: Final = 110
-"""With less, half of the width is too little for a traceback or a path."""
+"""With less, half of the width is too small for a traceback or a path."""
 BETWEEN: Final = 2
 
 
 def widths(width: int) -> tuple[int, ...]:
-    """Of the columns of a band with two sections."""
+    """The widths of the columns of a band with two sections."""
     if width < SIDE_BY_SIDE:
         return (width,)
     left = (width - BETWEEN) // 2
@@ -26,7 +26,7 @@ def widths(width: int) -> tuple[int, ...]:
 
 
 class Place(NamedTuple):
-    """Of a line, held on to whatever comes and goes around it."""
+    """A line's identity, which stays valid when other lines are added or removed."""
 
     section: str
     line: Hashable
@@ -47,7 +47,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where a place is on the page."""
+    """The position of a place on the page."""
 
     y: int
     placed: Placed
@@ -55,13 +55,13 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """All rows of a document for a width. Built anew whenever something changes: lines are not copied."""
+    """All rows of a document at one width. Built again at each change; lines are not copied."""
 
     rows: tuple[tuple[Placed, ...], ...] = ()
     spots: dict[Place, Spot] = field(default_factory=dict)
 
     def spot(self, place: Place | None) -> Spot | None:
-        """Of the place; where it is gone, the first line of its section, else of the page."""
+        """The position of the place; if it no longer exists, the first line of its section, else of the page."""
         if place is not None and place in self.spots:
             return self.spots[place]
         return next(
@@ -73,7 +73,7 @@ class Page:
         return next(iter(self.spots.values()), None)
 
     def near(self, y: int, x: int, step: int) -> Spot | None:
-        """The first line at `y` or further in the direction of `step`, in the column that has `x`."""
+        """The first line at `y` or further in the direction of `step`, in the column that contains `x`."""
         while 0 <= y < len(self.rows):
             for placed in self.rows[y]:
                 if placed.line is not None and placed.x <= x < placed.x + placed.width:
@@ -82,7 +82,7 @@ class Page:
         return None
 
     def beside(self, spot: Spot, step: int) -> Spot | None:
-        """In the column to the right (left: -1) of a line, at its height or above."""
+        """The line in the column to the right (-1: left) at the same height or above."""
         columns = sorted({placed.x for placed in self.rows[spot.y]} | {spot.placed.x})
         index = columns.index(spot.placed.x) + step
         if not 0 <= index < len(columns):
@@ -90,7 +90,7 @@ class Page:
         return self.near(spot.y, columns[index], -1)
 
     def part(self, spot: Spot, step: int) -> Spot | None:
-        """The first line of the next (previous: -1) section."""
+        """The first line of the next (-1: previous) section."""
         keys = list(dict.fromkeys(place.section for place in self.spots))
         index = keys.index(spot.placed.section.key) + step
         if not 0 <= index < len(keys):
@@ -112,7 +112,7 @@ def lay_out(document: Document, width: int) -> Page:
 
 
 def text_width(width: int) -> int:
-    """What `document` is to be made for."""
+    """The width that a document must be made for."""
     return max(width - MARGIN, 1)
 
 

@@ -1,4 +1,4 @@
-"""A value as parts that are made when they are to be seen, and what stands on the line of one."""
+"""Splits a value into parts, which are created only when they are shown, and formats the line of a part."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 CHUNK: Final = 100
-"""So many items of a list stand under one line: a list of 100 000 unfolds to lines that can be drawn."""
+"""Items of a long list per group, so that a list of 100,000 unfolds to a number of lines that can be drawn."""
 WIDEST_LABEL: Final = 24
 _PREVIEW: Final = 200
 _PADDING: Final = 4
 _TRACEBACK: Final = "traceback"
-"""Folded, with its last line in view, which says what happened."""
+"""Shown folded, with its last line, which has the error message."""
 
 
 class Part(NamedTuple):
-    """A value under its label; no label for a line of a text."""
+    """A value with its label; None for a line of a text."""
 
     label: str | None
     value: Any
@@ -36,12 +36,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some of the parts of something long; made only when they are to be seen."""
+    """A group of the parts of a long value, created only when they are shown."""
 
     start: int
     values: Sequence[Any]
     labels: Sequence[str] | None
-    """None: the values of a list, which are numbered."""
+    """None: numbered values of a list."""
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -60,7 +60,7 @@ class Raw(str):
 
 
 def folds(value: Any, width: int) -> bool:
-    """Whether there is something under a value that does not stand on its line."""
+    """Whether a value does not fit on its line and can be unfolded."""
     match value:
         case Labelled():
             return folds(value.data, width)
@@ -73,7 +73,7 @@ def folds(value: Any, width: int) -> bool:
 
 
 def parts_of(value: Any, width: int) -> Sequence[Part]:
-    """What is under a value when it is unfolded."""
+    """The parts of an unfolded value."""
     if not folds(value, width):
         return ()
     match value:
@@ -99,7 +99,7 @@ def _chunked(values: Sequence[Any], labels: Sequence[str] | None) -> Sequence[Pa
 
 
 def _text_lines(text: str, width: int) -> Iterator[str]:
-    """Lines of a text, each no wider than there is room for. Together they have all of its characters."""
+    """The lines of a text, cut to the width. Together they have all of its characters."""
     for line in text.splitlines(keepends=True):
         body = line.rstrip("\r\n")
         *pieces, last = chopped(body, max(width - _PADDING, 20))
@@ -108,7 +108,7 @@ def _text_lines(text: str, width: int) -> Iterator[str]:
 
 
 def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
-    """Behind the label of what is unfolded."""
+    """The text after the label of an unfolded part."""
     match part.value:
         case Labelled():
             return [Span(clean(glyphs.text(part.value.label)), Tone.MUTED)]
@@ -119,13 +119,13 @@ def behind_open(part: Part, glyphs: Glyphs) -> list[Span]:
 
 
 def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
-    """Behind the label of what is folded, or has nothing to fold."""
+    """The text after the label of a part that is folded, or cannot be unfolded."""
     value = part.value
     match value:
         case Raw():
             return [Span(clean(glyphs.text(value)))]
         case str() if "\n" in value.rstrip("\n"):
-            lines = value.rstrip().splitlines() or value.splitlines()  # of white space alone the first leaves nothing
+            lines = value.rstrip().splitlines() or value.splitlines()  # rstrip leaves nothing of a text of white space
             said = lines[-1] if part.label == _TRACEBACK else lines[0]
             return [Span(f"({len(lines)} lines) ", Tone.MUTED), Span(clean(glyphs.text(said[:_PREVIEW])))]
         case Chunk():
@@ -143,7 +143,7 @@ def behind(part: Part, room: int, glyphs: Glyphs) -> list[Span]:
 
 
 def _preview(value: Any, room: int) -> str:
-    """The beginning of it on one line; stops when there is no more room."""
+    """The beginning of a value on one line; stops when there is no more room."""
     text = ""
     waiting: list[Any] = [value]
     while waiting and len(text) <= room:
@@ -181,7 +181,7 @@ def scalar(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """For copying: JSON without the names of types, texts whole."""
+    """For copying: JSON without type names, with texts in full."""
     match value:
         case Labelled():
             return plain(value.data)

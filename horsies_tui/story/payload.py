@@ -1,4 +1,4 @@
-"""Arguments, result and options of a task, decoded for the eyes and without what is to stay hidden."""
+"""The payload of a task: arguments, result and options, decoded for display and with masked values hidden."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_THE_ENGINE: Final = (WORKFLOW_CTX, WORKFLOW_META, MAP_DEFINITION)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One tree of a payload with its title, and where only a part of it was read, how much."""
+    """One tree of a payload with its title, and a note on how much was read if it was cut."""
 
     title: str
     tree: Tree
@@ -35,7 +35,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """`source` is what it was made of: the same texts need not be read again."""
+    """`source` are the stored texts; the same texts are not decoded again."""
 
     source: Texts
     arguments: Told | None
@@ -50,7 +50,7 @@ class Payload:
 
 
 class Texts(NamedTuple):
-    """What is stored of a task, or of a node that has none; `of` tells it from others."""
+    """The stored texts of a task, or of a node without a task; `of` identifies it."""
 
     of: str
     args: Stored | None
@@ -61,7 +61,7 @@ class Texts(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Characters to be decoded."""
+        """The number of characters to decode."""
         return sum(len(stored.text) for stored in self if isinstance(stored, Stored))
 
 
@@ -74,7 +74,7 @@ def read_payload(detail: TaskDetail, masks: Masks, before: Payload | None = None
 
 
 def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Payload:
-    """May run in another thread. What has not changed since `before` stays as it is, with what is unfolded in it."""
+    """Safe to call in a thread. Parts unchanged since `before` are reused, with what is unfolded in them."""
     known = before if before is not None and before.source[0] == source[0] else None
     return Payload(
         source,
@@ -94,7 +94,7 @@ def _arguments(texts: Texts, masks: Masks) -> Told | None:
 
 
 def _own(kwargs: Any) -> Any:
-    """Without what the engine hands on beside them, which nobody sent."""
+    """Without the arguments that the engine adds."""
     if not isinstance(kwargs, dict):
         return kwargs
     return {name: value for name, value in kwargs.items() if not str(name).startswith(_OF_THE_ENGINE)}
@@ -119,7 +119,7 @@ def _options(texts: Texts, masks: Masks) -> Told | None:
 
 
 def _error(value: Any) -> dict[str, Any]:
-    """What says most first, and the three texts of an exception beside the rest."""
+    """The most important fields first, with the three texts of an exception as separate fields."""
     fields = value.data if isinstance(value, Labelled) else value
     if not isinstance(fields, dict):
         return {"error": value}
@@ -134,7 +134,7 @@ def _error(value: Any) -> dict[str, Any]:
 
 
 def _value(stored: Stored, masks: Masks) -> Any:
-    """Text that is no JSON as it is; but where something is to stay hidden, nobody knows where in it that is."""
+    """Text that is not JSON is shown as it is, unless values are masked: in such a text they cannot be found."""
     text = closed(stored.text) if stored.cut else stored.text
     try:
         return masks.on(load_for_display(stored.text if text is None else text))

@@ -1,4 +1,4 @@
-"""Stored JSON of which only the beginning was read, closed so that it can be shown as far as it goes."""
+"""Completes JSON of which only the beginning was read, so that the part that was read can be shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CUT_OFF: Final = "…"
 
 
 def closed(beginning: str) -> str | None:
-    """JSON that holds every value that was complete, and the beginning of a text that was not; None where none is."""
+    """Valid JSON with every complete value and the beginning of a cut text; None if there is none."""
     opened: list[str] = []
     safe, safe_depth = 0, 0
     before = ""

@@ -1,4 +1,4 @@
-"""Where a text stands in a story: in its lines, and in the payload also where that is folded."""
+"""The search in a story: finds a text in its lines, and in the payload also in folded parts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Hit(NamedTuple):
-    """`line`: the key of a line, or in a tree what is to be revealed."""
+    """`line`: the key of a line, or the match in a tree that is to be unfolded."""
 
     section: str
     line: Hashable | Found
 
 
 class Search:
-    """What was searched, what was found, and which of it is the present one."""
+    """The text that is searched for, the matches, and the current match."""
 
     def __init__(self) -> None:
         self.needle = ""
@@ -34,16 +34,16 @@ class Search:
         self.needle, self._hits, self._at = needle, [], -1
 
     def forget(self) -> None:
-        """What was found is no more; it is found anew."""
+        """Drop the matches; they are searched for again."""
         self._hits = []
 
     def take(self, found: Iterable[Hit]) -> None:
-        """All that was found; the present one, by its number, stays."""
+        """Set all matches; the current one keeps its number."""
         self._hits = list(found)
         self._at = min(self._at, len(self._hits) - 1)
 
     def step(self, step: int) -> Hit | None:
-        """The next one (previous: -1), round and round."""
+        """The next match (-1: previous), wrapping around."""
         if not self._hits:
             return None
         self._at = (self._at + step) % len(self._hits)
@@ -51,7 +51,7 @@ class Search:
 
     @property
     def is_new(self) -> bool:
-        """Nobody has gone to any place yet."""
+        """No match has been visited yet."""
         return self._at < 0
 
     @property
@@ -68,17 +68,17 @@ class Search:
 
 
 def pattern(needle: str) -> re.Pattern[str]:
-    """As it is typed, in any case of letters."""
+    """The text taken literally, ignoring case."""
     return re.compile(re.escape(needle), re.IGNORECASE)
 
 
 def find_in_payload(payload: Payload, needle: str) -> dict[str, list[Found]]:
-    """By section. May run in another thread."""
+    """Matches by section. Safe to call in a thread."""
     return {told.tree.section: find(told.tree.value, needle) for told in payload.told()}
 
 
 def hits(document: Document, found: Mapping[str, Sequence[Found]], needle: str) -> Iterator[Hit]:
-    """From top to bottom; of sections beside each other first those of the left one."""
+    """All matches from top to bottom; of sections beside each other, the left one first."""
     sought = pattern(needle)
     for band in document:
         for section in band.sections:

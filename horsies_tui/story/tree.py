@@ -1,4 +1,4 @@
-"""JSON as a tree of lines that fold: only what is unfolded is ever laid out, however large the value is."""
+"""JSON as a tree of lines that fold: only unfolded parts are laid out, however large the value is."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 Path: TypeAlias = tuple[int, ...]
 
 _LINES_AT_FIRST: Final = 24
-"""What is small is unfolded when it is opened; what would push the rest off the screen is not."""
+"""Parts that fit are unfolded at first; those that would push the rest off the screen are not."""
 _MOST_FOUND: Final = 10_000
 
 
 class Found(NamedTuple):
-    """Where a search found something: a value, and for a text the character."""
+    """A search match: the path of a value, and in a text the position of the character."""
 
     path: Path
     at: int = 0
 
 
 class Tree:
-    """A value and what of it is unfolded. The value is never changed, so that it can be searched in another thread."""
+    """A value and its unfolded parts. The value is never changed, so a thread can search it."""
 
     def __init__(self, section: str, value: Any, *, folded: bool = False) -> None:
         self.section = section
@@ -46,7 +46,7 @@ class Tree:
             self._unfold_what_is_small()
 
     def lines(self, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
-        """Kept until something is folded or the width changes."""
+        """Cached until a part is folded or the width changes."""
         if self._laid_out_for != (width, glyphs):
             self._laid_out_for = (width, glyphs)
             self._parts.clear()
@@ -61,24 +61,24 @@ class Tree:
 
     @property
     def width(self) -> int:
-        """For which it was laid out last."""
+        """The width of the last layout."""
         return 0 if self._laid_out_for is None else self._laid_out_for[0]
 
     def part(self, path: Path) -> Part:
-        """What stands there. Long texts are cut into lines by the width."""
+        """The part at this path. Long texts are split into lines by the width."""
         part = Part(None, self.value)
         for depth, index in enumerate(path):
             part = parts_of(part.value, self.width - 2 * depth)[index]
         return part
 
     def reveal(self, found: Found) -> Path:
-        """Unfold what hides it; the path of its line."""
+        """Unfold the parts around a match, and return the path of its line."""
         path, at = found
         self.open |= {path[:depth] for depth in range(len(path))}
         self._lines = None
         value = self.part(path).value
         while folds(value, self.width - 2 * len(path)) and isinstance(value, str | Chunk):
-            # Into the text, or the lines of it, as far as the character that was found.
+            # Into the lines of a text, down to the character that was found.
             pieces = parts_of(value, self.width - 2 * len(path))
             self.open.add(path)
             index, at = _piece_at(pieces, at)
@@ -86,13 +86,13 @@ class Tree:
         return path
 
     def _unfold_what_is_small(self) -> None:
-        """Level by level, as long as there is room."""
+        """Unfold level by level, as long as the lines fit."""
         left = _LINES_AT_FIRST
         waiting: deque[tuple[Path, Part]] = deque([((), Part(None, self.value))])
         while waiting:
             path, part = waiting.popleft()
             parts = () if isinstance(part.value, str | Chunk) else parts_of(part.value, 0)
-            # Keyword arguments are what somebody comes for, however many.
+            # Keyword arguments are unfolded however many there are: they are what the reader looks for.
             most = CHUNK if len(path) == 1 and isinstance(part.value, dict) else left
             if not parts or len(parts) > most:
                 continue
@@ -105,7 +105,7 @@ class Tree:
         if not root:
             yield Line((), cut_spans(tuple(behind(Part(None, self.value), width, glyphs)), width, glyphs))
             return
-        # Not by recursion: a search may unfold a thousand levels.
+        # Not recursive: a search may unfold a thousand levels.
         waiting = [(path, part, _label_width(root)) for path, part in reversed(_numbered((), root))]
         while waiting:
             path, part, label_width = waiting.pop()
@@ -115,7 +115,7 @@ class Tree:
                 waiting += [(child, each, _label_width(inside)) for child, each in reversed(_numbered(path, inside))]
 
     def _inside(self, path: Path, value: Any, width: int) -> Sequence[Part]:
-        """Kept: the items of a long list, and the lines of a long text, take milliseconds."""
+        """Cached: splitting a long list or a long text takes milliseconds."""
         if path not in self._parts:
             self._parts[path] = parts_of(value, width - 2 * len(path))
         return self._parts[path]
@@ -135,7 +135,7 @@ class Tree:
 
 
 def find(value: Any, needle: str) -> list[Found]:
-    """Every label and value with this text in it, in the order of the lines. May run in another thread."""
+    """Every label and value that contains this text, in the order of the lines. Safe to call in a thread."""
     pattern = re.compile(re.escape(needle), re.IGNORECASE)
     found: list[Found] = []
     waiting: list[tuple[Path, Part]] = [((), Part(None, value))]
@@ -160,7 +160,7 @@ def _numbered(path: Path, parts: Sequence[Part]) -> list[tuple[Path, Part]]:
 
 
 def _piece_at(pieces: Sequence[Part], at: int) -> tuple[int, int]:
-    """Which piece of a text has its `at`-th character, and the how many-th of that piece it is."""
+    """The index of the piece that has the `at`-th character of a text, and the character's index in that piece."""
     for index, part in enumerate(pieces):
         length = sum(map(len, part.value.values)) if isinstance(part.value, Chunk) else len(part.value)
         if at < length:

@@ -1,4 +1,4 @@
-"""A long story to walk through: the cursor holds on to its line, whatever comes and goes around it."""
+"""The widget for a long text in sections; its cursor stays on its line when other lines are added or removed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WHEEL_ROWS: Final = 3
 
 
 class StoryView(LineView, can_focus=True):
-    """Sections under each other, some beside each other. The last line says how much there is below."""
+    """Sections below each other, some beside each other. The last line says how much is below the view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.STORY)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR, FOUND, *TONES}
@@ -45,7 +45,7 @@ class StoryView(LineView, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """Enter, or a click, on a line that folds or leads somewhere."""
+        """Enter, or a click, on a line that folds or is a link."""
 
         story: StoryView
         target: Target
@@ -56,7 +56,7 @@ class StoryView(LineView, can_focus=True):
 
     @dataclass
     class Resized(Message):
-        """The document is to be made for another width."""
+        """The document must be made for another width."""
 
         story: StoryView
 
@@ -79,7 +79,7 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def text_width(self) -> int:
-        """What a document is to be made for; 0 before there is a size."""
+        """The width that a document must be made for; 0 before the widget has a size."""
         return text_width(self.size.width) if self.size.width else 0
 
     @property
@@ -88,17 +88,17 @@ class StoryView(LineView, can_focus=True):
 
     @property
     def place(self) -> Place | None:
-        """Where the cursor is."""
+        """The place of the cursor."""
         return self._place
 
     @property
     def line(self) -> Line | None:
-        """What the cursor is on."""
+        """The line under the cursor."""
         spot = self._page.spot(self._place)
         return None if spot is None else spot.placed.line
 
     def put(self, document: Document) -> None:
-        """Another document, or the same at another time, made for `text_width`. The cursor stays on its line."""
+        """Show another document, or a newer one, made for `text_width`. The cursor stays on its line."""
         before = self._page.spot(self._place)
         height_before = None if before is None else before.y - self._top
         self._document = document
@@ -110,15 +110,15 @@ class StoryView(LineView, can_focus=True):
         self._redraw()
 
     def start_again(self) -> None:
-        """Another task: from its top."""
+        """Return to the top, for another task."""
         self._place, self._top = None, 0
 
     def go_to(self, place: Place) -> None:
-        """The cursor to this line."""
+        """Move the cursor to this line."""
         self._move(self._page.spot(place))
 
     def mark(self, sought: re.Pattern[str] | None, said: str) -> None:
-        """Show where this stands, and say in the last line what came of it."""
+        """Highlight the matches, and show the search's result in the last line."""
         self._sought, self._said = sought, said
         self._redraw()
 
@@ -146,7 +146,7 @@ class StoryView(LineView, can_focus=True):
             self.post_message(self.Chosen(self, self.line.target))
 
     def action_unfold(self) -> None:
-        """Unfold; what is unfolded already, or cannot be: to the column on the right."""
+        """Unfold; if the line cannot be unfolded further, move to the column on the right."""
         line, spot = self.line, self._page.spot(self._place)
         if line is not None and isinstance(line.target, Fold) and not line.is_open:
             self.action_open()
@@ -154,7 +154,7 @@ class StoryView(LineView, can_focus=True):
             self._move(self._page.beside(spot, 1))
 
     def action_fold(self) -> None:
-        """Fold; from what is folded to what it is a part of; from there to the column on the left."""
+        """Fold; on a folded line, move to its parent; from there, to the column on the left."""
         line, spot = self.line, self._page.spot(self._place)
         if line is None or spot is None:
             return
@@ -219,7 +219,7 @@ class StoryView(LineView, can_focus=True):
             self._redraw()
 
     def _keep_in_view(self, spot: Spot) -> None:
-        """With the title above it, where it is the first line below one."""
+        """Scroll so that the line is visible; for the first line of a section, also its title."""
         titled = spot.y > 0 and all(placed.line is None for placed in self._page.rows[spot.y - 1])
         self._top = min(max(self._top, spot.y - self._height + 1), spot.y - titled)
 

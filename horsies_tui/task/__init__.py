@@ -1,1 +1,1 @@
-"""One task's whole story: attempts, heartbeats, arguments, result, live while it is open."""
+"""The screen of one task: attempts, heartbeats, arguments and result, updated while it is open."""

@@ -1,4 +1,4 @@
-"""The whole story of a task in sections, side by side where there is room."""
+"""Lays out the sections of a task's screen, side by side if the width allows."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def document(tell: StoryContext, width: int) -> Document:
 
 
 def course(tell: StoryContext, width: int) -> Iterator[Band]:
-    """What became of it so far."""
+    """The task's history so far."""
     for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
         if section is not None:
             yield Band((section,))
 
 
 def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]:
-    """What it was given, and what it gave."""
+    """The arguments and the result."""
     columns = widths(width)
     if payload is None:
         yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
         return
     arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
     outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
-    # Where they stand below each other, what went wrong comes first.
+    # If they are stacked, the result with its error comes first.
     yield from _side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
@@ -70,7 +70,7 @@ def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -
 
 
 def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
-    """What to open, where an id is the beginning or end of several."""
+    """A list of tasks to open, if the text is the beginning or end of several ids."""
     lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenTask(each)) for each in ambiguous.ids]
     more = "  and others, older than these" if ambiguous.more else ""
     if more:
@@ -80,7 +80,7 @@ def choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
 
 
 def nothing(snapshot: DetailSnapshot, width: int, glyphs: Glyphs) -> Document:
-    """Where there is no story to tell: what is the matter, and the way out."""
+    """Shown if there is no task: the reason, and the next step."""
     text = f"No task has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if snapshot.error is not None:
         text = snapshot.error

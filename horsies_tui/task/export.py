@@ -1,4 +1,4 @@
-"""A task as the JSON that `horsies tasks show --json` prints: for the clipboard, or for a file where it is too long."""
+"""A task as the JSON that `horsies tasks show --json` prints, for the clipboard or, if it is too long, a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _WHOLE: Final = 1_000_000_000
-"""Characters of one text: all that PostgreSQL can store."""
+"""Characters of one text: about the most that PostgreSQL can store."""
 
 
 def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:
@@ -26,19 +26,19 @@ def story_json(detail: TaskDetail, why: Why | None, masks: Masks) -> str:
 
 
 def is_cut(detail: TaskDetail) -> bool:
-    """Whether something of it was too long to be read for the screen."""
+    """Whether a text was too long to be read in full for the screen."""
     texts = (detail.args, detail.kwargs, detail.options, detail.result, detail.failed_reason)
     return any(stored is not None and stored.cut for stored in texts)
 
 
 async def whole_task(link: Link, task_id: str) -> TaskDetail | None:
-    """All of its texts; a LinkError where that does not work."""
+    """The task with all its texts in full; raises a LinkError if the read fails."""
     found = await link.read(lambda conn: task_detail(conn, task_id, most_characters=_WHOLE))
     return found if isinstance(found, TaskDetail) else None
 
 
 def new_file(text: str) -> Path:
-    """Where somebody wants it written; nothing is overwritten."""
+    """The file that the operator named; an existing file is not overwritten."""
     path = Path(text.strip()).expanduser()
     if path.exists():
         raise HorsiesError(f"{path} exists; choose another name")
@@ -48,7 +48,7 @@ def new_file(text: str) -> Path:
 
 
 def write_new(path: Path, text: str) -> None:
-    """For its owner only: arguments are nobody else's business. HorsiesError where it cannot be written."""
+    """Readable by the owner only, because of the arguments. HorsiesError if it cannot be written."""
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,4 +1,4 @@
-"""Takes a task, or a value of it, away from the screen: to the clipboard, or to a file where that is too small."""
+"""Copies a task, or one of its values, to the clipboard, or saves it in a file if it is too long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Exporter:
-    """For one view."""
+    """The exporter of one view."""
 
     def __init__(self, view: ConsoleView[Any], masks: Masks, glyphs: Glyphs) -> None:
         self._view = view
@@ -37,7 +37,7 @@ class Exporter:
         self._view.run_worker(self._copy(detail, why), group="take", exclusive=True)
 
     async def _copy(self, detail: TaskDetail, why: Why | None) -> None:
-        # 50 ms for 200 kB, and keys must not wait.
+        # 50 ms for 200 kB, which must not delay keys.
         text = await asyncio.to_thread(story_json, detail, why, self._masks)
         if not is_cut(detail) and copy(self._view, text, f"{_size(text)} of JSON"):
             return

@@ -1,4 +1,4 @@
-"""The head of the story and its small parts: why it waits, what was done by hand, where it leads."""
+"""The head of a task's screen and its small sections: why it waits, operator actions, links."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def head(tell: StoryContext, width: int) -> tuple[Line, ...]:
-    """Who it is and how it stands, on as few lines as there is room for."""
+    """The task's identity and state, on as few lines as the width allows."""
     rows = flow((*_who(tell), *_when(tell)), width, tell.glyphs)
     return tuple(Line(number, spans) for number, spans in enumerate(rows))
 
@@ -56,7 +56,7 @@ def _who(tell: StoryContext) -> Iterator[Spans]:
 
 
 def _for_how_long(tell: StoryContext) -> Iterator[str]:
-    """Of what is alive."""
+    """How long it has waited or run, if it has not ended."""
     row, now = tell.detail.row, tell.now
     match row.status:
         case "RUNNING" if row.started_at is not None:
@@ -108,7 +108,7 @@ def why(tell: StoryContext, width: int) -> Section | None:
 
 
 def _reason(reason: Reason, tell: StoryContext) -> str:
-    """A time that was told seconds ago is counted on; the rest is as it was told."""
+    """The remaining time is counted down from the last read; other reasons are shown as they were read."""
     if reason.until is None:
         return reason.text
     what = "it waits for its retry" if reason.kind is ReasonKind.RETRY_WAIT else "it is not due yet"
@@ -134,7 +134,7 @@ def _action(row: AuditRow, tell: StoryContext) -> Iterator[Span]:
 
 
 def links(tell: StoryContext, width: int) -> Section:
-    """Each line leads somewhere: `enter` goes there."""
+    """A line per link; `enter` follows it."""
     lines = tuple(
         Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, tell.glyphs), target)
         for name, spans, target in _links(tell)
@@ -174,7 +174,7 @@ def _links(tell: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
 
 
 def quoted(value: str) -> str:
-    """A value as the filter language takes it to the letter."""
+    """A value quoted so that the filter language takes it literally."""
     if value and all(char.isalnum() or char in "-_." for char in value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

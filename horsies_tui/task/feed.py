@@ -1,4 +1,4 @@
-"""The feed of one task's whole story, live while it is open."""
+"""The feed of one task's screen."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _BEATS_EVERY_S: Final = 5.0
-"""A heartbeat sends no notification."""
+"""Heartbeats send no notification, so the task is read this often."""
 _SETTINGS_EVERY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class DetailSnapshot:
-    """One task. All None and no error: there is no such task, or (`loading`) it has not been read yet."""
+    """One task. All None and no error: the task does not exist, or (`loading`) has not been read yet."""
 
     text: str = ""
-    """What was asked for: an id, or its beginning or end."""
+    """The requested id, or its beginning or end."""
     detail: TaskDetail | None = None
     ambiguous: Ambiguous | None = None
     why: Why | None = None
-    """Of a task that is PENDING."""
+    """Only if the task is PENDING."""
     settings: RecoveryConfig | None = None
-    """Thresholds of the newest worker, for the heartbeats."""
+    """The thresholds of the newest worker, for the heartbeats."""
     loading: bool = True
     error: str | None = None
     now: datetime | None = None
@@ -50,7 +50,7 @@ class _Story:
 
 
 class DetailFeed(Feed):
-    """Publishes a snapshot whenever something has changed. Reads nothing before it is asked for a task."""
+    """Publishes a snapshot on each change. Reads nothing until a task is requested."""
 
     NAME = "detail"
 
@@ -64,7 +64,7 @@ class DetailFeed(Feed):
         self._settings_at = 0.0
 
     def ask(self, text: str) -> None:
-        """This task from now on: an id, or its beginning or end."""
+        """Read this task from now on: an id, or its beginning or end."""
         self._text = text
         self._supersede()
         self._pace.renew()
@@ -120,7 +120,7 @@ class DetailFeed(Feed):
         return _Story(found, why, self._settings)
 
     def _same(self, detail: TaskDetail) -> TaskDetail:
-        """What has not changed but in the time of its reading stays the object that it is."""
+        """The known object if only the time of the read differs, so that nothing is drawn again."""
         known = self.snapshot.detail
         return known if known is not None and replace(detail, now=known.now) == known else detail
 

@@ -1,4 +1,4 @@
-"""The heartbeat strip: when the newest execution was heard, when it was silent, and from when on that counts."""
+"""The heartbeat strip: when beats of the newest execution arrived, when they were missing, and the stale threshold."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from horsies_tui.story.lines import Spans
 
 _LATE_BEATS: Final = 2
-"""The configuration demands that a threshold outlasts two beats: one that is late is nothing yet."""
+"""The configuration requires a threshold of more than two beats: a single late beat means nothing."""
 
 
 class Heard(Enum):
-    """What one place of the strip says."""
+    """The state at one place of the strip."""
 
     YES = auto()
     NO = auto()
-    """Silent for longer than two beats."""
+    """No beat for longer than two intervals."""
     STALE = auto()
-    """Silent for longer than the threshold."""
+    """No beat for longer than the threshold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beating:
-    """One execution's beats, and how it is judged."""
+    """The beats of one execution, and its threshold."""
 
     role: str
     beats: tuple[datetime, ...]
@@ -51,12 +51,12 @@ class Beating:
 
     @property
     def last(self) -> datetime:
-        """From when on silence counts."""
+        """The start of the current silence."""
         return max((*self.beats[-1:], self.begin))
 
 
 def strip(beating: Beating, width: int) -> tuple[Heard, ...]:
-    """At most `width` places of equal time from the beginning to the end, at least one beat apart."""
+    """At most `width` places of equal time from the beginning to the end, each at least one beat long."""
     passed = max(beating.end - beating.begin, timedelta())
     if width <= 0:
         return ()
@@ -67,7 +67,7 @@ def strip(beating: Beating, width: int) -> tuple[Heard, ...]:
 
 
 def _heard(beating: Beating, at: datetime) -> Heard:
-    """By how long it had been silent then. A start counts as a beat."""
+    """The state at this moment, by the time since the last beat. The start counts as a beat."""
     before = bisect_right(beating.beats, at)
     silent = at - max(beating.begin, *beating.beats[max(before - 1, 0) : before], beating.begin)
     if silent > beating.stale_after:
@@ -76,7 +76,7 @@ def _heard(beating: Beating, at: datetime) -> Heard:
 
 
 def beating(tell: StoryContext) -> Beating | None:
-    """Of the newest execution; None for a task that nobody has had in hand, or that was never heard."""
+    """The newest execution's beats; None if there is none, or if it ended without beats."""
     if not tell.detail.executions:
         return None
     row, newest, settings = tell.detail.row, tell.detail.executions[-1], tell.recovery
@@ -130,7 +130,7 @@ def heartbeats(tell: StoryContext, width: int) -> Section | None:
 
 
 def _sender(tell: StoryContext, runner: str | None) -> str:
-    """The worker, which sends the beats, and beside it the child for which a runner's beat is sent."""
+    """The worker, which stores the beats, and the child process that a runner's beat is for."""
     if runner is None:
         return name_of(tell.detail.row.worker_id or "")
     worker_id, _, pid = runner.rpartition(":")
@@ -138,7 +138,7 @@ def _sender(tell: StoryContext, runner: str | None) -> str:
 
 
 def _drawn(known: Beating, cut: bool, width: int, tell: StoryContext) -> Spans:
-    """One sign for each place; the threshold stands where silence crossed it."""
+    """One sign per place, with the threshold where the silence crossed it."""
     places = strip(known, width - 2)
     crossed = places.index(Heard.STALE) if Heard.STALE in places else len(places)
     spans = [Span(tell.glyphs.ellipsis, Tone.MUTED)] if cut else []
@@ -180,7 +180,7 @@ def _words(known: Beating, tell: StoryContext) -> Iterator[Spans]:
 
 
 def _fate(known: Beating, tell: StoryContext) -> str:
-    """What the next sweep does about it, as the newest worker is configured."""
+    """What the next sweep does about a stale execution, by the newest worker's configuration."""
     requeues, fails = tell.recovery.auto_requeue_stale_claimed, tell.recovery.auto_fail_stale_running
     if known.role == "claimer":
         return "stale: the next sweep requeues it" if requeues else "stale: nothing requeues it by itself"

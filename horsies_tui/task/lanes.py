@@ -1,4 +1,4 @@
-"""A task's history as stretches of time: when it waited, was claimed, ran, waited for a retry, or lay ended."""
+"""A task's history as periods: scheduled, waiting, claimed, running, waiting for a retry, ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.views import Attempt, AuditRow, TaskDetail
 
 _SAME_MOMENT: Final = timedelta(seconds=2)
-"""An attempt that was ended by hand and the note of it are written by one statement, perhaps by two clocks."""
+"""An operator's change and its audit row are written by one statement, but perhaps with two clocks."""
 
 
 class Phase(Enum):
@@ -28,7 +28,7 @@ class Phase(Enum):
     RUNNING = auto()
     BACKOFF = auto()
     ENDED = auto()
-    """It had ended, until somebody requeued it."""
+    """Ended, until an operator requeued it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +44,23 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One line of the timeline: an attempt, what lies between two, or what the task is at now."""
+    """One line of the timeline: an attempt, the time between two attempts, or the task's present state."""
 
     stretches: tuple[Stretch, ...]
     attempt: Attempt | None = None
     action: AuditRow | None = None
-    """What a person did that this lane is about, or that ended the attempt."""
+    """The operator action that this lane shows, or that ended the attempt."""
     due: datetime | None = None
     """When the retry is, or was, due."""
     about: bool = False
-    """`due` follows from the retry policy, whose jitter is not written down."""
+    """`due` is approximate: computed from the retry policy, whose jitter is not stored."""
 
     def phase(self, phase: Phase) -> Stretch | None:
         return next((stretch for stretch in self.stretches if stretch.phase is phase), None)
 
 
 def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
-    """Oldest first; each begins where the one before ends. The last one reaches to the end, or to `now`."""
+    """Oldest first; each begins where the previous one ends. The last one reaches to the task's end, or to `now`."""
     told: list[Lane] = []
     previous: Attempt | None = None
     for attempt in detail.attempts:
@@ -85,7 +85,7 @@ def lanes(detail: TaskDetail, now: datetime) -> tuple[Lane, ...]:
 
 
 def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Iterator[Lane]:
-    """What comes after the last attempt of the history; nothing where the task ended with it."""
+    """The lanes after the last stored attempt; none if the task ended with it."""
     row = detail.row
     live = row.status in ("PENDING", "CLAIMED", "RUNNING")
     if not live and (row.finished_at is None or (previous and row.finished_at <= previous.finished_at + _SAME_MOMENT)):
@@ -96,7 +96,7 @@ def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Ite
     between, begin = _between(detail, previous, started or claimed or until)
     yield from between
     if row.status == "PENDING" and any(lane.due is not None and lane.due > until for lane in between):
-        return  # the backoff itself is what it is at
+        return  # the backoff is the present state
     stretches = (
         *_before_start(detail, previous, begin, claimed, started or until),
         *(_stretch(Phase.RUNNING, started, until) if started else ()),
@@ -105,7 +105,7 @@ def _present(detail: TaskDetail, previous: Attempt | None, now: datetime) -> Ite
 
 
 def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> tuple[list[Lane], datetime]:
-    """The lane before the next attempt, if there is one, and when the waiting begins."""
+    """The lane before the next attempt, if there is one, and when the wait begins."""
     if previous is None:
         return [], detail.row.sent_at or detail.row.created_at
     if previous.will_retry:
@@ -123,7 +123,7 @@ def _between(detail: TaskDetail, previous: Attempt | None, until: datetime) -> t
 
 
 def _due_after(detail: TaskDetail, attempt: Attempt) -> tuple[datetime, bool]:
-    """The row holds the time of the last retry only; that of the others follows from the policy."""
+    """The row holds only the time of the last retry; the others are computed from the policy."""
     if attempt.error_code == "TASK_INTERRUPTED":
         return attempt.finished_at, False
     after = [other for other in detail.attempts if other.attempt > attempt.attempt and other.will_retry]
@@ -141,19 +141,19 @@ def _before_start(
     detail: TaskDetail, previous: Attempt | None, begin: datetime, claimed: datetime | None, until: datetime
 ) -> Iterator[Stretch]:
     due = begin
-    # A requeue sets the time anew: what is after the first start says nothing about the wait before it.
+    # A requeue resets the time: one after the first start says nothing about the wait before it.
     reset = bool(detail.attempts) and detail.row.enqueued_at > until
     if previous is None and detail.row.next_retry_at is None and not reset:
         due = min(max(detail.row.enqueued_at, begin), until)
         yield from _stretch(Phase.LATER, begin, due)
-    # Between the two whatever was written down: clocks of upstream's workers may differ.
+    # Kept between the two: clocks of upstream's workers may differ.
     claimed = until if claimed is None else min(max(claimed, due), until)
     yield from _stretch(Phase.WAITING, due, claimed)
     yield from _stretch(Phase.CLAIMED, claimed, until)
 
 
 def _claimed_at(detail: TaskDetail, attempt: Attempt, begin: datetime) -> datetime | None:
-    """The row knows of its last execution; of others a claimer's heartbeat tells, if the claim lasted that long."""
+    """The row stores only the last claim; a longer earlier one is known from a claimer's heartbeat."""
     beats = [beat for each in detail.executions if each.attempt == attempt.attempt for beat in each.claimer]
     last = attempt is detail.attempts[-1] and detail.row.claimed_at is not None
     known = [detail.row.claimed_at] if last and detail.row.claimed_at else []
@@ -178,7 +178,7 @@ def _action_at(detail: TaskDetail, moment: datetime) -> AuditRow | None:
 
 
 def _action_within(detail: TaskDetail, begin: datetime, end: datetime, verbs: tuple[str, ...]) -> AuditRow | None:
-    """The newest one that changed the task."""
+    """The newest action that changed the task in this period."""
     for row in detail.audit:
         if row.outcome == "applied" and row.verb in verbs and begin <= row.acted_at <= end:
             return row

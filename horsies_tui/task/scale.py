@@ -1,4 +1,4 @@
-"""Lengths of time as places on a line: to scale, and nothing that happened is left out where there is room for it."""
+"""Converts durations to places on a line: in proportion, with at least one place for each if the width allows."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def places(lengths: Sequence[float], width: int) -> tuple[int, ...]:
-    """How many of `width` places each length gets. Together all of them, where any length is positive.
+    """The number of places, of `width`, for each length. They add up to `width` if any length is positive.
 
-    Each positive length has at least one place, a longer one never fewer than a shorter one, and what those of one
-    place take is taken from the others in proportion. With more lengths than places the longest have one each.
+    Each positive length has at least one place, and a longer one never fewer than a shorter one. Those places are taken
+    from the others in proportion. With more lengths than places, the longest have one each.
     """
     positive = sorted((index for index, length in enumerate(lengths) if length > 0), key=lambda at: -lengths[at])
     if not positive or width <= 0:
@@ -26,7 +26,7 @@ def places(lengths: Sequence[float], width: int) -> tuple[int, ...]:
 
 
 def _smallest(lengths: Sequence[float], longest_first: list[int], width: int) -> int:
-    """How many of the shortest have less than one place coming to them, once those are set aside."""
+    """How many of the shortest would get less than one place, when the others share what is left."""
     total = sum(lengths[index] for index in longest_first)
     aside = 0
     for index in reversed(longest_first[1:]):
@@ -38,7 +38,7 @@ def _smallest(lengths: Sequence[float], longest_first: list[int], width: int) ->
 
 
 def _shared(lengths: Sequence[float], longest_first: list[int], width: int, given: dict[int, int]) -> tuple[int, ...]:
-    """Whole places in proportion; those left over go to the largest remainders, of equal ones to the longest."""
+    """Whole places in proportion; the rest goes to the largest remainders, and among equal ones to the longest."""
     total = sum(lengths[index] for index in longest_first)
     exact = {index: lengths[index] / total * width for index in longest_first}
     given |= {index: max(int(share), 1) for index, share in exact.items()}

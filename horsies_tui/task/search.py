@@ -1,4 +1,4 @@
-"""The search of the detail: what was asked is found in another thread, shown, and found anew when the task changes."""
+"""The search in a task's screen: runs in a thread, shows the matches, and runs again when the task changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DetailSearch:
-    """Of one view. Its message `Done` goes to that view, which hands it to `take`."""
+    """The search of one view. Its message `Done` goes to that view, which passes it to `take`."""
 
     @dataclass
     class Done(Message, bubble=False):
@@ -44,12 +44,12 @@ class DetailSearch:
         return self._search.needle
 
     def begin(self, needle: str) -> None:
-        """Look for this text, and go to the first place; an empty one ends the search."""
+        """Search for this text and go to the first match; an empty text ends the search."""
         self._search.begin(needle)
         self._look()
 
     def use(self, payload: Payload | None) -> None:
-        """Another payload: what was found in the one before is no place in this."""
+        """Use another payload; matches in the previous one are dropped."""
         if payload is not self._payload:
             self._payload = payload
             self._search.forget()
@@ -65,7 +65,7 @@ class DetailSearch:
             self._mark()
 
     def step(self, step: int) -> None:
-        """To the next place found, or to the one before."""
+        """Go to the next match, or the previous one."""
         hit = self._search.step(step)
         if hit is not None:
             line = hit.line

@@ -25,10 +25,10 @@ KEY: Final = "timeline"
 EARLIER: Final = Fold(KEY, "earlier")
 
 _MOST_ATTEMPTS: Final = 6
-"""More are folded: the newest are what somebody comes for, and each line takes from the error below."""
+"""Older attempts are folded: the newest matter most, and each line takes room from the error below."""
 _NUMBER: Final = 3
 _LEAST_BAR: Final = 22
-"""As wide as the two times of the axis below it."""
+"""The width of the two times of the axis below it."""
 _INDENT: Final = Span(" " * (_NUMBER + 2))
 _DAY: Final = timedelta(days=1)
 
@@ -74,7 +74,7 @@ def _left_out(tell: StoryContext, told: tuple[Lane, ...], shown: tuple[Lane, ...
 
 
 def _bars(shown: Sequence[Lane], bar: int, tell: StoryContext) -> list[Spans]:
-    """Each lane's drawing, as far to the right as its time; `bar` places and one for the sign of its end."""
+    """Each lane's bar, offset by its start; `bar` places and one for the sign of its end."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     given = iter(places([stretch.length.total_seconds() for stretch in stretches], bar))
     drawn: list[Spans] = []
@@ -92,7 +92,7 @@ def _bars(shown: Sequence[Lane], bar: int, tell: StoryContext) -> list[Spans]:
 
 
 def _end_sign(lane: Lane, tell: StoryContext) -> Span:
-    """What the lane came to, where it came to an end."""
+    """The sign of the lane's outcome, if it has ended."""
     if lane.attempt is not None:
         state = "COMPLETED" if lane.attempt.outcome == "COMPLETED" else "FAILED"
     elif _is_end(lane, tell):
@@ -103,7 +103,7 @@ def _end_sign(lane: Lane, tell: StoryContext) -> Span:
 
 
 def _is_end(lane: Lane, tell: StoryContext) -> bool:
-    """A task that was cancelled, expired or failed without having run."""
+    """Whether the lane is the end of a task that was cancelled, expired or failed without running."""
     return lane.due is None and lane.phase(Phase.ENDED) is None and tell.detail.row.finished_at is not None
 
 
@@ -133,7 +133,7 @@ def _key(lane: Lane) -> Hashable:
 def _attempt_words(lane: Lane, attempt: Attempt, tell: StoryContext) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
-    # Without the child: on 80 columns it pushes the error code out of the line.
+    # Without the child process: with 80 columns it would push the error code out of the line.
     child = None if attempt.worker_id else attempt.worker_pid
     where = place_of(attempt.worker_id, attempt.worker_hostname, child)
     if where:
@@ -186,7 +186,7 @@ def _present_words(lane: Lane, tell: StoryContext) -> Iterator[Span]:
 
 
 def _inside(lane: Lane, attempt: Attempt, width: int, tell: StoryContext) -> Iterator[Line]:
-    """What there is to know of one attempt, below its line."""
+    """The details of one attempt, below its line."""
     room = width - len(_INDENT.text)
     lengths = [
         f"{word} {_long(stretch.length)}"
@@ -212,7 +212,7 @@ def _inside(lane: Lane, attempt: Attempt, width: int, tell: StoryContext) -> Ite
 
 
 def _axis(shown: Sequence[Lane], bar: int, width: int, tell: StoryContext) -> Iterator[Line]:
-    """From when to when, and what the signs mean; one line."""
+    """One line: the first and the last time, and the meaning of the signs."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     if not stretches:
         return
@@ -235,7 +235,7 @@ def _axis(shown: Sequence[Lane], bar: int, width: int, tell: StoryContext) -> It
 
 
 def _long(passed: timedelta) -> str:
-    """Exact to the second: here lengths are looked into, and not compared down a column."""
+    """Exact to the second, because these durations are read singly, not compared down a column."""
     return length(passed) if passed < timedelta(minutes=1) else span(passed.total_seconds())
 
 

@@ -1,4 +1,4 @@
-"""One task's whole story, live while it is open."""
+"""The screen of one task: its story, updated while it is open, with search, export and links."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
-"""Characters that are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+"""This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
 _PATIENCE_S: Final = 0.3
-"""So long the task before stays on the screen: to step through a list must not flicker."""
+"""The previous task stays on the screen this long, so that stepping through a list does not flicker."""
 
 
 class DetailView(ConsoleView[DetailSnapshot]):
@@ -65,7 +65,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         super().__init__(id=id)
         self._asked = ""
         self._came_from: list[str] = []
-        """Tasks from which links led here."""
+        """The tasks from which links led here."""
         self._snapshot = DetailSnapshot()
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
@@ -83,7 +83,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
 
-    # The base class asks.
+    # Called by the base class.
 
     def create_feed(self, link: Link, publish: Callable[[DetailSnapshot], None]) -> DetailFeed:
         feed = DetailFeed(link, publish)
@@ -111,7 +111,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         return None if detail is None else Selection.of_ids([detail.row.id])
 
     def leave(self) -> bool:
-        """`esc`, one step at a time: what was searched, then the task from which a link led here."""
+        """`esc` undoes one step at a time: the search, then the link that led here."""
         if self._search.needle:
             self._search.begin("")
         elif self._came_from:
@@ -130,7 +130,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._show()
 
     def open(self, task_id: str) -> None:
-        """This task from now on: an id, or its beginning or end."""
+        """Show this task: an id, or its beginning or end."""
         self._came_from.clear()
         self._ask(task_id)
 
@@ -168,7 +168,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             value = line.text.strip()
         self._taker.take_text(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
 
-    # What the widgets tell.
+    # Messages from widgets.
 
     @on(StoryView.Chosen)
     def _follow(self, chosen: StoryView.Chosen) -> None:
@@ -197,7 +197,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         resized.stop()
         self._show()
 
-    # What is shown.
+    # Drawing.
 
     def _ask(self, task_id: str) -> None:
         self._asked = task_id
@@ -241,7 +241,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             self.open(task_id)
 
     def _tick(self) -> None:
-        """Ages grow: of what is alive, and where nobody holds the screen."""
+        """Update the ages if the task has not ended and the screen is not frozen."""
         detail, link = self._snapshot.detail, self.console.link
         live = detail is not None and detail.row.finished_at is None
         if self.shown and live and link.status.is_up and self.frozen_at is None:
@@ -284,7 +284,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
         return None if self._payload is None else self._payload.tree(section)
 
     def _take_payload(self, detail: TaskDetail) -> None:
-        """Decode it, unless that is done already."""
+        """Decode the payload, unless that is done already."""
         source = source_of(detail)
         if self._payload is not None and self._payload.source == source:
             return

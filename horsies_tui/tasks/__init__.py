@@ -1,1 +1,1 @@
-"""The task list: live rows under a filter, in an order, or counted in groups."""
+"""The tasks screen: a live list of tasks under a filter, sorted, or counted in groups."""

@@ -1,4 +1,4 @@
-"""The feed of the tasks screen: a window of rows that follows the database and does not run away from the operator."""
+"""The feed of the tasks screen: a window of rows that follows the database without moving rows the operator reads."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
 
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
-"""What matches rarely is searched for through two million rows; then the operator must ask for more."""
+"""Rare matches are searched for through two million rows; then the operator must ask for more."""
 _SELDOM_TICKS: Final = 4
-"""Numbers need not be as fresh as rows."""
+"""Counts may be older than rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """Rows to be fetched beyond an edge, or instead of those that are there, until there are enough."""
+    """Rows to be fetched beyond an edge of the window, or in place of its rows, until there are enough."""
 
     edge: Edge
     start: Cursor | None = None
     resets: bool = False
     keeps: bool = False
-    """Of a reset: the rows of before stay until there are others, for they match as well."""
+    """For a reset: the old rows stay until new ones arrive, because they match the filter too."""
     origin: Cursor | None = None
-    """Where the search began, whose start has moved on since."""
+    """Where the search began; `start` has moved on since."""
     rows: int = PAGE
     stretches: int = _MOST_STRETCHES
 
 
 class TaskFeed(Feed):
-    """Publishes a snapshot whenever something has changed. All methods return at once."""
+    """Publishes a snapshot on each change. All methods return at once."""
 
     NAME = "tasks"
 
@@ -70,14 +70,14 @@ class TaskFeed(Feed):
         self._counts: Tally[TaskParameters, TaskCounts] = Tally(seldom, count_parts(self._parameters))
         self._paces = (self._rows, self._above, self._groups, self._counts)
         self._lets_in_now = False
-        """The operator wants to see what came above, whether he has rested or not."""
+        """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
         self._further_from: Cursor | None = None
-        """Where the last refresh stopped short of what was searched before; the next part to look through again."""
+        """Where the last refresh stopped short of the range searched before; the next part to search again."""
         self._searched_above: tuple[Cursor, Cursor] | None = None
-        """The first row, and how far up from it nothing was found."""
+        """The first row, and how far above it nothing was found."""
 
     def ask(self, need: TaskNeed) -> None:
-        """From now on this; the newest need wins."""
+        """Serve this need from now on; it replaces the one before."""
         before, self._need = self._need, need
         changes: dict[str, Any] = {"filter_text": need.filter.text, "sort": need.sort, "follow": need.follow}
         if (need.filter, need.sort) != (before.filter, before.sort):
@@ -95,12 +95,12 @@ class TaskFeed(Feed):
         self._publish(**changes)
 
     def touch(self, row_id: str | None = None) -> None:
-        """The operator moved (to this row): for two seconds nothing changes its place."""
+        """The operator moved the cursor (to this row): for two seconds no row changes its place."""
         self._around = row_id or self._around
         self._rest.touch(self._now())
 
     def busy(self, on: bool) -> None:
-        """There are marks, or a sheet is open."""
+        """Rows are marked, or a sheet is open."""
         self._rest.busy = on
         self._wake.set()
 
@@ -109,13 +109,13 @@ class TaskFeed(Feed):
         self._renew()
 
     def near(self, edge: Edge) -> None:
-        """The cursor comes near an edge of the window."""
+        """The cursor is near an edge of the window; load the page beyond it."""
         if self._load is None and self._window.beyond(edge) is not None:
             self._fetch(_Load(edge))
             self._publish()
 
     def jump(self, to: Literal["newest", "oldest"] | datetime) -> None:
-        """To an end of the order, or to a time in it: the rows from there on."""
+        """Show the rows at an end of the order, or from a time on."""
         self._around = None
         if not isinstance(to, str):
             self._fetch(_Load("end", Cursor(to), resets=True, keeps=True, origin=Cursor(to)))
@@ -126,7 +126,7 @@ class TaskFeed(Feed):
         self._publish()
 
     def _to_newest(self) -> None:
-        """To the start of the order. Where the window has it, what came above is let in and no row goes."""
+        """Go to the start of the order. If the window begins there, rows from above are added and none is dropped."""
         if self._window.before is None and self._load is None and len(self._window):
             self._lets_in_now = True
             self._renew()
@@ -161,7 +161,7 @@ class TaskFeed(Feed):
         return max(self._background_at, self._most_due()[0])
 
     def _most_due(self) -> tuple[float, Pace, Callable[[], Awaitable[bool]]]:
-        """What is read next without being asked for, and when."""
+        """The regular read that is due next, and when."""
         told = self._link.listens
         reads = [(self._rows_due_at(), self._rows, self._read_rows)]
         reads.append((self._counts.due_at(told=told), self._counts, self._read_counts))
@@ -205,7 +205,7 @@ class TaskFeed(Feed):
         window, sort, wanted = self._window, self._need.sort, self._parameters
         start = load.start if load.resets else window.beyond(load.edge)
         if start is None and not load.resets:
-            self._load = None  # the window has come to the end by itself
+            self._load = None  # the window has reached the end in the meantime
             return
         began = self._now()
         if load.resets and load.start == load.origin:
@@ -216,7 +216,7 @@ class TaskFeed(Feed):
             )
         )
         if self._load is not load:
-            return  # something newer is wanted
+            return  # superseded by a newer request
         if page is None:
             took_s = (self._now() - began) * self._rhythm.slow_factor
             self._load_at = began + max(self._rhythm.poll_s if self._error else self._rhythm.tick_s, took_s)
@@ -252,7 +252,7 @@ class TaskFeed(Feed):
         return fresh is not None
 
     async def _read_further(self) -> bool:
-        """What a refresh did not come to, a stretch at a time: there too rows begin to match, and stop."""
+        """Search again what a refresh did not reach, one stretch at a time: rows there may match now, or no longer."""
         window, wanted, start = self._window, self._parameters, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)
@@ -264,7 +264,7 @@ class TaskFeed(Feed):
         return fresh is not None
 
     def _go_further(self, page: TaskPage) -> None:
-        """Only among few rows: many are read as far as the operator goes."""
+        """Only in a window with few rows; if there are many, rows are read as far as the operator scrolls."""
         searched = page.next is None or self._window.has_searched(page.next)
         sparse = page.reached is not None and len(self._window) <= PAGE
         self._further_from = page.next if sparse and not searched else None
@@ -325,7 +325,7 @@ class TaskFeed(Feed):
             self._publish_to(self.snapshot)
 
     def _searched(self) -> str:
-        """Empty where all was looked at, or where the next rows have been found and only are not loaded."""
+        """How far was searched; empty if everything was, or if the next rows are known and only not loaded."""
         window, load = self._window, self._load
         reached = window.horizon if load is None or not load.keeps else load.start
         if reached is None:
@@ -335,7 +335,7 @@ class TaskFeed(Feed):
 
 
 def _beyond(load: _Load, page: TaskPage) -> Cursor | None:
-    """Where a search goes on."""
+    """Where a search continues."""
     return page.previous if load.edge == "start" else page.next
 
 

@@ -1,4 +1,4 @@
-"""Filters made by keys instead of by typing: states switched on and off, one group of many, all that a list shows."""
+"""Filters that keys make without typing: states switched on or off, one group, everything that a list shows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUP_KEYS: Final[Mapping[GroupBy, str]] = {
     "queue_name": "queue",
     "worker": "worker",
 }
-"""Which key of the language a grouping narrows."""
+"""The key of the filter language for each grouping."""
 
 _PARTS: Final = {"PENDING": SCHEDULED, "FAILED": INTERRUPTED}
 _ENDED_BADLY: Final = frozenset({"FAILED", INTERRUPTED, "CANCELLED", "EXPIRED"})
@@ -33,18 +33,18 @@ _SHOWN_BY: Final = {
     Sort.RUNNING: STATES["running"],
     Sort.FINISHED: STATES["done"],
 }
-"""The orders that leave out every task but those in these states."""
+"""The orders that show only tasks in these states."""
 
 
-class NoSuchFilter(HorsiesError):  # noqa: N818 - it is not a mistake, only not expressible
-    """What was meant cannot be said as a filter; the message says why."""
+class NoSuchFilter(HorsiesError):  # noqa: N818 - not a mistake, only not expressible
+    """The selection cannot be expressed as a filter; the message says why."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
 
 def of_states(current: TaskFilter, shown: frozenset[str]) -> TaskFilter:
-    """The filter with exactly these states as rows show them; none or all of them means any."""
-    # A row that is due later is shown as pending.
+    """The filter with exactly these states, as rows show them; none or all means any."""
+    # A scheduled task is shown as pending.
     return _of_states(current, shown | {SCHEDULED} if "PENDING" in shown else shown - {SCHEDULED})
 
 
@@ -55,14 +55,14 @@ def _of_states(current: TaskFilter, wanted: frozenset[str]) -> TaskFilter:
     if wanted in _SHORT:
         return TaskFilter((_status(_SHORT[wanted]), *others))
     without = [part.lower() for whole, part in _PARTS.items() if whole in wanted and part not in wanted]
-    # A whole state's word covers its part as well.
+    # The word of a whole state covers its part as well.
     covered = {part for whole, part in _PARTS.items() if whole in wanted}
     words = [word for word in STATES if word.upper() in wanted - covered]
     return TaskFilter((_status(*words), *([_status(*without, negated=True)] if without else []), *others))
 
 
 def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> TaskFilter:
-    """What of the filter's tasks is in any of these of its groups."""
+    """The filter for tasks that match the current one and are in one of these groups."""
     name = GROUP_KEYS[by]
     named = [key for key in keys if key]
     if len(named) == len(keys):
@@ -72,13 +72,13 @@ def of_groups(current: TaskFilter, by: GroupBy, keys: Sequence[str | None]) -> T
         raise NoSuchFilter(f"one filter cannot mean tasks with and tasks without a {name}; choose them one by one")
     if by != "error_code":
         raise NoSuchFilter(f"there is no filter for tasks without a {name}")
-    # Groups of error codes are counted among the tasks that ended badly, unless the filter names states.
+    # Groups of error codes count only tasks that ended badly, unless the filter names states.
     counted = current if any(term.key == "status" for term in current.terms) else of_states(current, _ENDED_BADLY)
     return TaskFilter((*counted.terms, Term("has", (Choice("error"),), negated=True)))
 
 
 def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
-    """What matches the filter, as far as this order shows it."""
+    """The filter for every task that matches and that this order shows."""
     if not current.terms:
         raise NoSuchFilter("there is no filter, and every task in the table is never meant: / makes one")
     shown = states(current) & _SHOWN_BY.get(sort, EVERY_STATE)

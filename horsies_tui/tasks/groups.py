@@ -1,4 +1,4 @@
-"""The tasks of a filter in groups, largest first: how many, which share, how old, and enter narrows the list to one."""
+"""The tasks of a filter counted in groups, largest first: number, share, age; enter filters the list by a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BAR: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """`share` is that of the tasks that were counted, from 0 to 1."""
+    """`share` is the group's part of all counted tasks, from 0 to 1."""
 
     key: str | None
     words: str
@@ -54,7 +54,7 @@ class GroupList(RowTable[GroupRow]):
         self._by: GroupBy = "error_code"
 
     def show_groups(self, groups: TaskGroups | None, by: GroupBy, *, now: datetime, empty: str) -> None:
-        """None: they have not been counted yet."""
+        """None: not counted yet."""
         if by != self._by:
             self._by = by
             self.columns = _columns(by)
@@ -83,7 +83,7 @@ def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
 
 
 def _bar(row: GroupRow, look: Look) -> Cell:
-    """A group that is there has at least one place."""
+    """Every group gets a bar of at least one place."""
     return Cell(look.glyphs.running * max(round(row.share * _BAR), 1), Tone.ACCENT)
 
 

@@ -1,4 +1,4 @@
-"""The task list without its keys: what is wanted of the feed, and what came of it on the screen."""
+"""The task list without its keys: what it requests from the feed, and how it shows the snapshots."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from horsies_tui.widgets.row_table import Edge
 
 _TICK_S: Final = 0.125
-"""Each age moves in its own moment. All at once are 5 kB, behind which a key waits 150 ms on a link of 30 kB/s."""
+"""Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
 
 
 class TaskList(ConsoleView[TaskSnapshot]):
-    """Follows while the cursor is on the first row; a step away from it, and nothing moves by itself any more."""
+    """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
     DEFAULT_CSS = """
     TaskList {
@@ -50,13 +50,13 @@ class TaskList(ConsoleView[TaskSnapshot]):
 
     @dataclass
     class ValuesRead(Message, bubble=False):
-        """What may stand in a filter."""
+        """Suggestions for the filter were read."""
 
         values: Mapping[str, Sequence[str]]
 
     @dataclass
     class LinkChanged(Message, bubble=False):
-        """The link stands otherwise. By message: it outlives the widgets, and must not draw into what was removed."""
+        """The link's status changed. A message, since the link outlives the widgets and must not draw into them."""
 
         status: LinkStatus
 
@@ -70,7 +70,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._values: KnownValues | None = None
         self._status_ends: Callable[[], None] | None = None
         self._land: Edge | None = None
-        """Where the cursor goes when what was asked for is there."""
+        """Where the cursor goes when the requested rows have arrived."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -100,7 +100,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
     def draw(self, snapshot: TaskSnapshot) -> None:
         self._snapshot = snapshot
         self._show_all()
-        # An older snapshot may still be on its way when something else is asked for: only the feed's last one counts.
+        # An older snapshot may still arrive after a new request: only the feed's latest one counts.
         if self._land is not None and snapshot is self._task_feed.snapshot and not snapshot.loading:
             self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
             self._land = None
@@ -119,14 +119,14 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._follow_at_top()
         self._show_all()
 
-    # What is wanted.
+    # Requests to the feed.
 
     @property
     def _task_feed(self) -> TaskFeed:
         return cast("TaskFeed", self.feed)
 
     def _ask(self, **changes: Any) -> None:
-        """Want something else of the need; what was chosen of the rows stays."""
+        """Change a part of the need; the chosen rows stay chosen."""
         before, self._need = self._need, replace(self._need, **changes)
         if (self._need.filter, self._need.sort) != (before.filter, before.sort):
             self._land = "start"
@@ -139,7 +139,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._show_all()
 
     def _follow_at_top(self) -> None:
-        """A step away from the top and nothing moves any more; back at it, unless the screen is held, all goes on."""
+        """Follow while the cursor is on the first row; resume when it returns there, unless the screen is frozen."""
         at_top = self._table.cursor_index == 0 and self._snapshot.at_start
         follow = at_top and (self._need.follow or (self.shown and self.frozen_at is None))
         if follow is not self._need.follow:
@@ -158,7 +158,7 @@ class TaskList(ConsoleView[TaskSnapshot]):
         self._land = "start"
         self._task_feed.jump(moment)
 
-    # What came.
+    # Drawing of snapshots.
 
     def _show_all(self) -> None:
         snapshot, link = self._snapshot, self.console.link

@@ -1,4 +1,4 @@
-"""The menus of the task list: its order, its groups, its states, its columns, and a time to go to."""
+"""The menus of the task list: order, groups, states, columns, and a time to go to."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def group_menu(current: GroupBy | None, glyphs: Glyphs) -> PickOne:
 
 
 def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> PickSome:
-    """Nothing switched on means any state, so that one key and enter show one state."""
+    """With no state switched on any state matches, so one key and enter show a single state."""
     found = snapshot.counts.states if snapshot.counts is not None else {}
     items = [
         Item(
@@ -82,7 +82,7 @@ def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> P
 
 
 def column_menu(width: int, hidden: frozenset[str], glyphs: Glyphs) -> PickSome:
-    """The columns for which a table of this width has room."""
+    """The columns that fit into a table of this width."""
     titles = {column.key: column.title for column in TASK_COLUMNS.columns}
     items = [Item(key, titles[key]) for key in TASK_COLUMNS.keys_at(width)]
     return PickSome("Columns", items, [item.id for item in items if item.id not in hidden], glyphs)

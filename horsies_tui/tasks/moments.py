@@ -1,4 +1,4 @@
-"""Moments as an operator types them to jump there: `14:05`, `2h ago`, `2026-11-17`, `2026-11-17 14:05`."""
+"""Parses a time that the operator types to jump to: `14:05`, `2h ago`, `2026-11-17`, `2026-11-17 14:05`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z)?", re.IG
 
 
 class NoMoment(HorsiesError):  # noqa: N818 - shown beside what is being typed
-    """What was typed is no moment; the message says what would be."""
+    """The text is not a time; the message says what would be."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
 
 def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime:
-    """In `zone` (None: this machine's own) where the text names none. A time of day is the last one that there was."""
+    """In `zone` (None: this machine's) unless the text names one. A time of day means the most recent such time."""
     text = text.strip()
     if clock := _CLOCK.fullmatch(text):
         return _last(clock, now, zone)

@@ -1,4 +1,4 @@
-"""What one refresh of the window reads: a page, and by their ids the rows that it does not tell of."""
+"""Reads one refresh of the window: a page, and by id those rows of the window that the page lacks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """`untold` are the ids of rows that the page did not have."""
+    """`untold` are the ids of rows that the page lacks."""
 
     page: TaskPage
     untold: tuple[str, ...]
@@ -31,7 +31,7 @@ class Fresh:
 
 
 async def read_fresh(conn: Connection, parameters: TaskParameters, window: RowWindow, part: Slice) -> Fresh:
-    """The window is only looked at."""
+    """Does not change the window."""
     page = await task_page(conn, parameters, sort=window.sort, limit=part.limit, after=part.after)
     untold = tuple(window.untold(part, page))
     matching = await _by_ids(conn, parameters, untold)
@@ -41,7 +41,7 @@ async def read_fresh(conn: Connection, parameters: TaskParameters, window: RowWi
 
 
 async def _by_ids(conn: Connection, parameters: TaskParameters, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
-    """Those that match. What the filter says of ids is left out: an id does not change."""
+    """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
     if not ids:
         return ()
     return (await task_page(conn, replace(parameters, id=Texts(exact=ids)), limit=len(ids))).rows

@@ -1,4 +1,4 @@
-"""What of the task list is chosen for a verb: whole groups, all that matches, the marked rows, or the cursor's."""
+"""The targets of a verb in the task list: groups, all matching tasks, marked rows, or the row under the cursor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`groups` are the keys of the marked groups, else of the one under the cursor; likewise `ids`."""
+    """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise."""
 
     need: TaskNeed
     all_that_match: bool
@@ -24,7 +24,7 @@ class Choice:
     marked: int
 
     def selection(self) -> Selection | None:
-        """None: nothing is chosen. NoSuchFilter where it cannot be said as a filter."""
+        """None: nothing is chosen. Raises NoSuchFilter if the choice cannot be expressed as a filter."""
         if self.need.group_by is not None:
             if not self.groups:
                 return None
@@ -35,7 +35,7 @@ class Choice:
 
     @property
     def words(self) -> str:
-        """Of what is more than the row under the cursor."""
+        """A choice other than the row under the cursor, as text; empty if there is none."""
         if self.marked:
             return f"{number(self.marked)} marked"
         return "all that match" if self.all_that_match and self.need.group_by is None else ""

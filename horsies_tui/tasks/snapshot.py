@@ -1,4 +1,4 @@
-"""What the feeds publish: frozen pictures of the database, each whole, each replacing the one before."""
+"""The immutable snapshots that the task feed publishes; each is complete and replaces the previous one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Edge: TypeAlias = Literal["start", "end"]
 
 @dataclass(frozen=True, slots=True)
 class TaskNeed:
-    """What the tasks screen wants to see. `follow`: stay at the newest, and let arrivals in at once."""
+    """What the tasks screen requests. `follow`: stay at the newest row and show new rows at once."""
 
     filter: TaskFilter = field(default_factory=TaskFilter)
     sort: Sort = Sort.NEWEST
@@ -28,30 +28,30 @@ class TaskNeed:
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A window of at most 600 rows. A row that has not changed is the same object as in the snapshot before."""
+    """A window of at most 600 rows. An unchanged row is the same object as in the previous snapshot."""
 
     rows: tuple[TaskRow, ...] = ()
     struck: frozenset[str] = frozenset()
-    """Ids of rows that stay until the screen settles, though they match no more or are gone."""
+    """Ids of rows that no longer match or were deleted, and stay until the operator is idle."""
     held: int = 0
-    """Rows that came above the first one and are not shown yet; `jump("newest")` or follow lets them in."""
+    """Rows above the first one that are not shown yet; `jump("newest")` or following shows them."""
     held_more: bool = False
     """There are more than `held`."""
     at_start: bool = False
-    """Nothing lies before the first row but what is held."""
+    """No row precedes the first one, except those in `held`."""
     at_end: bool = False
     now: datetime | None = None
-    """The database's time of the last page; None before the first one."""
+    """The database's time at the last page; None before the first one."""
     counts: TaskCounts | None = None
     groups: TaskGroups | None = None
     searched: str = ""
-    """How far was looked, where that is not everything: `searched back to 2026-10-18 12:04Z`."""
+    """How far was searched, if not everything was: `searched back to 2026-10-18 12:04Z`."""
     filter_text: str = ""
     loading: bool = True
-    """What was asked for is not all here yet; rows are those of before."""
+    """The request is not complete yet; the rows are the previous ones."""
     slow_s: float | None = None
-    """The last read took, or was given up after, so long; None where it was quick."""
+    """How long the last read took, or lasted until it was given up; None if it was quick."""
     error: str | None = None
-    """One line; the rows are those of before."""
+    """One line; the rows are the previous ones."""
     sort: Sort = Sort.NEWEST
     follow: bool = True

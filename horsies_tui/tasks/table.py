@@ -1,4 +1,4 @@
-"""The task list's table: its ends are those of the database's order, not of the rows that are loaded."""
+"""The table of the task list; `g` and `G` go to the ends of the database's order, not only of the loaded rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TaskTable(RowTable[TaskRow]):
     @dataclass
     class EndWanted(Message):
-        """`g` or `G`: the cursor went to the first or last loaded row, and there may be more beyond."""
+        """`g` or `G`: the cursor went to the first or last loaded row, and there may be more rows beyond."""
 
         table: TaskTable
         which: Edge

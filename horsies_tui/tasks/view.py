@@ -1,4 +1,4 @@
-"""The task list: live rows under a filter, in an order, or counted in groups; what the cursor and the marks choose."""
+"""The tasks screen: the keys of the task list, and the selection that verbs act on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ResultT = TypeVar("ResultT")
 
 
 class TasksView(TaskList):
-    """Keys and messages to what is wanted, and what is chosen for a verb."""
+    """Translates keys and messages into requests, and determines the targets of a verb."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
@@ -53,7 +53,7 @@ class TasksView(TaskList):
             self.filter_by(self.console.options.filter)
 
     def selection(self) -> Selection | None:
-        """NoSuchFilter where what is chosen cannot be said as a filter."""
+        """Raises NoSuchFilter if the choice cannot be expressed as a filter."""
         return self._choice.selection()
 
     def intent(self, verb: str) -> Intent | None:
@@ -64,7 +64,7 @@ class TasksView(TaskList):
             return None
 
     def fits(self, action: Action) -> bool:
-        """What is chosen by a filter or in groups may be in any state; of rows the states are known."""
+        """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
         if self._all_that_match or self._need.group_by is not None:
             return True
         marks = self._table.marks
@@ -80,7 +80,7 @@ class TasksView(TaskList):
         self._task_feed.busy(busy or bool(self._table.marks))
 
     def leave(self) -> bool:
-        """`esc`, one step at a time: the choice, the groups, the filter."""
+        """`esc` undoes one step at a time: the choice, the groups, the filter."""
         if self._choice.words:
             self._choose_nothing()
         elif self._need.group_by is not None:
@@ -92,7 +92,7 @@ class TasksView(TaskList):
         return True
 
     def acted(self) -> None:
-        """What was chosen has had its use: another verb would mean it again."""
+        """Clear the choice, so that another verb does not apply to it again."""
         self._choose_nothing()
         self.refresh_now()
 
@@ -108,7 +108,7 @@ class TasksView(TaskList):
         self._note()
 
     def filter_by(self, text: str) -> None:
-        """Show what matches; a text that is no filter is opened where it is wrong."""
+        """Show the matching tasks; an invalid filter is opened for editing at the error."""
         try:
             self._use(parse(text))
         except FilterError:
@@ -118,7 +118,7 @@ class TasksView(TaskList):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters, and the footer offers none of these."""
+        """While a filter is typed its keys are letters, and the footer offers no other keys."""
         return not (action == "filter" and self._filter_bar.editing)
 
     def action_filter(self) -> None:
@@ -180,13 +180,13 @@ class TasksView(TaskList):
         self.console.say(f"{already}chosen: {chosen}; esc lets them go")
 
     def action_copy(self) -> None:
-        """The id of the task, or what the group is called."""
+        """Copy the task's id, or the group's name."""
         group = self._groups.cursor_row
         text = self._table.cursor_id if self._need.group_by is None else group and group.key
         if text:
             copy(self, text, text)
 
-    # What the widgets tell.
+    # Messages from widgets.
 
     @on(FilterBar.Opened)
     def _filter_opened(self) -> None:
@@ -233,7 +233,7 @@ class TasksView(TaskList):
 
     @on(RowTable.Opened, "#rows")
     def _open_row(self, message: RowTable.Opened) -> None:
-        # Whoever comes back finds the cursor on this row, not on whichever is the newest then.
+        # Stop following, so that the cursor is still on this row when the operator comes back.
         self._ask(follow=False)
         self.console.open_task(message.row_id)
 
@@ -251,7 +251,7 @@ class TasksView(TaskList):
         self._group_by(None)
 
     def _use(self, understood: TaskFilter) -> None:
-        """Another filter. Marks of rows that are no longer in sight would be acted on unseen."""
+        """Use another filter. The choice is cleared: verbs must not act on rows that are no longer visible."""
         self._choose_nothing()
         self._ask(filter=understood, follow=self._need.sort is Sort.NEWEST)
         self._filter_bar.show(understood.text)

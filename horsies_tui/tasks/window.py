@@ -1,4 +1,4 @@
-"""The rows around the viewport, in an order that changes only when the operator has let go."""
+"""The rows around the viewport, in an order that changes only when the operator is idle."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from horsies_tui.tasks.snapshot import Edge
 
 MOST_ROWS: Final = 600
-"""Three pages: what is shown, and one to scroll into on either side."""
+"""Three pages: the one that is shown, and one to scroll into on either side."""
 ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
 _SHOWN_STATUS: Final = {Sort.WAITING: "PENDING", Sort.RUNNING: "RUNNING"}
 
 
 @dataclass(slots=True)
 class _Line:
-    """A row and the place that it was given; it keeps that, whatever becomes of the row, until the window settles."""
+    """A row and its place in the list, which it keeps until the window settles, whatever happens to the row."""
 
     row: TaskRow
     place: Cursor
@@ -30,7 +30,7 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the window to be read again: `limit` rows after the cursor, which are the lines from `first` on."""
+    """A part of the window to be read again: `limit` rows after the cursor, in the window the lines from `first` on."""
 
     after: Cursor | None
     limit: int
@@ -43,17 +43,17 @@ class Slice:
 
 
 class RowWindow:
-    """At most `most` rows. `before` and `after` are where the pages beyond begin; None: there is nothing more."""
+    """At most `most` rows. `before` and `after` are where the pages beyond begin; None: there are none."""
 
     def __init__(self, sort: Sort, most: int = MOST_ROWS) -> None:
         self.sort = sort
         self.before: Cursor | None = None
         self.after: Cursor | None = None
         self.held: frozenset[str] = frozenset()
-        """Rows that came before the first one, and are not let in."""
+        """Rows that precede the first one and are not shown yet."""
         self.held_more = False
         self.unsettled = False
-        """Some rows would not stand where they are, or would not be here, or are missing."""
+        """Some rows are misplaced, should not be here, or are missing."""
         self._most = most
         self._lines: list[_Line] = []
         self._index: dict[str, int] = {}
@@ -76,7 +76,7 @@ class RowWindow:
 
     @property
     def horizon(self) -> Cursor | None:
-        """How far was searched, where that is farther than the last row, and not everything."""
+        """How far was searched, if that is beyond the last row but not everything."""
         at_last = self._lines and self.after == self._lines[-1].place
         return None if at_last else self.after
 
@@ -85,14 +85,14 @@ class RowWindow:
         return self.before if edge == "start" else self.after
 
     def reset(self, page: TaskPage) -> None:
-        """These rows and no others."""
+        """Replace all rows by these."""
         self._put([self._line(row) for row in page.rows])
         self.before, self.after = page.previous, page.next
         self.unsettled = False
         self.hold((), more=False)
 
     def extend(self, edge: Edge, page: TaskPage) -> None:
-        """The page beyond an edge; what gets too far from it on the other side is let go."""
+        """Add the page beyond an edge; rows that are too far from it on the other side are dropped."""
         new = [self._line(row) for row in page.rows if row.id not in self._index]
         if edge == "end":
             self.after = page.next
@@ -102,7 +102,7 @@ class RowWindow:
             self._put_first([*new, *self._lines])
 
     def slice(self, around: str | None, limit: int, *, from_start: bool) -> Slice:
-        """The `limit` lines around a row, or the first; `from_start`: with whatever came before them."""
+        """The `limit` lines around a row, or the first ones; `from_start`: including rows that arrived before them."""
         middle = 0 if around is None else self._index.get(around, 0)
         first = max(min(middle - limit // 2, len(self._lines) - limit), 0)
         if not self._lines or (from_start and self.before is None):
@@ -111,22 +111,22 @@ class RowWindow:
         return Slice(after, limit, first, min(first + limit, len(self._lines)))
 
     def slice_after(self, place: Cursor, limit: int) -> Slice:
-        """The lines behind a place between two rows."""
+        """The lines after a place between two rows."""
         first = next((at for at, line in enumerate(self._lines) if self._is_after(line.place, place)), len(self._lines))
         return Slice(place, limit, first, min(first + limit, len(self._lines)))
 
     def has_searched(self, place: Cursor) -> bool:
-        """Whether the search has come so far before: nothing behind this place is new to it."""
+        """Whether the search has reached this place before."""
         return self.after is not None and not self._is_after(self.after, place)
 
     def untold(self, part: Slice, page: TaskPage) -> list[str]:
-        """Lines of the slice that the page does not have: changed, gone, or beyond what it reached."""
+        """Lines of the slice that the page lacks: changed, deleted, or beyond what the page reached."""
         told = {row.id for row in page.rows}
         lines = self._lines[part.first : part.last]
         return [line.row.id for line in lines if line.row.id not in told]
 
     def refresh(self, part: Slice, page: TaskPage) -> None:
-        """New contents, from the page of a slice; every row keeps its place."""
+        """Update contents from the page of a slice; every row keeps its place."""
         above: list[str] = []
         for row in page.rows:
             index = self._index.get(row.id)
@@ -140,7 +140,7 @@ class RowWindow:
             self.hold(above, more=page.next is not None and len(above) == len(page.rows))
 
     def renew(self, ids: Iterable[str], matching: Iterable[TaskRow], others: Iterable[TaskRow]) -> None:
-        """Rows that were read by their ids: those that match the filter, and the others, as far as they exist."""
+        """Update rows that were read by id: those that match the filter, and others that still exist."""
         match = {row.id: row for row in matching if self._is_shown(row)}
         exist = {row.id: row for row in (*matching, *others)}
         for task_id in ids:
@@ -148,18 +148,18 @@ class RowWindow:
             self._renew(line, exist.get(task_id, line.row), matches=task_id in match)
 
     def hold(self, ids: Iterable[str], *, more: bool) -> None:
-        """These came before the first row; `more`: and others that have not been read."""
+        """Note rows that precede the first one; `more`: there are others that have not been read."""
         self.held, self.held_more = frozenset(ids), more
 
     def settle(self, part: Slice, page: TaskPage) -> None:
-        """The page takes the place of all that it covers, and of nothing else; struck and misplaced rows go.
+        """Replace what the page covers, and only that; struck and misplaced rows are removed.
 
-        A page that stopped short of the first row says nothing of it: rows that were found far back stay.
+        A page that ends before the first row does not cover it: rows that were found far back stay.
         """
         told = {row.id for row in page.rows}
         behind = self._behind(part, page.next)
         if page.reached is None and len(behind) in (0, len(self._lines) - part.first):
-            # Either nothing is behind a full page, or it covers no line, and rows in between have not been seen.
+            # Either nothing follows a full page, or it covers no line and the rows in between are unknown.
             behind, self.after = [], page.next
         elif page.next is None or (self.after is not None and self._is_after(page.next, self.after)):
             self.after = page.next
@@ -177,7 +177,7 @@ class RowWindow:
             self._put_last(lines)
 
     def _behind(self, part: Slice, end: Cursor | None) -> list[_Line]:
-        """Lines that a page of the slice does not reach, where it ends there."""
+        """Lines of the slice that a page ending there does not reach."""
         if end is None:
             return []
         return [line for line in self._lines[part.first :] if self._is_after(line.place, end)]
@@ -200,7 +200,7 @@ class RowWindow:
         self._index = {line.row.id: index for index, line in enumerate(lines)}
 
     def _line(self, row: TaskRow) -> _Line:
-        """A row that has not changed stays the object that it is: whoever draws it need not look twice."""
+        """An unchanged row stays the same object, so that a table can skip drawing it."""
         index = self._index.get(row.id)
         known = row if index is None else self._lines[index].row
         return _Line(known if known == row else row, cursor_of(row, self.sort))
@@ -224,7 +224,7 @@ class RowWindow:
         return bool(mine > others if self.sort in ASCENDING else mine < others)
 
     def _just_before(self, place: Cursor) -> Cursor:
-        """A page after it begins with the row at that place. No two ids differ in their last character alone."""
+        """A cursor whose page begins with the row at that place. Ids never differ only in their last character."""
         return replace(place, id=place.id[:-1] if self.sort in ASCENDING else f"{place.id}z")
 
     def _key(self, place: Cursor) -> tuple[Any, ...]:

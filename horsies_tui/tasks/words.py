@@ -1,4 +1,4 @@
-"""What the task list says about itself: its order, what it counts, what is chosen, and why it is empty."""
+"""The texts of the task list: order, counts, choice, and why it is empty."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ SORT_WORDS: Final = {
     Sort.FINISHED: "ended last",
 }
 
-"""Whoever waits longer wants to know for whom; the connection itself is given up after ten seconds."""
-
 
 def states_on(current: TaskFilter) -> frozenset[str]:
-    """What is switched on in the menu: nothing where the filter does not speak of states."""
+    """The states switched on in the menu; none if the filter names no states."""
     return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
 
 
 def toggled(current: TaskFilter, state: str) -> frozenset[str]:
-    """The states of the filter with this one switched; from any state to this one alone."""
+    """The filter's states with this one switched; if any state matched, this one alone."""
     return states_on(current) ^ {state} if states(current) != EVERY_STATE else frozenset({state})
 
 
@@ -66,7 +64,7 @@ def tally(
 
 
 def _since(snapshot: TaskSnapshot, counted: TaskCounts | TaskGroups | None, zone: tzinfo | None) -> str:
-    """How far back was counted; empty for all of it."""
+    """How far back tasks were counted; empty if all were."""
     if counted is None or counted.reached is None:
         return ""
     return moment_text(counted.reached, snapshot.now or counted.reached, zone)
@@ -85,7 +83,7 @@ def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: boo
 
 
 def empty_words(snapshot: TaskSnapshot, status: LinkStatus, now: datetime) -> str:
-    """In place of rows: what was looked for, how far, and the next step."""
+    """Shown in place of rows: the filter, how far it was searched, and the next step."""
     if snapshot.now is None or snapshot.loading:
         if not status.is_up:
             return not_connected(status, now)

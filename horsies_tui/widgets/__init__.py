@@ -1,1 +1,1 @@
-"""The console's widgets."""
+"""Widgets that several screens of the console use."""

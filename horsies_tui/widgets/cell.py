@@ -1,4 +1,4 @@
-"""A piece of a line that is sent again only when its text changes."""
+"""A one-line text that is sent to the terminal again only when it changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horsies_tui.look.text import clean, cut
 
 
 class LineCell(Widget):
-    """One line of one text; where it does not fit, an ellipsis ends it, in ASCII where the application is `-ascii`."""
+    """One line of text; too long a text ends with an ellipsis, in ASCII if the application has the class `-ascii`."""
 
     DEFAULT_CSS = "LineCell { height: 1; width: auto; text-wrap: nowrap; }"
 
@@ -23,12 +23,13 @@ class LineCell(Widget):
         self._classes_put: tuple[str, ...] = ()
 
     def put(self, text: str, *classes: str) -> None:
-        """This text, and these classes instead of those of the last call."""
+        """Show this text, with these classes in place of those of the last call."""
         if classes != self._classes_put:
             self.remove_class(*self._classes_put).add_class(*classes)
             self._classes_put = classes
         if text != self._text:
-            # A layout sends the whole screen again: not for a clock that ticks, only where the width follows the text.
+            # A layout sends the whole screen again, so it is done only if the width follows the text, not for a ticking
+            # clock.
             layout = self.styles.is_auto_width and cell_len(text) != cell_len(self._text)
             before, self._text = self._text, text
             changed = changed_part(before, text)

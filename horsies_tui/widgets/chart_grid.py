@@ -1,4 +1,4 @@
-"""Several charts side by side, or a line for each where there is no room; a chart is drawn when its data changed."""
+"""A grid of charts, or of one line per chart if there is little room; a chart is drawn when its data change."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _GAP: Final = 2
 LEAST_HEIGHT: Final = 5
-"""Of a chart: a line of words, three of curves, and one for the time."""
+"""The least height of a chart: a line of text, three of curves, and one for the time axis."""
 
 
 class ChartGrid(LineView, can_focus=True):
-    """`columns` of charts. Each is as high as there is room; with less than LEAST_HEIGHT each, it is a line."""
+    """`columns` of charts, as high as there is room; with less than LEAST_HEIGHT each chart is one line."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.CHART)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {HEAD, *TONES}
@@ -58,25 +58,25 @@ class ChartGrid(LineView, can_focus=True):
         self._chosen = 0
         self._drawn: dict[int, tuple[tuple[Chart, int, int, bool], list[Line]]] = {}
         self.times_drawn = 0
-        """How often a chart was drawn anew."""
+        """How often a chart was drawn."""
 
     @property
     def chosen(self) -> Chart | None:
         return self._charts[self._chosen] if self._charts else None
 
     def show(self, charts: Sequence[Chart]) -> None:
-        """Those whose data are what they were are not drawn again."""
+        """Show these charts; those with unchanged data are not drawn again."""
         self._charts = tuple(charts)
         self._chosen = min(self._chosen, max(len(charts) - 1, 0))
         self._redraw()
 
     def stand_in(self, columns: int) -> None:
-        """So many charts beside each other."""
+        """Set the number of charts beside each other."""
         self._columns = columns
         self._redraw()
 
     def move(self, step: int) -> None:
-        """The cursor to the next chart, or the one before."""
+        """Move the cursor to the next chart, or the previous one."""
         self._chosen = min(max(self._chosen + step, 0), max(len(self._charts) - 1, 0))
         self._redraw()
 
@@ -113,7 +113,7 @@ class ChartGrid(LineView, can_focus=True):
                 self.action_open()
 
     def _room(self) -> tuple[int, int]:
-        """Of one chart."""
+        """The size of one chart."""
         rows = -(-len(self._charts) // self._columns) or 1
         height = self.size.height // rows
         return (self.size.width - (self._columns - 1) * _GAP) // self._columns, height

@@ -1,4 +1,4 @@
-"""How many rows match, by state, of how many there are; and whether the list follows, or is held."""
+"""The line above a list: matching rows by state, the total, and whether the list follows new rows."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class _Way(NamedTuple):
 
     words: bool
     space: int
-    """Between the sign and the number."""
+    """Blanks between the sign and the number."""
     gap: int
-    """Behind them."""
+    """Blanks after the number."""
 
 
 _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap=2), _Way(words=False, space=0, gap=1))
@@ -54,23 +54,23 @@ _WAYS: Final = (_Way(words=True, space=1, gap=2), _Way(words=False, space=1, gap
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the line shows. `words` stand at the right end: an order, how far was searched, FOLLOW."""
+    """The line's content. `words` are right-aligned: the order, how far was searched, FOLLOW."""
 
     counts: TaskCounts | WorkflowCounts | None = None
     counting: bool = True
-    """Whether counts that are missing are on their way."""
+    """Whether missing counts are being read."""
     filtered: bool = False
     since: str = ""
-    """How far back was counted, where that is not everything."""
+    """How far back rows were counted, if not all were."""
     shown: int = 0
-    """Rows in the list, which are there whatever was counted so far."""
+    """Rows in the list; the count is at least this."""
     words: tuple[str, ...] = ()
     loud: str = ""
-    """The last word, in bold: what the list does by itself."""
+    """The last word, in bold: whether the list moves by itself."""
 
 
 class CountsLine(Widget):
-    """Numbers grow to the right and never give a place back while the filter stays: nothing jumps."""
+    """Numbers keep their columns while the filter stays: a column may grow but not shrink."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
     DEFAULT_CSS = "CountsLine { height: 1; padding: 0 1 0 3; color: $text-muted; text-wrap: nowrap; }" + tone_css(
@@ -79,7 +79,7 @@ class CountsLine(Widget):
 
     @dataclass
     class StateChosen(Message):
-        """Somebody clicked on a state."""
+        """A state was clicked."""
 
         state: str
 
@@ -91,7 +91,7 @@ class CountsLine(Widget):
         things: str = "tasks",
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`order` is that of the states."""
+        """`order` is the order of the states."""
         super().__init__(id=id)
         self._glyphs = glyphs
         self._order = order
@@ -124,7 +124,7 @@ class CountsLine(Widget):
             self.refresh()
 
     def _left(self, room: int) -> Text:
-        """With words where all have room, else signs and numbers, as many as there is room for."""
+        """With words if all fit, else signs and numbers, as many as fit."""
         counts = self._tally.counts
         found = counts.states if counts is not None else {}
         for state in self._order:
@@ -165,16 +165,16 @@ class CountsLine(Widget):
             return f"counting{self._glyphs.ellipsis}" if self._tally.counting else ""
         in_table = None if counts.in_table is None else count(counts.in_table)
         if not self._tally.filtered:
-            # The server's estimate is as old as its last analyze: only where not all were counted is it the better one.
+            # The server's estimate is as old as its last ANALYZE: it is used only if not all rows were counted.
             if in_table is None or not counts.total.at_least:
                 return f"{counted(counts.total)} {self._things}"
             return f"~{in_table} {self._things}" if brief else f"about {in_table} in table"
         least = Count(max(counts.total.number, self._tally.shown), counts.total.at_least)
         if counts.in_table is not None and counts.in_table < least.number:
-            in_table = None  # `49 of 46`: the estimate is as old as the last analyze
+            in_table = None  # avoids `49 of 46`: the estimate is as old as the last ANALYZE
         if brief:
             return f"{counted(least)} of ~{in_table}" if in_table else f"{counted(least)} match"
-        # Where counting stands is said beside the number: a plus alone explains nothing.
+        # How far was counted stands beside the number, because a plus sign alone is not clear.
         match = f"at least {count(least.number)}" if least.at_least else counted(least)
         bound = f", counted back to {self._tally.since}" if self._tally.since else ""
         table = f" · about {in_table} in table" if in_table else ""
@@ -190,5 +190,5 @@ class CountsLine(Widget):
 
 
 def counted(number: Count | None) -> str:
-    """None: there are none."""
+    """None counts as zero."""
     return "0" if number is None else count(number.number, at_least=number.at_least)

@@ -1,4 +1,4 @@
-"""A screen that sends of a line only what changed, where textual 8.2 begins at the left edge of the widget."""
+"""A screen that sends only the changed part of a line; Textual 8.2 sends it from the left edge of the widget on."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ExactUpdate(ChopsUpdate):
 
 
 class ExactCompositor(Compositor):
-    """Whatever textual paints in part, it paints exactly."""
+    """Makes all partial updates exact."""
 
     def render_partial_update(self) -> ChopsUpdate | None:
         update = super().render_partial_update()
@@ -43,10 +43,10 @@ class ExactCompositor(Compositor):
 
 
 class ExactScreen(PacedScreen[Any]):
-    """What `App.get_default_screen` returns."""
+    """The screen that `App.get_default_screen` returns."""
 
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
-    """As textual's own, but for its repaint of the whole screen: 17 kB before the first letter of a filter is seen."""
+    """Like Textual's, without its repaint of the whole screen, which sent 17 kB before the first letter of a filter."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)

@@ -1,4 +1,4 @@
-"""Labels and what stands behind them, in two columns that wrap."""
+"""Labels and texts in two columns that wrap."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 _LABEL_WIDTH: Final = 24
-"""As wide as the widest there is, so that the sheets look alike."""
+"""The width of the longest label, so that all sheets have the same layout."""
 
 
 class Facts(Static):
-    """As high as it needs to be. Every text may come from a user's code: nothing of it is obeyed."""
+    """As high as its content. Texts may come from user code: control characters are removed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONES)
 
@@ -39,7 +39,7 @@ class Facts(Static):
         self._glyphs = glyphs
         self._label_width = label_width
         self._shown: tuple[Sequence[Fact], str] | None = None
-        """With the theme: the colours are in the text."""
+        """Together with the theme, because the text contains its colours."""
 
     def show(self, facts: Sequence[Fact]) -> None:
         if (facts, self.app.theme) == self._shown:
@@ -50,7 +50,7 @@ class Facts(Static):
         grid.add_column(ratio=1)
         for fact in facts:
             grid.add_row(self._text(fact.label, fact.tone or Tone.MUTED), self._text(fact.text, fact.tone))
-        # A layout sends the whole screen again: 11 kB for each step down the recovery desk.
+        # A layout sends the whole screen again: 11 kB for each step of the cursor on the recovery screen.
         self.update(grid, layout=self._height_of(grid) != self.size.height)
 
     def _height_of(self, grid: Table) -> int:

@@ -1,4 +1,4 @@
-"""The filter line: shows what the list is narrowed to, and edits it with completion and located errors."""
+"""The filter bar: shows the filter of a list, and edits it with completion and marked errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_REMEMBERED: Final = 50
 
 
 class FilterBar(Widget):
-    """A filter that cannot be read is never applied: the line stays open and shows where it is wrong."""
+    """An invalid filter is never applied: the bar stays open and marks the error."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.FILTER)]
 
@@ -46,7 +46,7 @@ class FilterBar(Widget):
 
     @dataclass
     class Opened(Message):
-        """Editing begins: now is the time to learn what values there are."""
+        """Editing begins; suggestions should be read now."""
 
         bar: FilterBar
 
@@ -56,7 +56,7 @@ class FilterBar(Widget):
 
     @dataclass
     class Closed(Message):
-        """Editing is over. `filter` is the new one, None where it stays as it was."""
+        """Editing has ended. `filter` is the new filter, or None if it was not changed."""
 
         bar: FilterBar
         filter: Filter | None
@@ -72,14 +72,14 @@ class FilterBar(Widget):
         placeholder: str = PLACEHOLDER,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        """`read` understands a filter for whatever the list shows."""
+        """`read` parses a filter in the language of the list."""
         super().__init__(id=id)
         self._read, self._language = read, read("").language
         self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
-        """What exists, by key; the newest counts from the next keystroke on."""
+        """Known values by key; new ones are used from the next keystroke on."""
         self.named: Mapping[str, str] = {}
-        """Filters of the config file, offered while nothing is written."""
+        """The filters of the config file, offered while the bar is empty."""
         self._applied = ""
         self._remembered: list[str] = []
         self._back = 0
@@ -99,20 +99,20 @@ class FilterBar(Widget):
 
     @property
     def text(self) -> str:
-        """What stands there now."""
+        """The text in the bar."""
         return self._field.value
 
     def show(self, text: str) -> None:
-        """The filter that is in force."""
+        """Show the filter in force."""
         self._applied = text
         if not self._open:
             self._write(text)
 
     def edit(self, text: str | None = None) -> None:
-        """Begin to type, on this text or on the filter in force."""
+        """Begin editing this text, or the filter in force."""
         self._begin()
         if text is None and self.text.strip():
-            text = f"{self.text.rstrip()} "  # what is typed next is a word of its own
+            text = f"{self.text.rstrip()} "  # the next word is separate
         if text is not None:
             self._write(text)
         self._field.focus()
@@ -127,8 +127,9 @@ class FilterBar(Widget):
         self._begin()
 
     def on_descendant_blur(self, _event: events.DescendantBlur) -> None:
-        """A click elsewhere: what was typed is not in force, so it is not shown as if. But sheets and other windows
-        above the terminal take the focus only for a while.
+        """A click elsewhere cancels editing, so that a filter not in force is not shown.
+
+        Sheets and other windows take the focus only temporarily and do not cancel it.
         """
         if self._open and self.screen.is_active and self.app.app_focus:
             self._close(None)
@@ -145,7 +146,7 @@ class FilterBar(Widget):
         self._take(message.offer)
 
     def action_apply(self) -> None:
-        """Also takes what was moved to: whoever went down the list and presses enter means that line."""
+        """Apply the filter; if a suggestion is selected, take that first."""
         if (chosen := self._suggestions.chosen) is not None:
             self._take(chosen)
             return
@@ -172,7 +173,7 @@ class FilterBar(Widget):
             self._suggestions.move(1)
 
     def action_above(self) -> None:
-        """Up through the offers; above the first one lie the filters of before."""
+        """Move up in the suggestions; above the first one, recall earlier filters."""
         if not self._suggestions.move(-1):
             self._recall(1)
 
@@ -196,7 +197,7 @@ class FilterBar(Widget):
         self._field.cursor_position = len(text)
 
     def _suggest(self) -> None:
-        """Where the word at the cursor can still become right, it is not called wrong yet."""
+        """An error in the word at the cursor is not reported while suggestions could still complete it."""
         text, cursor = self.text, self._field.cursor_position
         offers = self._named() if not text.strip() else []
         offers += [each for each in completions(text, cursor, self.values, self._language) if _says_more(each, text)]
@@ -212,7 +213,7 @@ class FilterBar(Widget):
         return []
 
     def _show_wrong(self, problems: Sequence[Problem]) -> None:
-        """Enter on a filter that cannot be read: every place, and the cursor at the first."""
+        """Enter on an invalid filter: mark every error, and move the cursor to the first one."""
         self._field.cursor_position = problems[0].end
         self._field.mark(problems)
         self._suggestions.show(str(problems[0]), _repairs(problems))
@@ -238,7 +239,7 @@ class FilterBar(Widget):
 
 
 def _repairs(problems: Sequence[Problem]) -> list[Completion]:
-    """What could stand instead of the first thing that is wrong."""
+    """Suggested corrections for the first error."""
     return [
         Completion(each.start, each.end, each.suggestion, "tab puts it there")
         for each in problems[:1]

@@ -1,4 +1,4 @@
-"""The text field of a filter: keys stand out, and what is wrong is marked where it stands."""
+"""The text field of the filter bar: highlights keys and marks errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class _Marks(Highlighter):
                 text.stylize(key, word.start, word.body + len(word.key) + 1)
         wrong = self._field.get_component_rich_style("filter--wrong", partial=True)
         for problem in self._field.wrong:
-            # What is missing has no characters of its own; the one before the gap is marked.
+            # A missing part has no characters of its own; the character before it is marked.
             text.stylize(wrong, problem.start if problem.end > problem.start else problem.start - 1, problem.end)
 
 
 class FilterInput(Input, inherit_bindings=False):
-    # Without Input's own enter: that key is an action of the filter line, as the footer and the user's keys have it.
+    # Without Input's own enter, which is an action of the filter bar, with a key that the user can change.
     BINDINGS: ClassVar[list[BindingType]] = [
         each for each in Input.BINDINGS if isinstance(each, Binding) and each.key != "enter"
     ]
@@ -63,7 +63,7 @@ class FilterInput(Input, inherit_bindings=False):
         self.wrong: Sequence[Problem] = ()
 
     def mark(self, problems: Sequence[Problem]) -> None:
-        """These places are wrong, and no others."""
+        """Mark these errors, and no others."""
         if list(problems) != list(self.wrong):
             self.wrong = problems
             self.refresh()

@@ -1,4 +1,4 @@
-"""Keys within a sentence, as the user has them."""
+"""The labels of keys in texts, as the user has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def key_for(action_id: str, screen: Screen[Any], glyphs: Glyphs) -> str:
-    """The first key that does this on this screen; where none does, the one it usually has."""
+    """The first key of this action on this screen; if it has none here, its default key."""
     usual = action_of(action_id)
     keys = next((keys for action, keys in live_actions(screen) if action.id == action_id), None)
     return key_label((keys or (usual.keys if usual else [""]))[0], ascii_only=glyphs.ascii)

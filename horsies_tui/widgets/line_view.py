@@ -1,4 +1,4 @@
-"""A widget made of lines, which sends only the pieces of them that changed."""
+"""The base of widgets made of lines, which sends only the changed pieces to the terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STRIPS_KEPT: Final = 512
 
 
 class LineView(Widget):
-    """Textual sends all of what a widget calls dirty, changed or not: so here exact places are named."""
+    """Textual sends every region that a widget declares dirty, changed or not, so this one declares exact regions."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -34,7 +34,7 @@ class LineView(Widget):
         self._painting = False
 
     def draw_lines(self, lines: list[Line]) -> None:
-        """What is to be seen from now on, from the top; each line as wide as the widget."""
+        """Show these lines, from the top; each is as wide as the widget."""
         before, self._lines = self._lines, lines
         if len(before) != len(lines):
             self.refresh()
@@ -51,12 +51,12 @@ class LineView(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         strip = self._strip(self._lines[y] if y < len(self._lines) else blank_line(width))
-        # Textual may paint in a new size before it tells the widget.
+        # Textual may paint in a new size before it notifies the widget.
         strip = strip.adjust_cell_length(width, self._style(()))
         if (selection := self.text_selection) is not None:
             strip = self._selected(strip, selection, y)
-        # Where a press of the mouse begins a selection, textual asks for this one line, and reads places from its
-        # styles. In what is painted each place would make a style of its own.
+        # When the mouse starts a selection, Textual asks for this one line and reads the positions from its styles. In
+        # painted lines each position would need a style of its own.
         return strip if self._painting else strip.apply_offsets(0, y)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -67,7 +67,7 @@ class LineView(Widget):
             self._painting = False
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text between two places; blanks at the ends of lines are padding."""
+        """The text between two positions; blanks at the ends of lines are padding."""
         text = "\n".join("".join(piece.text for piece in line) or " " for line in self._lines)
         return "\n".join(line.rstrip() for line in selection.extract(text).splitlines()), "\n"
 
@@ -83,8 +83,8 @@ class LineView(Widget):
         style = self.screen.get_component_rich_style("screen--selection")
         return Strip.join([strip.crop(0, begin), strip.crop(begin, end).apply_style(style), strip.crop(end)])
 
-    # Textual refreshes all of a widget that gets or loses the focus: 17 kB for each `/` and `esc`, and nothing
-    # looks different. These three do the same without that.
+    # Textual refreshes a whole widget that gets or loses the focus: 17 kB for each `/` and `esc`, with no visible
+    # change. These three methods avoid that.
 
     def focus(self, scroll_visible: bool = True) -> Self:
         self.app.call_later(self._take_focus)

@@ -1,4 +1,4 @@
-"""Short menus above a list: one of several, or several switched on and off; each line has its letter."""
+"""Short menus above a list: choose one, or switch several on and off; each line has its letter."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 _GUTTER: Final = 8
-"""Cursor, box or mark, letter, and the spaces between them."""
+"""Cursor, box or mark, letter, and the blanks between them."""
 _CORNERS: Final = 4
-"""What textual keeps of the lower border for itself."""
+"""Columns of the lower border that Textual reserves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`letter` chooses it at once. `help` stands behind the label, numbers as well."""
+    """`letter` chooses the item at once. `help` and numbers follow the label."""
 
     id: str
     label: str
@@ -45,7 +45,7 @@ class Item:
 
 
 class MenuLines(Widget, can_focus=True):
-    """`boxes`: each line says whether it is on; otherwise only the ones that are on are marked."""
+    """`boxes`: each line shows whether it is on; otherwise only lines that are on are marked."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.MENU)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"menu--letter", "menu--help", "menu--cursor", *TONES}
@@ -58,7 +58,7 @@ class MenuLines(Widget, can_focus=True):
         """ + tone_css("MenuLines")
 
     class Chosen(Message):
-        """Enter, or in a menu of one the line's letter."""
+        """Enter, or in a menu with one choice the letter of a line."""
 
     def __init__(self, items: Iterable[Item], on: Iterable[str], glyphs: Glyphs, *, boxes: bool) -> None:
         super().__init__(id="sheet")
@@ -101,7 +101,7 @@ class MenuLines(Widget, can_focus=True):
         self.post_message(self.Chosen())
 
     def on_key(self, event: events.Key) -> None:
-        """Letters are those of this menu alone, so no action of the registry stands behind them."""
+        """The letters belong to this menu only and are not actions of the registry."""
         found = [index for index, item in enumerate(self.items) if item.letter and item.letter == event.character]
         for index in found:
             event.stop()
@@ -161,7 +161,7 @@ class _Menu(Sheet[ResultT]):
 
 
 class PickOne(_Menu[str]):
-    """Dismissed with an id. The one that is in force now is marked."""
+    """Dismissed with the chosen id. The current one is marked."""
 
     def __init__(self, title: str, items: Sequence[Item], current: str, glyphs: Glyphs) -> None:
         lines = MenuLines(items, [current], glyphs, boxes=False)

@@ -1,4 +1,4 @@
-"""A table whose numbers can be opened: beside the row, one of its cells is chosen; without the focus nothing is."""
+"""A table whose numbers can be opened: the cursor selects a row and one of its cells, only while it has the focus."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHOSEN: Final = "number-table--chosen"
 
 
 class NumberTable(RowTable[ItemT], inherit_bindings=False):
-    """`numbers` are the keys of the columns that can be chosen; none: only rows can."""
+    """`numbers` are the keys of the columns that can be selected; none: only rows can be."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings_of(*(f"table.{name}" for name in ("open", "up", "down", "page_up", "page_down", "first", "last")))
@@ -42,7 +42,7 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
     @dataclass
     class NumberOpened(Message):
-        """Enter on a cell; `column` is empty where the table has none to choose."""
+        """Enter on a cell; `column` is empty if the table has no columns to select."""
 
         table: NumberTable[Any]
         row_id: str
@@ -67,12 +67,12 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
     @property
     def chosen(self) -> str:
-        """The key of a column; where the chosen one has no room, the first that has."""
+        """The key of the selected column; if it is not shown, the first one that is."""
         shown = self._shown()
         return self._chosen if self._chosen in shown or not shown else shown[0]
 
     def move(self, step: int) -> None:
-        """Choose the next number to the right, or to the left."""
+        """Select the next number to the right, or to the left."""
         shown = self._shown()
         if shown:
             at = shown.index(self.chosen)
@@ -109,10 +109,10 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
 
 
 def _marked(placed: Placed[ItemT]) -> Placed[ItemT]:
-    """The same column, each of its cells with the look of the chosen one."""
+    """The same column, with its cells in the style of the selection."""
 
     def cell(row: ItemT, look: Look) -> Cell:
-        # A component class like the tones; only their names are known there.
+        # A component class like the tones; the type only knows their names.
         return replace(placed.column.cell(row, look), tone=cast("Tone", CHOSEN))
 
     return replace(placed, column=replace(placed.column, cell=cell))

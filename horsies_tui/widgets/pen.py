@@ -1,4 +1,4 @@
-"""Writes styled text to a terminal with as few bytes as its present colours allow."""
+"""Writes styled text to a terminal with as few bytes as its current colours allow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ATTRIBUTES: Final = (
 
 
 class _Ink(NamedTuple):
-    """What a terminal is told for one style; the colours are never empty."""
+    """The terminal codes of one style; the colours are never empty."""
 
     attributes: tuple[str, ...]
     colour: str
@@ -40,17 +40,17 @@ _PLAIN: Final = _Ink((), "39", "49")
 
 
 class Pen:
-    """Textual's way is all of a style before each piece of text and a reset behind it, 41 bytes in true colour."""
+    """Textual sends a full style before each piece of text and a reset after it, 41 bytes in true colour."""
 
     def __init__(self, colours: ColorSystem) -> None:
         self._colours = colours
         self._ink: _Ink | None = None
-        """None: as whoever wrote before left it."""
+        """None: unknown, as the previous writer left it."""
 
     def write(self, segments: Iterable[Segment]) -> Iterable[str]:
         for text, style, control in segments:
             if control or (style is not None and style.link):
-                # What it does to the colours is not known here.
+                # Its effect on the colours is not known.
                 yield text if control or style is None else style.render(text, color_system=self._colours)
                 self._ink = None
             else:

@@ -1,4 +1,4 @@
-"""One line asked of the operator, understood while it is typed."""
+"""A sheet that asks the operator for one line and checks it while it is typed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Prompt(Sheet[AnswerT], Generic[AnswerT]):
-    """Dismissed with what `read` made of the line. Under it stands what that is, or what is wrong with it."""
+    """Dismissed with the result of `read`. Below the line is its meaning, or the error."""
 
     DEFAULT_CSS = """
     Prompt {

@@ -1,4 +1,4 @@
-"""A list in which nothing moves by itself: cursor, marks and place hold on to ids, and only what changed is sent."""
+"""The base of all lists: no row moves by itself, cursor and marks keep to ids, and only changes are sent."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Edge: TypeAlias = Literal["start", "end"]
 
 _WHEEL_ROWS: Final = 3
 _EDGE_SCREENS: Final = 1.5
-"""So near an edge of the loaded rows more are asked for: a page down must not wait for the database."""
+"""More rows are requested this near to an edge of the loaded ones: a page down must not wait for the database."""
 
 
 class RowTable(LineView, Generic[RowT], can_focus=True):
-    """Rows under column titles. It is given all rows that are loaded, a few hundred, and draws those in view."""
+    """Rows below column titles. It has all loaded rows, a few hundred, and draws those in view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TABLE)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {TITLE, CURSOR, STRUCK, *TONES}
@@ -49,7 +49,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class CursorMoved(Message):
-        """The cursor is on another row, or its row is at another place. `by_hand`: the operator moved it."""
+        """The cursor is on another row, or its row has moved. `by_hand`: the operator moved it."""
 
         table: RowTable[Any]
         row_id: str | None
@@ -74,7 +74,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class MarksChanged(Message):
-        """Marks stay when their rows leave the window."""
+        """The marks have changed. They stay when their rows leave the window."""
 
         table: RowTable[Any]
         marks: frozenset[str]
@@ -85,7 +85,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     @dataclass
     class NearEdge(Message):
-        """Few loaded rows are left in this direction: time to load more."""
+        """Few loaded rows are left in this direction; more should be loaded."""
 
         table: RowTable[Any]
         which: Edge
@@ -162,10 +162,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         empty: str = "",
         recovery: RecoveryConfig | None = None,
     ) -> None:
-        """Other rows, or the same at another time; the cursor stays on its row and its line.
+        """Show other rows, or the same at a later time; the cursor stays on its row and its line.
 
-        `stick`: the first row stays in view, whichever that is. Where the cursor's row goes, no row is chosen until
-        the operator moves. `empty` is shown without rows.
+        `stick`: the first row stays in view, whichever it is. If the cursor's row disappears, no row is chosen until
+        the operator moves. `empty` is shown if there are no rows.
         """
         self._look = Look(now, self._glyphs) if recovery is None else Look(now, self._glyphs, recovery)
         self._struck = struck
@@ -178,18 +178,18 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._tell_edges(by_hand=False)
 
     def tick(self, now: datetime) -> None:
-        """Time went on: ages grow."""
+        """Update the ages."""
         if self._look is not None:
             self._look = replace(self._look, now=now)
             self._redraw()
 
     def move_to(self, index: int) -> None:
-        """The operator wants the cursor there, or as near to it as there are rows."""
+        """Move the cursor to this row, or the nearest one, on behalf of the operator."""
         self._view.move_to(index)
         self._moved_by_hand()
 
     def choose_one(self) -> None:
-        """The operator has come to this list: without a row under it, the cursor goes to the first."""
+        """The operator moved to this list: if no row is under the cursor, it goes to the first one."""
         if self._view.cursor_id is None:
             self.move_to(0)
 
@@ -221,14 +221,14 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
             self.post_message(self.Opened(self, row_id))
 
     def action_mark(self) -> None:
-        """Mark the row under the cursor, or take its mark away."""
+        """Mark the row under the cursor, or remove its mark."""
         row_id = self._view.cursor_id
         if row_id is not None:
             self._last_marked = row_id
             self.marks ^= {row_id}
 
     def action_mark_range(self) -> None:
-        """From the row that was marked last to the cursor; without one, only the cursor's."""
+        """Mark from the row that was marked last to the cursor; if there is none, only the cursor's row."""
         if self._view.cursor_id is None:
             return
         last = None if self._last_marked is None else self._view.index_of(self._last_marked)
@@ -272,10 +272,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     def _tell_cursor(self, *, by_hand: bool) -> None:
         index = self._view.cursor
         self.post_message(self.CursorMoved(self, self._view.cursor_id, index, index == 0, by_hand))
-        self.refresh_bindings()  # which keys fit is another question for each row
+        self.refresh_bindings()  # which keys apply depends on the row
 
     def _tell_edges(self, *, by_hand: bool) -> None:
-        """Once for each edge that new rows bring; at every move of the operator, for the last read may have failed."""
+        """Once per edge when rows arrive; and at every move of the operator, because the last read may have failed."""
         rows, near = self._view.rows, _EDGE_SCREENS * self._view.height
         left: tuple[tuple[Edge, int, int], ...] = (("start", self._view.above, 0), ("end", self._view.below, -1))
         for which, rows_left, at in left:

@@ -1,4 +1,4 @@
-"""What opens above a screen: help, errors, the context picker, the preview of an action."""
+"""The base of sheets above a screen: help, errors, the picker, the preview of an operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 class Sheet(ModalScreen[ResultT], PacedScreen[ResultT]):
-    """`esc` and `q` close it with None: nothing was decided. Subclasses compose one child with the id `sheet`."""
+    """`esc` and `q` close it with None, without a decision. Subclasses compose one child with the id `sheet`."""
 
     BINDINGS = bindings(Scope.SHEET)
 

@@ -1,4 +1,4 @@
-"""What opens under a text field: what is wrong with it, and what could be written at the cursor."""
+"""The box below a text field: its error, and suggestions for the word at the cursor."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from horsies.query import Completion
 
 MOST_LINES: Final = 8
-"""At 80x24 ten rows of the list stay in view."""
+"""At 80x24 ten rows of the list stay visible."""
 _TEXT_WIDTH: Final = 28
 _PADDING: Final = 4
 _LEAST_WIDTH: Final = 40
 
 
 class Suggestions(Widget):
-    """Lies over what is below it, so that nothing moves when it opens."""
+    """Covers what is below it, so that nothing moves when it opens."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "suggestions--chosen",
@@ -57,7 +57,7 @@ class Suggestions(Widget):
     can_focus = False
 
     class Taken(Message):
-        """Somebody clicked on an offer."""
+        """A suggestion was clicked."""
 
         def __init__(self, offer: Completion) -> None:
             super().__init__()
@@ -71,7 +71,7 @@ class Suggestions(Widget):
 
     @property
     def chosen(self) -> Completion | None:
-        """The one that was moved to."""
+        """The selected suggestion."""
         return None if self._at is None else self._offers[self._at]
 
     @property
@@ -79,7 +79,7 @@ class Suggestions(Widget):
         return self._offers[0] if self._offers else None
 
     def show(self, problem: str, offers: Sequence[Completion]) -> None:
-        """With none of the offers chosen. All of the problem is shown: its end may say what would be right."""
+        """Show suggestions, none of them selected. The error is shown in full: its end may name the correction."""
         width = max(self.parent.size.width if isinstance(self.parent, Widget) else 0, _LEAST_WIDTH) - _PADDING
         self._problem, self._offers, self._at = wrap(problem, width), offers, None
         lines = min(len(offers), MOST_LINES) + len(self._problem)
@@ -89,9 +89,9 @@ class Suggestions(Widget):
         self.refresh()
 
     def move(self, step: int) -> bool:
-        """Choose the one so many below, from none to the first, and from the first upwards to none again.
+        """Move the selection by `step`, from none to the first, and from the first upwards to none.
 
-        Whether there was anything to choose.
+        Returns whether there was anything to select.
         """
         if not self._offers or (self._at is None and step < 0):
             return False

@@ -1,4 +1,4 @@
-"""The columns of the task list, and which of them fit a terminal of which width."""
+"""The columns of the task list, and which of them are shown at which width."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from horsies.views import TaskRow
 
 _ID_END: Final = 8
-"""The end of an id tells two tasks apart: the beginning is the time, the same for all of one minute."""
+"""The end of an id distinguishes tasks: its beginning is the time, the same within a minute."""
 _LATE_BEATS: Final = 2
-"""One beat may be on its way; with two missing something is wrong."""
+"""One beat may be on its way; two missing beats are a problem."""
 
 
 def _state(row: TaskRow, look: Look) -> Cell:
@@ -74,7 +74,7 @@ def _beat(row: TaskRow, look: Look) -> Cell:
 
 
 def _error(row: TaskRow, look: Look) -> Cell:
-    """What is wrong, in words: the error, or the silence of a heart."""
+    """The error code, or that heartbeats are missing."""
     silence = _silence(row, look)
     if silence is not None and _silence_tone(row, silence, look) is Tone.BAD:
         return Cell("no heartbeat", Tone.BAD)
@@ -84,7 +84,7 @@ def _error(row: TaskRow, look: Look) -> Cell:
 
 
 def _silence(row: TaskRow, look: Look) -> timedelta | None:
-    """Since the last beat, or since one could have come; None where no heart has to beat."""
+    """The time since the last beat, or since the first could have arrived; None if no beats are expected."""
     since = row.beat_at
     match row.status:
         case "RUNNING":
@@ -181,4 +181,4 @@ TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
         },
     },
 )
-"""At 80 places the state is its sign alone; from 100 on it is sign and word."""
+"""At 80 places the state is only its sign; from 100 on it is sign and word."""

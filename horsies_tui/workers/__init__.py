@@ -1,1 +1,1 @@
-"""What the Workers screen says and in which order, without a widget."""
+"""The workers screen: the list of workers and hosts, and the details of one worker."""

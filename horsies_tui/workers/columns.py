@@ -27,7 +27,7 @@ def _state(row: WorkerRow, look: Look) -> Cell:
 
 
 def _name(row: WorkerRow, look: Look, *, width: int) -> Cell:
-    """Where it does not fit its end is shown: pods of one deployment begin alike."""
+    """If it does not fit its end is shown: names of pods of one deployment begin with the same text."""
     text = row.name
     return Cell(text, None, look.glyphs.ellipsis + text[1 - width :])
 
@@ -37,7 +37,7 @@ def _bar(row: WorkerRow, look: Look) -> Cell:
 
 
 def bar(share: float, look: Look) -> str:
-    """What is busy at all has at least one place, and what is not full at least one free."""
+    """A bar with at least one full place if anything is busy, and at least one free place if not everything is."""
     full = min(round(share * _BAR), _BAR)
     if 0 < share < 1:
         full = min(max(full, 1), _BAR - 1)
@@ -299,4 +299,4 @@ HELD_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
         },
     },
 )
-"""The tasks that one worker holds: who has them needs no column."""
+"""The tasks that one worker holds; without a column for the worker."""

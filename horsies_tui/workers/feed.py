@@ -1,4 +1,4 @@
-"""The feed of the Workers screen: all workers, and of the one that is looked at its tasks and how it fared."""
+"""The feed of the workers screen: all workers, and for the one under the cursor its tasks and its history."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 OFTEN: Final = Rhythm(tick_s=1.0, poll_s=2.0, reconcile_s=2.0, slow_factor=10.0)
-"""500 workers tell 100 times a second; and whoever dies tells nothing, so it is looked every two."""
+"""500 workers send 100 notifications a second; a lost worker sends none, so the list is read every two seconds."""
 _PAUSE_S: Final = 0.12
-"""A cursor that runs down the list reads nothing of the workers that it passes."""
+"""Workers that the cursor passes quickly are not read."""
 MOST_HELD: Final = 200
 _LATELY: Final = timedelta(hours=1)
 _OF_WORKERS: Final = "horsies_worker_state"
@@ -36,7 +36,7 @@ _HELD: Final = ("CLAIMED", "RUNNING")
 
 @dataclass(frozen=True, slots=True)
 class WorkersNeed:
-    """What the screen wants to see. `everyone`: those too that have been gone for longer than an hour."""
+    """What the screen requests. `everyone`: also workers that were lost or stopped more than an hour ago."""
 
     everyone: bool = False
     selected: str | None = None
@@ -45,11 +45,11 @@ class WorkersNeed:
 
 @dataclass(frozen=True, slots=True)
 class OneWorker:
-    """What is looked at closely."""
+    """The details of one worker."""
 
     id: str
     held: tuple[TaskRow, ...]
-    """What runs first, and of the same the longest held first."""
+    """Running tasks first, then by the time since they were claimed."""
     more: bool
     """There are more than these."""
     window: Window
@@ -58,11 +58,11 @@ class OneWorker:
 
 @dataclass(frozen=True, slots=True)
 class WorkersSnapshot:
-    """All workers; the one that is looked at may still be another than the one that is wanted."""
+    """All workers; the details may still be those of the previously requested worker."""
 
     rows: tuple[WorkerRow, ...] = ()
     now: datetime | None = None
-    """The database's time when the rows were read; None before the first time."""
+    """The database's time when the rows were read; None before the first read."""
     everyone: bool = False
     one: OneWorker | None = None
     loading: bool = True
@@ -82,7 +82,7 @@ class WorkersFeed(Feed):
         self._not_before = 0.0
 
     def ask(self, need: WorkersNeed) -> None:
-        """Want to see this."""
+        """Serve this need from now on."""
         before, self._need = self._need, need
         if need.everyone is not before.everyone:
             self._all.renew()
@@ -122,7 +122,7 @@ class WorkersFeed(Feed):
 
     @property
     def _one_is_missing(self) -> bool:
-        """Whether the worker that is wanted has not been read yet."""
+        """Whether the requested worker has not been read yet."""
         need, one = self._need, self.snapshot.one
         return need.selected is not None and (one is None or (one.id, one.window) != (need.selected, need.window))
 

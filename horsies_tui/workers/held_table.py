@@ -1,4 +1,4 @@
-"""The tasks that a worker holds: a list beside another one, whose cursor is seen only while the keys are for it."""
+"""The list of tasks that a worker holds, beside the worker list; it shows a cursor only while it has the focus."""
 
 from __future__ import annotations
 

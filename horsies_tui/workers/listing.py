@@ -1,4 +1,4 @@
-"""The Workers screen without its keys: what is wanted of the feed, and what came of it on the screen."""
+"""The workers screen without its keys: what it requests from the feed, and how it shows the snapshots."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 1.0
 _REST_S: Final = 2.0
-"""So long nobody must have moved before rows may change their places."""
+"""How long the operator must not have pressed a key before rows may change their places."""
 _ORDER_EVERY_S: Final = 5.0
-"""What changes with each snapshot is put in order no more often than snapshots come."""
+"""Values that change with each snapshot are sorted no more often than snapshots arrive."""
 _AHEAD: Final = timedelta(seconds=5)
 _HELD_TICK_S: Final = 5.0
-"""Beside the list the ages of tasks are no clocks: three of each row, each second, are 400 bytes."""
+"""Ages of tasks in the second list need not tick: three per row and second are 400 bytes."""
 _LOW: Final = 30
-"""Lines of a screen that has room for few."""
+"""A screen with fewer lines is a low one."""
 _STORY, _HELD = 10, 8
-"""Lines of the two lower parts, at least."""
+"""The least numbers of lines of the two lower parts."""
 _LIST_STEP: Final = 4
-"""The list has room for so many more lines at a time: a layout sends the whole screen."""
+"""The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 _LEAST_LIST: Final = 8
 _STORY_SHARE: Final = 2 / 3
-"""Of what a short list leaves."""
+"""The share of the lines that a short list leaves free."""
 _MOST_STORY: Final = 22
-"""More lines than that say no more."""
+"""More lines would show nothing more."""
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
 class WorkerList(ConsoleView[WorkersSnapshot]):
-    """The list, and under it the worker that the cursor is on; `-opened`: that one alone; `-grouped`: hosts instead."""
+    """The list with the worker under the cursor below it; `-opened`: that worker alone; `-grouped`: hosts instead."""
 
     DEFAULT_CSS = """
     WorkerList {
@@ -85,14 +85,14 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._sort = WorkerSort.TROUBLE
         self._grouped = False
         self._opened: WorkerRow | None = None
-        """As it was last; it may be gone from the list."""
+        """The opened worker as it was read last; the list may no longer have it."""
         self._shown: tuple[WorkerRow, ...] = ()
         self._shown_filter = self._filter
         self._struck: frozenset[str] = frozenset()
-        """Who no longer matches and still stands in the list, for the cursor is there."""
+        """Workers that no longer match and stay in the list because the cursor is on them."""
         self._held_at: datetime | None = None
         self._sorted_at: float | None = None
-        """None: it must be put in order."""
+        """None: the list must be sorted."""
         self._touched_at = 0.0
         self._busy = False
 
@@ -141,7 +141,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
     def busy(self, busy: bool) -> None:
         self._busy = busy
 
-    # What is wanted.
+    # Requests to the feed.
 
     def _ask(self, **changes: object) -> None:
         need = replace(self._need, **changes)  # type: ignore[arg-type]
@@ -154,10 +154,10 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._ask(selected=None if row is None else row.id)
         self._show_one()
 
-    # What came.
+    # Drawing of snapshots.
 
     def _show_all(self) -> None:
-        """The list, in the order and under the filter that are wanted."""
+        """Show the list, sorted and filtered."""
         snapshot = self._snapshot
         now = self._now
         self._shown = self._arranged(self._wanted(now))
@@ -174,7 +174,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._look_at(self._looked_at)
 
     def _wanted(self, now: datetime) -> list[WorkerRow]:
-        """What matches; and the row under the cursor, for the next key must not be for another worker unseen."""
+        """The workers that match, and the one under the cursor, so that the next key does not act on another worker."""
         found = matching(self._filter, self._snapshot.rows, now)
         here = self._table.cursor_id if self._filter == self._shown_filter and not self._grouped else None
         left = [row for row in self._snapshot.rows if row.id == here and row not in found]
@@ -186,7 +186,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         return [row for row in self._shown if row.id not in self._struck]
 
     def _arrange_parts(self) -> None:
-        """A list that needs few lines leaves the rest to the worker under the cursor and to what it holds."""
+        """A short list leaves its lines to the worker under the cursor and to its tasks."""
         story: int | None = None
         held: int | None = None
         if not (self.has_class("-low") or self._grouped or self._opened is not None):
@@ -200,7 +200,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
 
     @property
     def _now(self) -> datetime:
-        """Not far ahead of what was read: a worker that is told to be alive must not look silent on a frozen screen."""
+        """At most a little after the last read: on a frozen screen a worker that is alive must not appear silent."""
         now, read = self.now, self._snapshot.now
         return now if read is None else min(now, read + _AHEAD)
 
@@ -209,7 +209,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         return self._opened or self._table.cursor_row
 
     def _arranged(self, rows: list[WorkerRow]) -> tuple[WorkerRow, ...]:
-        """Nothing moves under the operator's hands, and what is always another number not all the time."""
+        """Sorted only while the operator is idle, and by values that always change only every few seconds."""
         moment = self.console.link.clock.monotonic()
         if self._sorted_at is not None:
             at_rest = moment - self._touched_at >= _REST_S and not (self._busy or self._table.marks)
@@ -254,7 +254,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._held.marks &= {task.id for task in held}
 
     def _empty(self) -> str:
-        """In place of rows: why there are none, and the next step."""
+        """Shown in place of rows: why there are none, and the next step."""
         snapshot, status = self._snapshot, self.console.link.status
         if snapshot.now is None:
             if not status.is_up:
@@ -280,14 +280,14 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
 
 
 def _set_height(widget: Widget, height: int | None) -> None:
-    """None: as the stylesheet has it. Only where it is another one: a layout sends the whole screen again."""
+    """Set the height (None: the stylesheet's) only if it differs: a layout sends the whole screen again."""
     wanted = widget.styles.inline.height
     if (None if wanted is None else wanted.value) != height:
         widget.styles.height = height
 
 
 def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:
-    """What may stand in a filter."""
+    """Suggestions for the filter."""
     told = [row.snapshot for row in rows if row.snapshot is not None]
     return {
         "host": sorted({one.hostname for one in told}),

@@ -1,4 +1,4 @@
-"""The menus of the Workers screen: its order and its columns."""
+"""The menus of the workers screen: order and columns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sort_menu(current: WorkerSort, glyphs: Glyphs) -> PickOne:
 
 
 def column_menu(width: int, hidden: frozenset[str], glyphs: Glyphs) -> PickSome:
-    """The columns for which a table of this width has room."""
+    """The columns that fit into a table of this width."""
     titles = {column.key: column.title for column in WORKER_COLUMNS.columns}
     items = [Item(key, titles[key]) for key in WORKER_COLUMNS.keys_at(width)]
     return PickSome("Columns", items, [item.id for item in items if item.id not in hidden], glyphs)

@@ -1,4 +1,4 @@
-"""In which order workers stand, which holds while an operator works with them; and what those of one host come to."""
+"""The order of the worker list, which is kept while an operator works with it; and the sums of each host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class WorkerSort(StrEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether what it goes by is another with each snapshot."""
+        """Whether the sort value changes with each snapshot."""
         return self not in (WorkerSort.TROUBLE, WorkerSort.NAME, WorkerSort.YOUNGEST)
 
 
@@ -53,19 +53,19 @@ def _name(row: WorkerRow) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=4096)
 def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
-    """Numbers within a text count as numbers: web-2 stands before web-10."""
+    """Numbers within a text are compared as numbers: web-2 comes before web-10."""
     return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _PARTS.split(text))
 
 
 def _trouble(row: WorkerRow) -> int:
-    """A worker that has ended and needs no operator stands at the end."""
+    """A worker that has stopped and needs no action comes last."""
     if not row.lives and not row.held and (row.loss is None or not row.loss.is_open):
         return len(TROUBLE)
     return TROUBLE.index(row.liveness)
 
 
 def _told(row: WorkerRow, number: float | None) -> float:
-    """The most first; who has told nothing, or is gone, last."""
+    """Largest first; workers without a value, and those that are not alive, last."""
     return float("inf") if number is None or not row.lives else -number
 
 
@@ -87,7 +87,7 @@ def in_order(rows: Iterable[WorkerRow], sort: WorkerSort) -> tuple[WorkerRow, ..
 
 
 def as_before(rows: Iterable[WorkerRow], sort: WorkerSort, before: Sequence[str]) -> tuple[WorkerRow, ...]:
-    """In the places that they had; who is new stands below, in order."""
+    """Known workers keep their places; new ones follow, sorted."""
     places = {worker_id: place for place, worker_id in enumerate(before)}
     known: list[WorkerRow] = []
     new: list[WorkerRow] = []
@@ -98,7 +98,7 @@ def as_before(rows: Iterable[WorkerRow], sort: WorkerSort, before: Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """The workers of one host. `id` is its name; empty for those that have told nothing."""
+    """The workers of one host. `id` is its name; empty for workers that stored no snapshot."""
 
     id: str
     workers: tuple[WorkerRow, ...]
@@ -121,7 +121,7 @@ class HostRow:
 
     @property
     def left_behind(self) -> int:
-        """Tasks that those hold which are gone."""
+        """Tasks held by workers that are not alive."""
         return sum(row.held for row in self.workers if not row.lives)
 
     @property
@@ -130,17 +130,17 @@ class HostRow:
 
     @property
     def cpu(self) -> float:
-        """Per cent of a core, all together."""
+        """The sum over its workers, in per cent of a core."""
         return sum(row.snapshot.cpu_percent or 0.0 for row in self.living if row.snapshot is not None)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Of those that live, the newest last."""
+        """The versions of workers that are alive, the newest last."""
         return tuple(sorted({row.snapshot.version or "?" for row in self.living if row.snapshot is not None}))
 
 
 def by_host(rows: Iterable[WorkerRow]) -> tuple[HostRow, ...]:
-    """Each host where the first of its workers stands."""
+    """The hosts in the order of their first workers."""
     found: dict[str, list[WorkerRow]] = {}
     for row in rows:
         found.setdefault(host(row), []).append(row)

@@ -1,4 +1,4 @@
-"""What is plotted of one worker, as charts."""
+"""The charts of one worker: busy processes, CPU, memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from horsies.views import WorkerPoint
 
 _LATELY: Final = 2
-"""Points back in which it must have told something: the newest one has only just begun."""
+"""The current value is taken from the last two points, because the newest one has only just begun."""
 
 
 def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
-    """How busy it was, and what it took of a processor and of memory; the first curve of each says most."""
+    """How busy the worker was, and its use of CPU and memory; the first curve of each chart matters most."""
     processes = max((point.processes or 0 for point in points), default=0)
     busy = _of(points, _busy)
     claimed = _of(points, lambda one: one.claimed)
@@ -53,7 +53,7 @@ def _of(points: Sequence[WorkerPoint], value: Callable[[WorkerPoint], float | No
 
 
 def _busy(point: WorkerPoint) -> int | None:
-    """Of its processes: of many async tasks in one of them, it is busy once."""
+    """Busy processes: one that runs many async tasks counts once."""
     return point.running if point.running is None or point.processes is None else min(point.running, point.processes)
 
 
@@ -62,7 +62,7 @@ def _whole(point: WorkerPoint) -> float | None:
 
 
 def _now(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """In words; empty where it has told nothing lately."""
+    """The current value as text; empty if there was no snapshot lately."""
     lately = [value for value in values[-_LATELY:] if value is not None]
     return write(lately[-1]) if lately else ""
 

@@ -1,4 +1,4 @@
-"""One worker closely: how it lives and how that is known, what it takes, and how it fared, in plots."""
+"""The details of one worker: its liveness with the evidence, its resources, and its charts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
 
 _BESIDE_FROM: Final = 100
-"""So many places, and the plots stand beside the words; else below them."""
+"""From this width on the charts stand beside the text, otherwise below it."""
 _LABEL: Final = 10
 _VALUE: Final = 7
 _FEW: Final = 3
-"""Lines of plots below the words."""
+"""Lines of charts below the text."""
 _CHART_WIDTH: Final = 34
-"""The least that a chart beside others needs."""
+"""The least width of a chart beside others."""
 _WIDE: Final = 160
 _GAP: Final = 2
 _MARGIN: Final = 1
@@ -44,7 +44,7 @@ _MARGIN: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`points` None: they have not been read yet."""
+    """`points` None: not read yet."""
 
     row: WorkerRow
     points: Sequence[WorkerPoint] | None
@@ -112,7 +112,7 @@ class WorkerStory(LineView):
         room = max(width - _LABEL, 1)
         for fact in told:
             label = fact.label
-            # What a worker tells of itself came from its host: nothing of it is obeyed.
+            # A worker's texts came from its host: control characters are removed.
             for text in textwrap.wrap(clean(self._glyphs.text(fact.text)), room, break_on_hyphens=False):
                 classes = (fact.tone,) if fact.tone else ()
                 said = Piece(fit(self._glyphs.text(label), _LABEL, self._glyphs), _LABEL, (Tone.MUTED,))
@@ -121,7 +121,7 @@ class WorkerStory(LineView):
         return lines
 
     def _plots(self, shown: Shown, width: int, height: int) -> list[Line]:
-        """As much as there is room for: charts beside each other, or below, or one and lines, or lines alone."""
+        """As much as fits: charts beside each other, charts below each other, one chart and lines, or only lines."""
         if shown.points is None or height < 1:
             return []
         if all(point.at is None for point in shown.points):
@@ -143,7 +143,7 @@ class WorkerStory(LineView):
         return self._chart(0, every[0], width, first) + lines[1:] if first >= LEAST_HEIGHT else lines[:height]
 
     def _chart(self, number: int, chart: Chart, width: int, height: int) -> list[Line]:
-        """Drawn only when something of it is other than before: plotext takes a millisecond for each curve."""
+        """Drawn only if its data changed: plotext takes a millisecond per curve."""
         key = (chart.title, chart.curves, chart.span, width, height)
         before = self._drawn.get(number)
         if before is None or before[0] != key:

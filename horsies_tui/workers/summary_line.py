@@ -1,4 +1,4 @@
-"""How many workers there are, how they are, and how busy: one line above the list."""
+"""The line above the worker list: number, states and load of all workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _GAP: Final = 2
 
 
 class WorkerLine(Widget):
-    """Trouble stands first; where not all of it fits it is said in fewer words."""
+    """Problems come first; the text is shortened if it does not fit."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
     DEFAULT_CSS = "WorkerLine { height: 1; padding: 0 1 0 3; color: $text-muted; text-wrap: nowrap; }" + tone_css(
@@ -38,7 +38,7 @@ class WorkerLine(Widget):
         self._line = Text()
 
     def show(self, chips: Sequence[Chip], words: Sequence[str]) -> None:
-        """`words` stand at the right end, the most important first."""
+        """`words` are right-aligned, the most important first."""
         self._chips, self._words = chips, words
         self._draw()
 
@@ -60,7 +60,7 @@ class WorkerLine(Widget):
             self.refresh()
 
     def _left(self, width: int, *, brief: bool) -> Text | None:
-        """None where not all of it fits."""
+        """None if it does not fit."""
         line = Text()
         for chip in self._chips:
             line.append("   " if line.cell_len else "")

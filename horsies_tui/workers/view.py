@@ -1,4 +1,4 @@
-"""The Workers screen: who lives and who does what; draining, resuming, and putting right what the dead held."""
+"""The workers screen: which workers are alive and what they do; drain, resume, and recover tasks of lost workers."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
     WorkerVerb.RECOVER: lambda row: not row.lives and bool(row.held),
     WorkerVerb.ACKNOWLEDGE: lambda row: row.loss is not None and row.loss.is_open,
 }
-"""Of a whole host, those workers are meant for which a verb is made."""
+"""For a host: the workers of that host to which each verb applies."""
 
 
 class WorkersView(WorkerList):
-    """Keys and messages to what is wanted, and what is chosen for a verb."""
+    """Translates keys and messages into requests, and determines the targets of a verb."""
 
     TITLE = "Workers"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.WORKERS, Scope.VERBS)]
 
     def intent(self, verb: str) -> Intent | None:
-        """Drain, resume and recover are for workers; all other verbs for the tasks that the one worker holds."""
+        """Drain, resume and recover act on workers; other verbs on the tasks that the worker holds."""
         if verb in list(WorkerVerb):
             ids = [row.id for row in self._chosen(verb)]
             if not ids:
@@ -86,7 +86,7 @@ class WorkersView(WorkerList):
         return self._held.cursor_id
 
     def leave(self) -> bool:
-        """`esc`, one step at a time: the marks, the open worker, the tasks, the hosts, the filter."""
+        """`esc` undoes one step at a time: the marks, the open worker, the tasks, the hosts, the filter."""
         if any(table.marks for table in (self._table, self._hosts, self._held)):
             for table in (self._table, self._hosts, self._held):
                 table.action_clear_marks()
@@ -103,7 +103,7 @@ class WorkersView(WorkerList):
         return True
 
     def filter_by(self, text: str) -> None:
-        """Show what matches; a text that is no filter is opened where it is wrong."""
+        """Show the matching workers; an invalid filter is opened for editing at the error."""
         self._open(None)
         self._group(on=False)
         try:
@@ -115,7 +115,7 @@ class WorkersView(WorkerList):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters; an open worker is no list; tasks have verbs of their own."""
+        """While a filter is typed its keys are letters; an open worker has no list keys; tasks have their own verbs."""
         if action in ("filter", "sort", "group", "columns", "everyone", "other_part"):
             return self._opened is None and not (action == "filter" and self._filter_bar.editing)
         return action != "verb" or parameters[0] not in _FOR_TASKS or self._held.has_focus
@@ -158,14 +158,14 @@ class WorkersView(WorkerList):
         self._change_window(1)
 
     def action_other_part(self) -> None:
-        """From the list to the tasks of the worker under the cursor, and back."""
+        """Move the focus from the list to the tasks of the worker under the cursor, and back."""
         if not self._grouped and self._table.has_focus:
             self._held.focus()
         else:
             self.take_focus()
 
     def action_tasks(self) -> None:
-        """All that it holds or has had."""
+        """Show all tasks that it holds or has held."""
         row = self._looked_at
         if row is not None:
             self.console.show_tasks(TaskFilter((Term("worker", (Glob.literal(row.id),)),)).text)
@@ -175,7 +175,7 @@ class WorkersView(WorkerList):
         if text:
             copy(self, text, text)
 
-    # What the widgets tell.
+    # Messages from widgets.
 
     @on(FilterBar.Closed)
     def _filter_closed(self, message: FilterBar.Closed) -> None:
@@ -203,7 +203,7 @@ class WorkersView(WorkerList):
 
     @on(RowTable.Opened, "#hosts")
     def _open_host(self, message: RowTable.Opened) -> None:
-        """The workers of this host, and of no other."""
+        """Show only the workers of this host."""
         message.stop()
         if not message.row_id:
             self.console.say("these have told nothing of themselves: there is no filter for them")
@@ -217,10 +217,10 @@ class WorkersView(WorkerList):
         message.stop()
         self.console.note(f"{self._glyphs.mark} {number(len(message.marks))} marked" if message.marks else "")
 
-    # What follows from that.
+    # Consequences of keys and messages.
 
     def _chosen(self, verb: str) -> list[WorkerRow]:
-        """The open worker, the marked ones, or the one under the cursor; of hosts, those that the verb is made for."""
+        """The open worker, the marked ones, or the one under the cursor; for hosts, those that the verb applies to."""
         if self._opened is not None:
             return [self._opened]
         if not self._grouped:
@@ -233,7 +233,7 @@ class WorkersView(WorkerList):
         return list(filter(_FOR_WHOM[verb], workers)) or workers
 
     def _use(self, understood: WorkerFilter) -> None:
-        """Another filter. Marks of rows that are no longer in sight would be acted on unseen."""
+        """Use another filter. Marks are cleared: verbs must not act on rows that are no longer visible."""
         self._table.action_clear_marks()
         self._hosts.action_clear_marks()
         self._filter, self._sorted_at = understood, None

@@ -1,4 +1,4 @@
-"""Workers in words: whether one lives and how that is known, what it is doing, and what all of them come to."""
+"""Texts about workers: liveness and its evidence, current work, settings, and the sums of all of them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def tone(row: WorkerRow) -> Tone:
 
 
 def _tone(liveness: Liveness, *, matters: bool) -> Tone:
-    """One that ended without tasks needs no operator: after each deployment there are as many as workers."""
+    """A worker that stopped without tasks needs no action: each deployment leaves as many as there are workers."""
     match liveness:
         case Liveness.ALIVE:
             return Tone.GOOD
@@ -83,13 +83,13 @@ def megabytes(amount: float | None) -> str:
 
 
 def seen(row: WorkerRow, now: datetime) -> str:
-    """How long it is silent. Up to what is usual in one word: each second of each row would be sent."""
+    """Time since the last sign. Up to the usual time one word: otherwise each row would be sent every second."""
     silent = row.silent(now)
     return "now" if silent.total_seconds() <= LATE_AFTER_S else ticking(silent)
 
 
 def note(row: WorkerRow, now: datetime) -> str:
-    """What an operator should know of it, else the queues that it serves."""
+    """What the operator should know about the worker; otherwise the queues that it serves."""
     held = things(row.held, "task")
     match row.liveness:
         case Liveness.LOST if row.held:
@@ -136,12 +136,12 @@ def evidence(row: WorkerRow, now: datetime, zone: tzinfo | None) -> str:
 
 
 def _snapshots_are_late(row: WorkerRow, now: datetime) -> bool:
-    """A busy worker claims after each of its snapshots: that its last sign was a claim says nothing of them."""
+    """A busy worker claims after each snapshot: if its last sign was a claim, that says nothing about its snapshots."""
     return row.snapshot is not None and (now - row.snapshot.at).total_seconds() > LATE_AFTER_S
 
 
 def order(row: WorkerRow, now: datetime) -> str:
-    """Why it claims nothing more; empty where it does."""
+    """Why it claims nothing; empty if it claims."""
     if row.draining_since is not None:
         why = f': "{row.draining_reason}"' if row.draining_reason else ""
         return f"told to drain {age(now - row.draining_since)} ago{_by(row)}{why}"
@@ -165,7 +165,7 @@ def in_flight(row: WorkerRow) -> str:
 
 
 def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) -> list[Fact]:
-    """All that is known of one worker, the evidence first; and of a dead one what can be done."""
+    """All facts about one worker, the evidence first; for a lost one also what can be done."""
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
         found.append(Fact("drain", text, Tone.ACCENT))
@@ -210,7 +210,7 @@ def _death(loss: Loss, zone: tzinfo | None) -> str:
 
 
 def _settings(told: Snapshot) -> str:
-    """By which thresholds it sweeps: where workers differ in them, an alert leads here."""
+    """The thresholds of its sweeps: an alert leads here if they differ between workers."""
     words = {
         "runs are stale after {}": "running_stale_threshold_ms",
         "claims after {}": "claimed_stale_threshold_ms",
@@ -223,7 +223,7 @@ def _settings(told: Snapshot) -> str:
 
 
 def _queues(row: WorkerRow) -> Iterator[str]:
-    """In the order in which it claims from them, each with what limits it."""
+    """The queues in the order in which it claims from them, each with its limit."""
     told = row.snapshot
     if told is None:
         return
@@ -234,7 +234,7 @@ def _queues(row: WorkerRow) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A piece of the summary; `brief` where there is no room for all of them."""
+    """A piece of the summary; `brief` is used if not all pieces fit."""
 
     text: str
     brief: str
@@ -242,7 +242,7 @@ class Chip:
 
 
 def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
-    """How many there are, and how many in which trouble, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
+    """The number of workers, and the numbers by problem, the worst first: `2 lost, holding 13 tasks`, `10 alive`."""
     many = things(len(rows), "worker")
     chips = [Chip(f"{many} on {things(len(hosts(rows)), 'host')}", many, Tone.STRONG)]
     for liveness in TROUBLE:
@@ -264,7 +264,7 @@ def hosts(rows: Iterable[WorkerRow]) -> frozenset[str]:
 
 
 def capacity(rows: Iterable[WorkerRow]) -> str:
-    """`71 tasks on 96 processes`: of those that live, for the others do no work."""
+    """`71 tasks on 96 processes`, of workers that are alive."""
     living = [row for row in rows if row.lives]
     processes = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     running = sum(row.running for row in living)
@@ -273,6 +273,6 @@ def capacity(rows: Iterable[WorkerRow]) -> str:
 
 
 def memory(rows: Iterable[WorkerRow]) -> float:
-    """Megabytes of all that live."""
+    """Megabytes of all workers that are alive."""
     told = (row.snapshot for row in rows if row.lives)
     return sum(one.whole_memory_mb or 0.0 for one in told if one is not None)

@@ -1,1 +1,1 @@
-"""One workflow: its graph, and the story of one of its nodes."""
+"""The screen of one workflow: its graph, and the details of one of its nodes."""

@@ -1,4 +1,4 @@
-"""The feed of one workflow: its nodes as they change, and the whole story of the node under the cursor."""
+"""The feed of one workflow: its nodes, and the details of the node under the cursor."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _BEATS_EVERY_S: Final = 5.0
-"""A heartbeat sends no notification."""
+"""Heartbeats send no notification, so the node is read this often."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTold:
-    """A node with its task, where it has one."""
+    """A node with its task, if it has one."""
 
     story: NodeStory
     task: TaskDetail | None
@@ -36,13 +36,13 @@ class NodeTold:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSnapshot:
-    """One workflow. All None and no error: there is no such one, or (`loading`) it has not been read yet."""
+    """One workflow. All None and no error: it does not exist, or (`loading`) has not been read yet."""
 
     text: str = ""
     story: WorkflowStory | None = None
     ambiguous: Ambiguous | None = None
     node: NodeTold | None = None
-    """None while it is being read."""
+    """None until it is read."""
     settings: RecoveryConfig | None = None
     loading: bool = True
     error: str | None = None
@@ -50,7 +50,7 @@ class WorkflowSnapshot:
 
 
 class WorkflowFeed(Feed):
-    """Publishes a snapshot whenever something has changed. Reads nothing before it is asked for a workflow."""
+    """Publishes a snapshot on each change. Reads nothing until a workflow is requested."""
 
     NAME = "workflow"
 
@@ -67,14 +67,14 @@ class WorkflowFeed(Feed):
         self._settings: RecoveryConfig | None = None
 
     def ask(self, text: str) -> None:
-        """This workflow from now on: an id, or its beginning or end."""
+        """Read this workflow from now on: an id, or its beginning or end."""
         self._text, self._index, self._told = text, None, None
         self._supersede()
         self.refresh()
         self._publish(text=text, story=None, ambiguous=None, node=None, loading=True)
 
     def choose(self, index: int) -> None:
-        """The node under the cursor."""
+        """Read this node; it is under the cursor."""
         if index != self._index:
             self._index = index
             self._supersede()
@@ -82,7 +82,7 @@ class WorkflowFeed(Feed):
             self._wake.set()
 
     def refresh(self) -> None:
-        """Read it again at once."""
+        """Read everything again at once."""
         self._flow.renew()
         self._node.renew()
         self._wake.set()
@@ -98,11 +98,11 @@ class WorkflowFeed(Feed):
             self._node.mark()
 
     def _is_about(self, story: WorkflowStory, channel: str, payload: str) -> bool:
-        """Also of a child: how far it is stands on its node."""
+        """Includes sub-workflows: their progress is shown on their nodes."""
         if channel == "horsies_workflow_status":
             return payload == story.row.id or any(node.sub_workflow_id == payload for node in story.nodes)
         if channel in ("task_done", "horsies_task_status"):
-            # A task that has just been sent for a node is not known yet; a child's tasks are not known at all.
+            # The id of a task just sent for a node is not known yet, and those of a sub-workflow's tasks never are.
             waits = any(node.task_id is None and node.status not in ("COMPLETED", "SKIPPED") for node in story.nodes)
             return waits or any(node.task_id == payload for node in story.nodes)
         return False
@@ -165,7 +165,7 @@ class WorkflowFeed(Feed):
         return True
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
-        """What has not changed but in the time of its reading stays the object that it is; each node as well."""
+        """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
         known = self.snapshot.story
         if known is None or known.row.id != story.row.id:
             return story

@@ -1,4 +1,4 @@
-"""A workflow's nodes in layers, each after all that it waits for, ordered so that few lines cross."""
+"""The layout of a workflow's graph: nodes in layers, each after its dependencies, ordered so that few lines cross."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _SWEEPS: Final = 4
 _MANY_LINES: Final = 3_000
-"""Beyond them lines cannot be told apart anyway, and a sweep takes 10 ms."""
+"""With more lines the order makes no visible difference, and a pass takes 10 ms."""
 
 
 class Vertex(NamedTuple):
-    """A node by its number, and the numbers of those that it waits for."""
+    """A node by its number, and the numbers of its dependencies."""
 
     key: int
     needs: tuple[int, ...]
@@ -23,19 +23,19 @@ class Vertex(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """`layers` hold knots from top to bottom: nodes by their key, and below zero the passages.
+    """`layers` hold knots from the first layer to the last: nodes by their key, and passages by numbers below zero.
 
-    A line over several layers goes through a passage in each layer between; lines that all lead on to the same nodes
-    share one. `nexts` are the knots of the next layer to which lines go.
+    A line across several layers has a passage in each layer between; lines that all lead to the same nodes share one.
+    `nexts` are the knots of the next layer that a knot is connected with.
     """
 
     layers: tuple[tuple[int, ...], ...] = ()
     nexts: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     left_out: frozenset[tuple[int, int]] = frozenset()
-    """Lines of a circle, which a damaged workflow may have, or from a node that is not there; as (from, to)."""
+    """Omitted lines, as (from, to): of a cycle, which a damaged workflow may have, or from a missing node."""
 
     def befores(self) -> dict[int, list[int]]:
-        """From which knots of the layer before lines come."""
+        """For each knot, the connected knots of the previous layer."""
         found: dict[int, list[int]] = {knot: [] for layer in self.layers for knot in layer}
         for knot, after in self.nexts.items():
             for next_knot in after:
@@ -44,7 +44,7 @@ class Arrangement:
 
 
 def arrange(vertices: Sequence[Vertex]) -> Arrangement:
-    """The same for the same nodes, always: what somebody has learned to find must not move."""
+    """Deterministic: the same nodes always get the same places, so that nodes do not move between snapshots."""
     depth, left_out = _depths(vertices)
     follow: dict[int, list[int]] = {vertex.key: [] for vertex in vertices}
     for vertex in vertices:
@@ -57,7 +57,7 @@ def arrange(vertices: Sequence[Vertex]) -> Arrangement:
 
 
 def _depths(vertices: Sequence[Vertex]) -> tuple[dict[int, int], frozenset[tuple[int, int]]]:
-    """In which layer each stands; from a circle the line that leads back into it is left out."""
+    """The layer of each node; in a cycle the line that closes it is left out."""
     known = {vertex.key for vertex in vertices}
     left_out = {(need, vertex.key) for vertex in vertices for need in vertex.needs if need not in known}
     waits = {vertex.key: set(vertex.needs) & known - {vertex.key} for vertex in vertices}
@@ -112,7 +112,7 @@ def _with_passages(
 
 
 def _ordered(arranged: Arrangement) -> Sequence[Sequence[int]]:
-    """Each knot near the middle of those that its lines come from and go to, sweeping there and back."""
+    """Each knot near the mean of its neighbours, in passes in both directions."""
     befores, nexts = arranged.befores(), arranged.nexts
     best = _sorted_by(arranged.layers, befores)
     if sum(map(len, nexts.values())) > _MANY_LINES:
@@ -128,7 +128,7 @@ def _ordered(arranged: Arrangement) -> Sequence[Sequence[int]]:
 
 
 def _sorted_by(layers: Sequence[Sequence[int]], beside: Mapping[int, Sequence[int]]) -> list[list[int]]:
-    """Layer by layer, by the layer before it. Knots without lines to that keep their places among the others."""
+    """Each layer sorted by the layer before it. Knots without lines to that layer keep their places."""
     done: list[list[int]] = []
     place: dict[int, float] = {}
     for layer in layers:

@@ -1,4 +1,4 @@
-"""What is written on the nodes of a graph: the sign of a state, a name, and how long, how far, or what went wrong."""
+"""The labels of a graph's nodes: the sign of the state, the name, and the duration, progress or error."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _SIGN: Final = 2
 """The sign of the state and a blank."""
 _LEAST_NAME: Final = 16
-"""A name is rather cut than a time left out down to this; below it the name is worth more."""
+"""A name is cut down to this before the duration is left out."""
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED"})
 
 
 def state_of(node: NodeView) -> str:
-    """Its status, or what its task makes more of it."""
+    """The node's status, or a more specific state of its task."""
     if node.status in _ENDED:
         return node.status
     if node.next_retry_at is not None:
@@ -46,7 +46,7 @@ def vertices(nodes: Sequence[NodeView]) -> list[Vertex]:
 
 
 def wants(nodes: Sequence[NodeView]) -> dict[int, Wants]:
-    """How wide the nodes' labels would like to be: of what never changes, so that the graph holds still."""
+    """The widths that labels ask for, from values that never change, so that the graph keeps its layout."""
     return {
         node.index: Wants(
             _SIGN + cell_len(node.label),
@@ -58,7 +58,7 @@ def wants(nodes: Sequence[NodeView]) -> dict[int, Wants]:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Of all nodes, at one moment."""
+    """The labels of all nodes at one moment."""
 
     nodes: Mapping[int, NodeView]
     now: datetime
@@ -81,11 +81,11 @@ class Labels:
         return (sign, Span(f" {cut_middle(name, room, self.glyphs)}", tone), more)
 
     def fact(self, index: int, width: int) -> Spans:
-        """What stands below a label: what is the matter with it."""
+        """The line below a label: the node's problem."""
         return cut_spans((Span("  "), *self._facts(self.nodes[index])), width, self.glyphs)
 
     def is_trouble(self, index: int) -> bool:
-        """Whether somebody may want to look at it: it failed, or it is at work or about to."""
+        """Whether the node failed, runs, or is about to run; keys jump between such nodes."""
         return self.nodes[index].status in ("FAILED", "RUNNING", "ENQUEUED", "READY")
 
     def why_skipped(self, node: NodeView) -> str:
@@ -95,7 +95,7 @@ class Labels:
         return "" if bad is None else f"{bad.label} {bad.status.lower()}"
 
     def run(self, node: NodeView) -> str:
-        """How long it ran, or has been running."""
+        """How long the node ran, or has been running."""
         if node.started_at is None or node.status == "SKIPPED":
             return ""
         if node.completed_at is not None:

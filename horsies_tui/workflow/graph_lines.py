@@ -1,7 +1,8 @@
-"""The lines between two layers of a graph: each bundle has its own upright stroke, and no line says what is not so.
+"""The lines between two layers of a graph: each bundle of lines has its own vertical stroke.
 
-How a drawing is read: from a node to the right; where an upright stroke has an arm to the left, into it, up and down;
-where it has one to the right, out of it. A line that meets a stroke without an arm to the left passes beneath it.
+To read a drawing: from a node to the right; where a vertical stroke has an arm to the left, into the stroke, up or
+down; where it has an arm to the right, out of it. A line that meets a stroke without an arm to the left passes below
+it.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class Bundle:
 
     @property
     def falls(self) -> int:
-        """Below zero where it goes up."""
+        """Negative if the bundle rises."""
         return sum(self.targets) * len(self.sources) - sum(self.sources) * len(self.targets)
 
 
 def bundles(
     layer: Sequence[int], nexts: Mapping[int, tuple[int, ...]], here: Mapping[int, int], there: Mapping[int, int]
 ) -> list[Bundle]:
-    """Of the knots of a layer, `here` being their rows and `there` those of the next layer."""
+    """The bundles between two layers; `here` are the rows of this layer's knots and `there` those of the next one."""
     alike: dict[tuple[int, ...], list[int]] = {}
     for knot in layer:
         if nexts.get(knot):
@@ -54,9 +55,9 @@ def bundles(
 
 
 def strokes(found: Sequence[Bundle]) -> dict[Bundle, int] | set[int]:
-    """The column of each bundle's stroke, from 0 on; where there is no way, the rows of targets that stand in it.
+    """The column of each bundle's stroke, from 0 on; if there is no solution, the rows of targets that prevent one.
 
-    Where a target of one stands on the row of another's source, the other's stroke must come first: else the line to
+    If one bundle's target is in the row of another's source, the other's stroke must come first: otherwise the line to
     the target would lead into it.
     """
     upright = [bundle for bundle in found if not bundle.is_straight]
@@ -92,13 +93,13 @@ def strokes(found: Sequence[Bundle]) -> dict[Bundle, int] | set[int]:
 
 
 def _turn(bundle: Bundle) -> tuple[int, int]:
-    """Falling lines from below upwards, rising ones from above downwards: so they do not cross."""
+    """Falling lines from the lowest up, rising ones from the highest down, so that they do not cross."""
     middle = bundle.top + bundle.bottom
     return (0, middle) if bundle.falls < 0 else (1, -middle)
 
 
 def _room_for(bundle: Bundle, taken: list[list[tuple[int, int]]], least: int) -> int:
-    """The first column from `least` on that is free on all its rows."""
+    """The first column from `least` on that is free in all of the bundle's rows."""
     column = least
     while len(taken) <= column or any(top <= bundle.bottom and bundle.top <= bottom for top, bottom in taken[column]):
         if len(taken) <= column:

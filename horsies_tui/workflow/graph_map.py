@@ -1,4 +1,4 @@
-"""A graph with more nodes than lines could be followed between: a sign for each, layer after layer."""
+"""The drawing of a graph with very many nodes: one sign per node, layer after layer, without lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def draw_map(arranged: Arrangement, width: int) -> Drawing:
-    """As a text is written: a blank between two layers, and a layer that is wider than a line goes on in the next."""
+    """Filled like text: a blank between two layers, and a layer that is too wide continues on the next line."""
     spots: dict[int, Spot] = {}
     x = y = 0
     width = max(width, 1)

@@ -1,4 +1,4 @@
-"""A graph laid out for one size of its nodes: the lines as text, and the place of each node on them."""
+"""A graph drawn at one size: its lines as text, and the place of each node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 LINE: Final = "─"
 _STROKES: Final = {
-    # Arms: up, down, left, right.
+    # Keys are the arms of a stroke: up, down, left, right.
     (True, True, False, False): "│",
     (True, True, True, False): "┤",
     (True, True, False, True): "├",
@@ -31,9 +31,9 @@ _STROKES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How large nodes are drawn: `label` places wide at most, `rows` high; strokes stand `apart` places.
+    """The size of nodes: `label` is the greatest width and `rows` the height; `apart` is the distance of strokes.
 
-    `extras`: with what labels want behind their names.
+    `extras`: with the facts after the name.
     """
 
     label: int
@@ -43,14 +43,14 @@ class Scale:
 
 
 class Wants(NamedTuple):
-    """Places that a label would like to have: for a name, and for what stands behind it."""
+    """The places that a label asks for: for its name, and for the facts after it."""
 
     name: int
     extra: int
 
 
 class Spot(NamedTuple):
-    """The places of a node's label: from `x` on, at most so wide, in row `y`."""
+    """The place of a node's label: from column `x` on, at most this wide, in row `y`."""
 
     x: int
     y: int
@@ -60,14 +60,14 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All lines, each `width` long. Labels are written over them: a node that leads on has a line under its label."""
+    """The lines, each `width` long. Labels are drawn over them: a node with successors has a line below its label."""
 
     width: int = 0
     lines: tuple[str, ...] = ()
     spots: Mapping[int, Spot] = field(default_factory=dict)
     rows: int = 1
     is_map: bool = False
-    """There are no lines, and what is beside a node need not have anything to do with it."""
+    """Without lines; neighbouring nodes need not be related."""
 
     @property
     def height(self) -> int:
@@ -75,7 +75,7 @@ class Drawing:
 
 
 def draw(arranged: Arrangement, scale: Scale, wants: Mapping[int, Wants]) -> Drawing:
-    """Each layer is as wide as its widest label wants to be, within the scale."""
+    """Each layer is as wide as its widest label asks for, within the scale."""
     rows, strokes_of = _settle(arranged, scale.rows)
     top = min(rows.values(), default=0)
     spots: dict[int, Spot] = {}
@@ -130,7 +130,7 @@ def _settle(
 
 
 def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bundle, int], top: int, apart: int) -> int:
-    """The lines to the next layer from `x` on; where that layer begins."""
+    """Draw the lines to the next layer, from `x` on; returns the column where that layer begins."""
     count = max(columns.values(), default=-1) + 1
     end = x + 2 + (count - 1) * (apart + 1) + 2 if count else x + 2
     first_stroke: dict[int, int] = {}
@@ -145,7 +145,7 @@ def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bun
     for bundle, column in columns.items():
         at = x + 1 + column * (apart + 1)
         sources, targets = set(bundle.sources), set(bundle.targets)
-        # Into a stroke that leads to one node only, another line to that node may lead as well.
+        # A stroke that leads to a single node may also take in another line to that node.
         met = {row for row in targets if len(targets) == 1 and first_stroke[row] < at}
         for row in range(bundle.top, bundle.bottom + 1):
             arms = (row > bundle.top, row < bundle.bottom, row in sources | met, row in targets)
@@ -154,13 +154,13 @@ def _draw_gap(grid: _Grid, x: int, found: Sequence[Bundle], columns: Mapping[Bun
 
 
 class _Grid:
-    """Rows to write on; what is written later stands above."""
+    """Rows of characters; later ones overwrite earlier ones."""
 
     def __init__(self, height: int) -> None:
         self._rows: list[dict[int, str]] = [{} for _ in range(height)]
 
     def put(self, row: int, x: int, text: str) -> None:
-        """Every place for itself."""
+        """Write one character per place."""
         self._rows[row] |= {x + offset: sign for offset, sign in enumerate(text)}
 
     def lines(self, width: int, *, below: int) -> tuple[str, ...]:

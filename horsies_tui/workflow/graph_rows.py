@@ -1,4 +1,4 @@
-"""On which row each knot of a graph stands: lines as straight as can be, nothing over anything else."""
+"""The row of each knot of a graph: lines as straight as possible, no two knots in one place."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 _SWEEPS: Final = 3
 _STRAIGHT: Final = 4.0
-"""How much more than a node a passage insists on its row: a long line with a step in it is hard to follow."""
+"""The weight of a passage against that of a node: a long line with a step in it is hard to follow."""
 
 
 def wanted_rows(arranged: Arrangement, node_rows: int) -> dict[int, float]:
-    """About where each knot should stand, a node taking `node_rows` and a passage one."""
+    """The preferred row of each knot; a node takes `node_rows` rows and a passage one."""
     befores = arranged.befores()
     rows: dict[int, float] = {}
     for layer in arranged.layers:
@@ -34,11 +34,11 @@ def wanted_rows(arranged: Arrangement, node_rows: int) -> dict[int, float]:
 def settled(
     layer: Sequence[int], wanted: Mapping[int, float], node_rows: int, avoid: Mapping[int, set[int]]
 ) -> dict[int, int]:
-    """Whole rows in the order of the layer, near to the wanted ones; `avoid` are rows where a knot must not stand."""
+    """Whole rows in the layer's order, near the preferred ones; `avoid` are rows that a knot must not take."""
     rows: dict[int, int] = {}
     least: int | None = None
     for knot, want in zip(layer, _spread([wanted[knot] for knot in layer], layer, node_rows), strict=True):
-        # Half rows all go the same way: rounded to even numbers, every other pair would stand apart.
+        # Halves are always rounded up: rounding to even would separate every other pair.
         row = floor(want + 0.5) if least is None else max(floor(want + 0.5), least)
         while row in avoid.get(knot, ()):
             row += 1
@@ -52,7 +52,7 @@ def _height(knot: int, node_rows: int) -> int:
 
 
 def _starts(layer: Sequence[int], node_rows: int) -> list[int]:
-    """Where each stands when they stand as close as they can."""
+    """The rows of the knots if they stand as close as possible."""
     return list(accumulate((_height(knot, node_rows) for knot in layer[:-1]), initial=0))
 
 
@@ -61,7 +61,7 @@ def _mean(beside: Sequence[int], rows: Mapping[int, float], own: float) -> float
 
 
 def _spread(wanted: Sequence[float], layer: Sequence[int], node_rows: int) -> list[float]:
-    """As near to the wanted rows as can be, in this order and without two over each other: least squares."""
+    """As near to the preferred rows as possible, in this order and without overlap: least squares."""
     starts = _starts(layer, node_rows)
     blocks: list[tuple[float, float, int]] = []
     for want, start, knot in zip(wanted, starts, layer, strict=True):

@@ -1,4 +1,4 @@
-"""How large a graph is drawn: the largest size that fits, or the one that the operator wants."""
+"""The sizes at which a graph can be drawn, and the choice of the largest one that fits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """`scale` None: a sign for each node, without lines."""
+    """`scale` None: the map, one sign per node without lines."""
 
     name: str
     scale: Scale | None
@@ -30,23 +30,23 @@ SIZES: Final = (
     Size("signs", Scale(label=1, rows=1, apart=0)),
     Size("map", None),
 )
-"""From the largest on."""
+"""The largest first."""
 MAP: Final = 4
 _NAMES: Final = 1
 _SHORT: Final = 2
 MANY: Final = 200
-"""To scroll through more nodes than these tells less than to see all of them at once."""
+"""With more nodes than this, an overview of all of them is more useful than names to scroll through."""
 _WIDE: Final = 110
 _BESIDE: Final = 0.6
 _FLAT: Final = 0.4
-"""A layer with as many nodes as this part of the height still leaves room below it."""
+"""A layer with at most this part of the height in nodes leaves room below the graph."""
 _LEAST_GAP: Final = 3
 _MOST_PLACES: Final = 150_000
-"""More would take seconds to draw, and nobody scrolls through a thousand screens."""
+"""A larger drawing takes seconds and fills hundreds of screens."""
 
 
 class Sizes:
-    """Drawings of one graph, each made once."""
+    """The drawings of one graph, each made once."""
 
     def __init__(self, arranged: Arrangement, wants: Mapping[int, Wants]) -> None:
         self.arranged = arranged
@@ -54,7 +54,7 @@ class Sizes:
         self._drawings: dict[tuple[int, int], Drawing] = {}
 
     def drawing(self, size: int, width: int) -> Drawing:
-        """`width` is what a map is to fill."""
+        """`width` is the width that a map fills."""
         scale = SIZES[size].scale
         key = (size, width if scale is None else 0)
         if key not in self._drawings:
@@ -63,18 +63,18 @@ class Sizes:
         return self._drawings[key]
 
     def whole(self, width: int, height: int) -> int:
-        """The largest size that needs no scrolling; where none does, the map."""
+        """The largest size that needs no scrolling; if there is none, the map."""
         return next((size for size in range(MAP) if self._fits(size, width, height)), MAP)
 
     def readable(self, width: int, height: int) -> int:
-        """The largest size with names that needs no scrolling; else one to scroll through, unless that is too much."""
+        """The largest size with names that needs no scrolling, else one that does, unless there are too many nodes."""
         whole = self.whole(width, height)
         if whole <= _SHORT or len(self._wants) > MANY:
             return whole
         return next((size for size in (_NAMES, _SHORT) if self._fits(size, width, None)), _SHORT)
 
     def beside(self, width: int, height: int) -> int | None:
-        """How wide to draw it where what is told of a node had better stand beside it; None: below."""
+        """The graph's width if the node's details should stand beside it; None: below it."""
         highest = max(map(len, self.arranged.layers), default=0)
         most = int(width * _BESIDE)
         if width < _WIDE or highest <= height * _FLAT or len(self._wants) > MANY:
@@ -84,11 +84,11 @@ class Sizes:
         return max(self.drawing(_NAMES, most).width + 2, width - most)
 
     def can_draw(self, size: int) -> bool:
-        """Of many nodes only what was prepared: nobody waits for a drawing, and nobody looks at a thousand screens."""
+        """With many nodes only prepared drawings are used: others take too long and are too large to scroll through."""
         return len(self._wants) <= MANY or SIZES[size].scale is None or (size, 0) in self._drawings
 
     def prepare(self) -> None:
-        """Draw all sizes that somebody could look at; in a thread, for of a thousand tangled nodes it takes seconds."""
+        """Draw all usable sizes, in a thread: for a thousand tangled nodes it takes seconds."""
         layers = self.arranged.layers
         knots = len(layers) * max(map(len, layers), default=0)
         for size, each in enumerate(SIZES):
@@ -96,7 +96,7 @@ class Sizes:
                 self.drawing(size, 0)
 
     def _fits(self, size: int, width: int, height: int | None) -> bool:
-        """Without a height: where it may be as high as it likes."""
+        """Without a height: of any height."""
         scale = SIZES[size].scale
         if scale is None or not self.can_draw(size) or not self._might_fit(scale, width, height):
             return False
@@ -104,7 +104,7 @@ class Sizes:
         return drawing.width <= width and (height is None or drawing.height <= height)
 
     def _might_fit(self, scale: Scale, width: int, height: int | None) -> bool:
-        """Told without drawing it: no layer is too high, and all layers with the least between them not too wide."""
+        """A quick check without drawing: the highest layer, and the least width of all layers with their gaps."""
         layers = self.arranged.layers
         highest = max((sum(scale.rows if knot >= 0 else 1 for knot in layer) for layer in layers), default=0)
         return (height is None or highest <= height) and len(layers) * (1 + _LEAST_GAP) - _LEAST_GAP <= width

@@ -1,4 +1,4 @@
-"""Where the cursor goes on a graph: along its lines where it can, else to what is nearest."""
+"""Cursor movement on a graph: along its lines if possible, else to the nearest node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Way: TypeAlias = Literal["up", "down", "left", "right"]
 
 
 def step(drawing: Drawing, key: int, way: Way, beside: Mapping[int, Collection[int]]) -> int:
-    """From a node one step; the node itself where there is none. `beside` are the nodes that lines tie it to."""
+    """The node one step away, or the same node. `beside` are the nodes connected with each."""
     spot = drawing.spots[key]
     if drawing.is_map:
         return _on_map(drawing, spot, key, way)
@@ -41,5 +41,5 @@ def _bounded(index: int, count: int) -> int:
 
 
 def _distance(spot: Spot, other: Spot) -> tuple[int, int]:
-    """The next layer first, and in it the nearest row."""
+    """The nearest layer first, and in it the nearest row."""
     return abs(spot.layer - other.layer), abs(spot.y - other.y)

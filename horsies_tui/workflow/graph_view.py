@@ -1,4 +1,4 @@
-"""A workflow's graph to walk over: the cursor is on a node, and only the places that changed are sent."""
+"""The widget of a workflow's graph: the cursor is on a node, and only changed places are sent to the terminal."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ CURSOR: Final = "graph--cursor"
 _MARGIN: Final = 1
 """For the cursor before a node of the first layer."""
 _SHARE: Final = 0.55
-"""Of the height, for the graph above the story of a node."""
+"""The graph's share of the height above a node's details."""
 _LEAST_ROWS: Final = 5
 _PAGE: Final = 10
 _WHEEL_ROWS: Final = 3
 
 
 class GraphView(LineView, can_focus=True):
-    """It is given drawings of a graph in several sizes, and what its labels say. The last line tells what is beyond."""
+    """Shows drawings of one graph in several sizes, with labels. The last line says what lies outside the view."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.GRAPH)]
     COMPONENT_CLASSES: ClassVar[set[str]] = {CURSOR, *TONES}
@@ -54,7 +54,7 @@ class GraphView(LineView, can_focus=True):
 
     @dataclass
     class CursorMoved(Message):
-        """The operator is on another node."""
+        """The cursor is on another node."""
 
         graph: GraphView
         index: int
@@ -75,7 +75,7 @@ class GraphView(LineView, can_focus=True):
             return self.graph
 
     class StoryWanted(Message):
-        """To what is told about the node under the cursor."""
+        """Move the focus to the details of the node under the cursor."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -85,21 +85,21 @@ class GraphView(LineView, can_focus=True):
         self._ties: Mapping[int, Collection[int]] = {}
         self._drawing = Drawing()
         self._wanted: int | None = None
-        """The size that the operator chose; None: as large as fits."""
+        """The size that the operator chose; None: the largest that fits."""
         self._drawn_as = MAP
         self._cursor: int | None = None
         self._left = self._top = 0
         self._shared: int | None = None
-        """The rows that it shares with what is below it."""
+        """The height that the graph shares with the details below it."""
         self._by_row: dict[int, list[int]] = {}
 
     @property
     def cursor(self) -> int | None:
-        """The index of the node under it."""
+        """The index of the node under the cursor."""
         return self._cursor
 
     def put(self, sizes: Sizes, labels: Labels) -> None:
-        """A graph, or the same at another time: its drawings are made anew only when `sizes` is another one."""
+        """Show a graph, or the same one at a later time; it is drawn again only if `sizes` is another object."""
         self._labels = labels
         if sizes is not self._sizes:
             self._sizes = sizes
@@ -108,21 +108,21 @@ class GraphView(LineView, can_focus=True):
         self._redraw()
 
     def fit_into(self, height: int | None) -> None:
-        """Be as high as needed, with so many rows for it and the story below; None: as high as there is room."""
+        """Be as high as needed, within this height for the graph and the details; None: use all the height there is."""
         if height != self._shared:
             self._shared = height
         self._fit()
         self._redraw()
 
     def start_again(self) -> None:
-        """Another workflow: from its first node, and as large as fits."""
+        """Prepare for another workflow: the first node, and the largest size that fits."""
         self._wanted = self._cursor = self._sizes = None
         self._drawing, self._by_row = Drawing(), {}
 
     def go_to(self, index: int) -> None:
-        """The cursor to this node."""
+        """Move the cursor to this node."""
         self._cursor = index
-        if index in self._drawing.spots:  # else there is no size yet to draw it in
+        if index in self._drawing.spots:  # else no size fits yet
             self._keep_in_view()
             self._redraw()
 
@@ -170,7 +170,7 @@ class GraphView(LineView, can_focus=True):
         self._resize_to(self._drawn_as + 1)
 
     def action_fit(self) -> None:
-        """All of it; and back to what can be read."""
+        """Show all of the graph, or return to a readable size."""
         whole = MAP if self._sizes is None else self._sizes.whole(*self._room)
         self._wanted = None if self._wanted == whole else whole
         self._fit()
@@ -198,11 +198,11 @@ class GraphView(LineView, can_focus=True):
                 if event.chain == 2:
                     self.action_open()
 
-    # Where things are.
+    # Positions.
 
     @property
     def _room(self) -> tuple[int, int]:
-        """The most that there is for the drawing: without the margin and the last line."""
+        """The greatest size of the drawing: without the margin and the last line."""
         height = self.size.height if self._shared is None else max(int(self._shared * _SHARE), _LEAST_ROWS)
         return max(self.size.width - _MARGIN, 1), max(height - 1, 1)
 
@@ -237,7 +237,7 @@ class GraphView(LineView, can_focus=True):
         self._redraw()
 
     def _keep_in_view(self) -> None:
-        """A whole screen further where the cursor leaves it, with what it came from still in sight."""
+        """Scroll a whole screen when the cursor leaves the view, and keep the previous node visible."""
         width, height = self._room
         spot = None if self._cursor is None else self._drawing.spots.get(self._cursor)
         if spot is None:
@@ -262,7 +262,7 @@ class GraphView(LineView, can_focus=True):
         self._move(index)
 
     def _to_trouble(self, onward: int) -> None:
-        """The next that somebody may want to look at: failed, or at work. Around the end to the beginning."""
+        """Move to the next node that failed, runs or is about to run; after the last one, to the first."""
         if self._labels is None or self._cursor is None:
             return
         in_order = sorted(self._drawing.spots, key=self._reading_order)
@@ -277,7 +277,7 @@ class GraphView(LineView, can_focus=True):
         self.go_to(index)
         self.post_message(self.CursorMoved(self, index))
 
-    # What is seen.
+    # Drawing.
 
     def _redraw(self) -> None:
         self.draw_lines(self._compose_lines())
@@ -291,7 +291,7 @@ class GraphView(LineView, can_focus=True):
         return [*lines[:-1], tuple(span_pieces((Span(foot, Tone.MUTED),), width, self._glyphs))] if foot else lines
 
     def _row(self, row: int, width: int) -> Iterator[Piece]:
-        """A line of the drawing, as far as it is in view, with the labels over it."""
+        """The visible part of a line of the drawing, with the labels over it."""
         assert self._labels is not None
         line = self._drawing.lines[row] if row < self._drawing.height else ""
         end = self._left + width - _MARGIN
@@ -320,13 +320,13 @@ class GraphView(LineView, can_focus=True):
         spans = self._labels.label(index, width)
         yield from span_pieces(spans, width_of(spans), self._glyphs, over)
         if not self._drawing.is_map:
-            yield Piece(" ", 1)  # between a name and the line that leads on
+            yield Piece(" ", 1)  # between a name and the line after it
 
     def _strokes(self, text: str) -> Piece:
         return Piece(self._glyphs.text(text), len(text), (Tone.MUTED,))
 
     def _foot(self) -> str:
-        """What lies beyond the edges, and how it is drawn where the operator chose that."""
+        """What lies outside the view, and the size if the operator chose it."""
         width, height = self._room
         beyond = (
             ("←", self._left, "columns"),
@@ -341,7 +341,7 @@ class GraphView(LineView, can_focus=True):
 
 
 def _ties(labels: Labels) -> dict[int, set[int]]:
-    """Which nodes lines tie to which."""
+    """The nodes that each node is connected with."""
     tied: dict[int, set[int]] = {index: set() for index in labels.nodes}
     for index, node in labels.nodes.items():
         for need in node.dependencies:
@@ -352,7 +352,7 @@ def _ties(labels: Labels) -> dict[int, set[int]]:
 
 
 def _from_to(pieces: Iterator[Piece], start: int, end: int) -> Iterator[Piece]:
-    """What of the pieces stands from one place to another."""
+    """The part of the pieces between two columns."""
     x = 0
     for piece in pieces:
         first, last = max(start - x, 0), min(end - x, piece.width)

@@ -1,4 +1,4 @@
-"""The lines above a workflow's graph: how it stands, how far it is, and what it is part of."""
+"""The lines above a workflow's graph: its state, its progress, and its parent workflows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FlowTelling:
     glyphs: Glyphs
     zone: tzinfo | None
     path: tuple[str, ...] = ()
-    """Names of the workflows from which nodes led here."""
+    """The names of the workflows that led here."""
 
 
 def flow_head(tell: FlowTelling, width: int) -> tuple[Line, ...]:
@@ -80,7 +80,7 @@ def _fact(name: str, value: str, tell: FlowTelling) -> Spans:
 
 
 def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> str:
-    """How much of it has ended, runs, and waits; whatever there is has a place, and nothing seems done early."""
+    """The shares that ended, run and wait; each has at least one place, and the bar is full only at the end."""
     if not row.total:
         return glyphs.waiting * places
     done = row.done * places // row.total or min(row.done, 1)

@@ -1,4 +1,4 @@
-"""What stands where there is no graph to draw: which workflow was meant, or why there is none."""
+"""Shown in place of a graph: a choice between workflows, or why there is none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
-    """What to open, where an id is the beginning or end of several."""
+    """A list of workflows to open, if the text is the beginning or end of several ids."""
     lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenWorkflow(each)) for each in ambiguous.ids]
     if ambiguous.more:
         lines.append(Line("more", (Span("and others, older than these", Tone.MUTED),)))
@@ -24,7 +24,7 @@ def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
 
 
 def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs) -> Document:
-    """What is the matter, and the way out."""
+    """The reason, and the next step."""
     text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
     if snapshot.error is not None:
         text = snapshot.error

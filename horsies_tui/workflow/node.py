@@ -1,4 +1,4 @@
-"""What is told of one node of a workflow below its graph: what it waits for, its task, what it got and gave."""
+"""The details of one node below the graph: its dependencies, its task, its arguments and result."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 NODE: Final = "node"
 _LABEL: Final = 11
 _MOST_NEEDS: Final = 40
-"""A node that joins a thousand others: the first tell what they are, and the graph shows them all."""
+"""Of a node with a thousand dependencies the first are listed; the graph shows all."""
 _JOINS: Final = {"all": "all of them", "any": "the first that succeeds"}
 
 
 @dataclass(frozen=True, slots=True)
 class NodeTelling:
-    """`story` and `task` come after the node itself, which the graph knows already."""
+    """`story` and `task` arrive after the node itself, which the graph already has."""
 
     node: NodeView
     labels: Labels
@@ -55,10 +55,10 @@ class NodeTelling:
 
 
 def texts_of(story: NodeStory, task: TaskDetail | None) -> Texts:
-    """Those of its task; of a node without one, its own."""
+    """The texts of its task, or the node's own if it has no task."""
     if task is not None:
         return source_of(task)
-    # What is empty is stored as such; of a task it is not stored at all.
+    # Nodes store empty arguments as empty JSON; tasks store none.
     args, kwargs = (
         None if stored is None or stored.text in ("[]", "{}") else stored for stored in (story.args, story.kwargs)
     )

@@ -1,4 +1,4 @@
-"""What the graph of a workflow stands in, and how somebody came to it."""
+"""Parts of the workflow screen: its layout container, and the path of workflows that led to it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Way(NamedTuple):
 
 
 class Body(Container):
-    """The graph and the story, which share its height."""
+    """Contains the graph and the details, which share its height."""
 
     class Resized(Message):
-        """They are to be shared out anew."""
+        """The height must be divided again."""
 
     def on_resize(self) -> None:
         self.post_message(self.Resized())

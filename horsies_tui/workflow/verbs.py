@@ -1,4 +1,4 @@
-"""Which verbs fit workflows and nodes in their present states."""
+"""Which verbs apply to workflows and nodes in their current states."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _CANNOT_GO_ON: Final = frozenset({"COMPLETED", "CANCELLED"})
 
 
 def unfit_verbs(statuses: Collection[str]) -> frozenset[str]:
-    """The verbs that none of these workflows is in the state for; their keys are not offered."""
+    """The verbs for which none of these workflows is in the right state; their keys are not offered."""
     return frozenset(str(verb) for verb, status in _ONLY_FOR.items() if statuses and status not in statuses)
 
 
 def offered(verb: str, statuses: Collection[str]) -> bool:
-    """Whether the footer names the verb for workflows in these states; its key says why not where it does not."""
+    """Whether the footer offers the verb for workflows in these states; its key still reports why it does not apply."""
     fitting = _OFFERED_FOR.get(WorkflowVerb(verb)) if verb in list(WorkflowVerb) else None
     return fitting is None or bool(fitting & {*statuses})
 
 
 def why_no_value(story: WorkflowStory, node: NodeView) -> str | None:
-    """Why this node takes no result by hand, where that can be told before anybody writes one."""
+    """Why an operator cannot set this node's result, checked before the value is typed."""
     if node.status == "COMPLETED":
         return f"{node.label} is COMPLETED already"
     if story.row.status in _CANNOT_GO_ON:

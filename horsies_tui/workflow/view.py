@@ -1,4 +1,4 @@
-"""One workflow, live: its graph, and below or beside it the story of the node under the cursor."""
+"""The screen of one workflow: its graph, and below or beside it the details of the node under the cursor."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
-"""Characters that are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+"""This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
 _ROOMY: Final = 30
-"""Lines from which on an empty one between the head and the graph is no loss."""
+"""From this height on there is an empty line between the head and the graph."""
 _FEW: Final = 60
-"""More nodes are drawn in a thread: of 200 tangled ones that takes 35 ms for each size."""
+"""Larger graphs are drawn in a thread: 200 tangled nodes take 35 ms for each size."""
 
 
 class WorkflowView(ConsoleView[WorkflowSnapshot]):
@@ -76,13 +76,13 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
 
     @dataclass
     class PayloadRead(Message, bubble=False):
-        """What a node got and gave is decoded."""
+        """A node's arguments and result are decoded."""
 
         payload: Payload
 
     @dataclass
     class LaidOut(Message, bubble=False):
-        """A large graph has got its places."""
+        """The layout of a large graph is done."""
 
         shape: Hashable
         sizes: Sizes
@@ -91,18 +91,18 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         super().__init__(id=id)
         self._asked = ""
         self._to: int | None = None
-        """The node to begin with, until its workflow is there."""
+        """The node to select once its workflow has been read."""
         self._way: list[Way] = []
         self._snapshot = WorkflowSnapshot()
         self._node_views: dict[int, NodeView] = {}
-        """The snapshot's, by their indexes."""
+        """The snapshot's nodes, by index."""
         self._shape: Hashable = None
-        """What the graph was laid out for."""
+        """The nodes and dependencies that the graph was laid out for."""
         self._sizes: Sizes | None = None
         self._payload: Payload | None = None
         self._open: frozenset[Fold] = frozenset()
         self._unfit: frozenset[str] = frozenset()
-        """Verbs that this workflow is not in the state for."""
+        """Verbs that do not apply in the workflow's state."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -116,7 +116,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
 
-    # The base class asks.
+    # Called by the base class.
 
     def create_feed(self, link: Link, publish: Callable[[WorkflowSnapshot], None]) -> WorkflowFeed:
         feed = WorkflowFeed(link, publish)
@@ -159,7 +159,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         return Intent(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
 
     def leave(self) -> bool:
-        """`esc`, one step at a time: from the story to the graph, then to the workflow that this one is a part of."""
+        """`esc` undoes one step at a time: from the details to the graph, then to the parent workflow."""
         if self._story.has_focus and not self.has_class("-empty"):
             self._graph.focus()
         elif self._way:
@@ -189,18 +189,18 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         return order[at + step].task_id
 
     def open(self, text: str, index: int | None = None) -> None:
-        """This workflow from now on: an id, or its beginning or end; with the cursor on this node."""
+        """Show this workflow (an id, or its beginning or end), with the cursor on this node."""
         self._way.clear()
         self._ask(text, index)
 
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is paused is resumed, and what runs is paused: never the other one."""
+        """Offer resume only for a paused workflow, and pause only for a running one."""
         return action != "verb" or parameters[0] not in self._unfit
 
     def action_copy(self) -> None:
-        """The id of the node's task; of a node without one, the workflow's."""
+        """Copy the id of the node's task, or the workflow's if the node has none."""
         story, node = self._snapshot.story, self._node_views.get(self._graph.cursor or 0)
         text = (node and node.task_id) or (story and story.row.id)
         if text:
@@ -212,7 +212,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     def action_next_row(self) -> None:
         self._step(1, "this is the last workflow of the list")
 
-    # What the widgets tell.
+    # Messages from widgets.
 
     @on(GraphView.CursorMoved)
     def _tell_of_another(self, message: GraphView.CursorMoved) -> None:
@@ -270,7 +270,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
                     self._open ^= {fold}
                 self._show()
 
-    # What is shown.
+    # Drawing.
 
     def _ask(self, text: str, index: int | None) -> None:
         self._asked, self._to = text, index
@@ -299,14 +299,14 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
             self.open(workflow_id)
 
     def _tick(self) -> None:
-        """Ages grow: of what is alive, and where nobody holds the screen."""
+        """Update the ages if the workflow has not ended and the screen is not frozen."""
         story, link = self._snapshot.story, self.console.link
         live = story is not None and story.row.completed_at is None
         if self.shown and live and link.status.is_up and self.frozen_at is None:
             self._show()
 
     def _lay_out(self, story: WorkflowStory) -> None:
-        """Only where other nodes wait for other nodes than before, which is when a workflow is opened."""
+        """Lay out the graph only if its nodes or dependencies changed, usually when a workflow is opened."""
         shape = (story.row.id, tuple((node.index, node.dependencies, node.sub_total) for node in story.nodes))
         if shape == self._shape:
             return
@@ -322,7 +322,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         if len(nodes) <= MANY:
             await asyncio.to_thread(sizes.prepare)
         self.post_message(self.LaidOut(shape, sizes))
-        if len(nodes) > MANY:  # their map is there at once
+        if len(nodes) > MANY:  # their map is shown at once
             await asyncio.to_thread(sizes.prepare)
 
     @on(LaidOut)
@@ -342,7 +342,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
             self._go_to(wanted)
 
     def _place(self) -> None:
-        """The story beside the graph where that is high and there is the width for both, else below it."""
+        """The details stand beside a high graph if the width suffices for both, else below it."""
         width, height = self._body.size
         if self._sizes is not None and width and height:
             beside = self._sizes.beside(width, height)

@@ -1,1 +1,1 @@
-"""The workflow list."""
+"""The workflows screen: a live list of workflows under a filter."""

@@ -1,4 +1,4 @@
-"""The columns of the workflow list, and which of them fit a terminal of which width."""
+"""The columns of the workflow list, and which of them are shown at which width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from horsies.views import WorkflowRow
 
 _ID_END: Final = 8
-"""The end of an id tells two workflows apart: the beginning is the time, the same for all of one minute."""
+"""The end of an id distinguishes workflows: its beginning is the time, the same within a minute."""
 _BAR: Final = 10
 _OVER: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 
@@ -27,7 +27,7 @@ def _id(row: WorkflowRow, look: Look) -> Cell:
 
 
 def _name(row: WorkflowRow, look: Look) -> Cell:
-    """A part of another workflow is set in, as far as it is below the first one."""
+    """A sub-workflow is indented by its depth."""
     return Cell(f"{look.glyphs.crumb * min(row.depth, 3)} {row.name}" if row.depth else row.name)
 
 
@@ -65,7 +65,7 @@ def _definition(row: WorkflowRow, _look: Look) -> Cell:
 
 
 def _trouble(row: WorkflowRow, look: Look) -> Cell:
-    """What went wrong first, and where; of what was paused, that an operator must decide."""
+    """The first error and its node; for a paused workflow, that an operator must decide."""
     what = " ".join(filter(None, (row.failed_node, row.error_code)))
     if row.status == "PAUSED":
         return Cell(f"needs your decision{f' {look.glyphs.dot} {what}' if what else ''}", Tone.INTERRUPTED)

@@ -1,4 +1,4 @@
-"""The feed of the workflow list: the newest that match, live, and as many more as the operator walks down to."""
+"""The feed of the workflow list: the newest matching workflows, and older ones as the operator scrolls down."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 PAGE: Final = 100
 MOST_ROWS: Final = 1_000
-"""Read anew at each change, which takes 30 ms; who looks for more than these has a filter."""
+"""All of them are read at each change, which takes 30 ms; older workflows are found with a filter."""
 _MOST_STRETCHES: Final = 50
-"""What matches rarely is searched for so many stretches far; then the filter must say more."""
+"""Rare matches are searched for in this many stretches; then the filter must be narrowed."""
 _SELDOM_TICKS: Final = 4
 _CHANNELS: Final = frozenset({"horsies_workflow_status", "task_done", "horsies_task_status"})
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowsSnapshot:
-    """Newest first. A row that has not changed is the same object as in the snapshot before."""
+    """Newest first. An unchanged row is the same object as in the previous snapshot."""
 
     rows: tuple[WorkflowRow, ...] = ()
     at_end: bool = False
-    """There are no older ones that match."""
+    """There are no older matches."""
     counts: WorkflowCounts | None = None
     searched: datetime | None = None
-    """So far back was looked, where that is not everything."""
+    """How far back was searched, if not everything was."""
     filter_text: str = ""
     loading: bool = True
     slow_s: float | None = None
@@ -53,7 +53,7 @@ class _Found:
 
 
 class WorkflowsFeed(Feed):
-    """Publishes a snapshot whenever something has changed. All methods return at once."""
+    """Publishes a snapshot on each change. All methods return at once."""
 
     NAME = "workflows"
 
@@ -68,7 +68,7 @@ class WorkflowsFeed(Feed):
         self._counts: Tally[WorkflowParameters, WorkflowCounts] = Tally(seldom, _parts(self._filter))
 
     def ask(self, wanted: WorkflowFilter) -> None:
-        """From now on those that match this."""
+        """Show the workflows that match this filter from now on."""
         self._filter, self._wanted = wanted, PAGE
         self._counts.ask(_parts(wanted))
         self._supersede()
@@ -76,7 +76,7 @@ class WorkflowsFeed(Feed):
         self._publish(filter_text=wanted.text, counts=None, loading=True)
 
     def more(self) -> None:
-        """The operator comes near the last row."""
+        """The cursor is near the last row; load more."""
         if not self.snapshot.at_end and len(self.snapshot.rows) >= self._wanted < MOST_ROWS:
             self._wanted = min(self._wanted + PAGE, MOST_ROWS)
             self.refresh()
@@ -152,5 +152,5 @@ class WorkflowsFeed(Feed):
 
 
 def _parts(wanted: WorkflowFilter) -> list[WorkflowParameters]:
-    """What is counted one by one, and counted on where one read does not come to its end."""
+    """Counted one after the other, each in several reads if one does not reach its end."""
     return workflow_count_parts(workflow_parameters(wanted))

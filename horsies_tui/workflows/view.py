@@ -1,4 +1,4 @@
-"""The workflow list: live rows under a filter with how far each is; what the cursor and the marks choose."""
+"""The workflows screen: a live list with each workflow's progress, and the selection that verbs act on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 _TICK_S: Final = 0.25
 USUAL_FILTER: Final = "parent:no"
-"""Parts of a workflow are opened from its graph; in the list they would stand between the others."""
+"""Sub-workflows are opened from the graph of their parent; in the list they would stand between the others."""
 PLACEHOLDER: Final = f"filter, as in {WORKFLOWS.example}"
 
 
@@ -59,11 +59,11 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._filter = parse_workflows(USUAL_FILTER)
         self._snapshot = WorkflowsSnapshot()
         self._unfit: frozenset[str] = frozenset()
-        """Verbs that none of the workflows they would be for is in the state for."""
+        """Verbs for which none of the chosen workflows is in the right state."""
         self._follow = True
-        """The newest stay in view, until the operator moves away from the first."""
+        """Keep the newest in view, until the operator moves away from the first row."""
         self._land = False
-        """The cursor goes to the first row of what was asked for, when it is there."""
+        """Move the cursor to the first row when the requested rows arrive."""
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
@@ -76,7 +76,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._filter_bar.show(self._filter.text)
         self.set_interval(_TICK_S, self._tick)
 
-    # The base class asks.
+    # Called by the base class.
 
     def create_feed(self, link: Link, publish: Callable[[WorkflowsSnapshot], None]) -> WorkflowsFeed:
         feed = WorkflowsFeed(link, publish)
@@ -104,7 +104,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         )
 
     def intent(self, verb: str) -> Intent | None:
-        """Of the marked ones, else of the one under the cursor."""
+        """For the marked workflows, else the one under the cursor."""
         if WorkflowVerb(verb).on_nodes:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
             return None
@@ -120,7 +120,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self.refresh_now()
 
     def leave(self) -> bool:
-        """`esc`, one step at a time: the marks, the filter."""
+        """`esc` undoes one step at a time: the marks, the filter."""
         if self._table.marks:
             self._table.action_clear_marks()
         elif self._filter.terms:
@@ -147,7 +147,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._show()
 
     def filter_by(self, text: str) -> None:
-        """Show what matches; a text that is no filter is opened where it is wrong."""
+        """Show the matching workflows; an invalid filter is opened for editing at the error."""
         try:
             self._use(parse_workflows(text))
         except FilterError:
@@ -157,7 +157,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters. What is paused is resumed, and what runs is paused."""
+        """While a filter is typed its keys are letters. Resume is offered for paused workflows, pause for running."""
         if action == "verb":
             return parameters[0] not in self._unfit
         return not (action == "filter" and self._filter_bar.editing)
@@ -179,7 +179,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if self._table.cursor_id is not None:
             copy(self, self._table.cursor_id, self._table.cursor_id)
 
-    # What the widgets tell.
+    # Messages from widgets.
 
     @on(FilterBar.Closed)
     def _filter_closed(self, message: FilterBar.Closed) -> None:
@@ -218,14 +218,14 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         message.stop()
         self.console.show_workflow(message.row_id)
 
-    # What is shown.
+    # Drawing.
 
     @property
     def _workflows_feed(self) -> WorkflowsFeed:
         return cast("WorkflowsFeed", self.feed)
 
     def _use(self, wanted: WorkflowFilter) -> None:
-        """Another filter. Marks of rows that are no longer in sight would be acted on unseen."""
+        """Use another filter. Marks are cleared: verbs must not act on rows that are no longer visible."""
         self._filter = wanted
         self._table.action_clear_marks()
         self._land = True
@@ -247,7 +247,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     def _offer_verbs(self) -> None:
         chosen = self._table.marks or {self._table.cursor_id}
         statuses = [row.status for row in self._table.rows if row.id in chosen]
-        # Marks stay on rows that are no longer loaded: nobody knows how those are.
+        # Marks stay on rows that are no longer loaded; their states are unknown.
         unfit = unfit_verbs(statuses) if len(statuses) == len(chosen) else frozenset()
         if unfit != self._unfit:
             self._unfit = unfit

@@ -1,4 +1,4 @@
-"""What the workflow list says about itself: what it counts, and why it is empty."""
+"""The texts of the workflow list: counts, and why it is empty."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TEACHES: Final = (
 
 
 def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowFilter:
-    """The filter with exactly these states; none or all of them means any."""
+    """The filter with exactly these states; none or all means any."""
     others = tuple(term for term in current.terms if term.key != "status")
     if wanted in (frozenset(), current.language.every_state):
         return WorkflowFilter(others)
@@ -41,7 +41,7 @@ def of_flow_states(current: WorkflowFilter, wanted: frozenset[str]) -> WorkflowF
 
 
 def flow_states_on(current: WorkflowFilter) -> frozenset[str]:
-    """What is switched on in the menu: nothing where the filter does not speak of states."""
+    """The states switched on in the menu; none if the filter names no states."""
     return states(current) if any(term.key == "status" for term in current.terms) else frozenset()
 
 
@@ -75,7 +75,7 @@ def flow_tally(snapshot: WorkflowsSnapshot, zone: tzinfo | None, *, frozen: bool
 
 
 def empty_flows(snapshot: WorkflowsSnapshot, usual: str, status: LinkStatus, now: datetime) -> str:
-    """In place of rows: what was looked for, how far, and the next step. `usual` is the filter of the beginning."""
+    """Shown in place of rows: the filter, how far it was searched, the next step. `usual` is the initial filter."""
     if snapshot.now is None or snapshot.loading:
         if not status.is_up:
             return not_connected(status, now)

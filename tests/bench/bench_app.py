@@ -56,7 +56,7 @@ def now() -> TaskResult[float, TaskError]:
 
 @app.task("busy", **queue)
 def busy() -> TaskResult[None, TaskError]:
-    """Keeps its child until the bench ends."""
+    """Keeps its child process busy until the bench ends."""
     time.sleep(3_600)
     return TaskResult(ok=None)
 

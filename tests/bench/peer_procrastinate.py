@@ -1,4 +1,4 @@
-"""The peer of the drain bench: enqueue N no-op jobs, then work them off; prints what it measured as JSON.
+"""The peer of the drain bench: enqueues N no-op jobs, runs them, and prints the measurements as JSON.
 
 Run as `python peer_procrastinate.py URL N CONCURRENCY`.
 """
@@ -35,7 +35,7 @@ async def main() -> None:
         bulk = 10_000 / (time.perf_counter() - began)
         await app.connector.execute_query_async("TRUNCATE procrastinate_jobs CASCADE")
         await nothing.batch_defer_async(*({} for _ in range(count)))
-        # Without fresh statistics its plans cost it more than half: 620/s instead of 1 630/s.
+        # Without fresh statistics its plans cost it more than half: 620/s instead of 1,630/s.
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await connection.execute("VACUUM ANALYZE")
         cpu = time.process_time()

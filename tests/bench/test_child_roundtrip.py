@@ -1,4 +1,4 @@
-"""What the way into a child and back costs, without a database."""
+"""What a job's way into a child process and back costs, without a database."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CASES = (
 
 
 def cpu_seconds(child: int) -> float:
-    """What this process and the child have used together."""
+    """CPU time of this process and the child together."""
     return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in (os.getpid(), child))
 
 
 class Load:
-    """Keeps `depth` jobs in the child until `total` have come back."""
+    """Keeps `depth` jobs in the child until `total` have returned."""
 
     def __init__(self) -> None:
         self.child: Child

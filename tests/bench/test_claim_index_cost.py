@@ -36,14 +36,14 @@ WITHOUT = "DROP INDEX ix_horsies_tasks_ready_by_name, ix_horsies_tasks_ready_unt
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one task."""
+    """The cost of one task."""
 
     us: float
     wal_bytes: float
 
 
 class Meter:
-    """Times what is done with one connection, and counts the WAL of the server meanwhile."""
+    """Measures the time of statements on one connection, and the WAL that the server writes meanwhile."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection

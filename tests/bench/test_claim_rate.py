@@ -26,7 +26,7 @@ ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 TASKS = 3_000
 ROUNDS = 4
 
-# What stands before the tasks that are to run.
+# The tasks that precede those that can run.
 KINDS = {
     "unknown names": {"task_name": "'unknown_' || n % 3"},
     "300 unknown names, 50 priorities": {"task_name": "'unknown_' || n % 300", "priority": "n % 50"},
@@ -48,7 +48,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What runs all the time, as columns and how many, and which task is measured."""
+    """The tasks that run all the time, as columns and their number, and the task that is measured."""
 
     busy: tuple[str, str, int] | None = None  # name, queue, count
     measured: str = "nothing"
@@ -72,7 +72,7 @@ UPDATE horsies_workflows SET status = 'PAUSED';
 
 
 async def seed(connection: asyncpg.Connection, kind: str) -> None:
-    """In place of what stood there; no session listens to their notifications."""
+    """Replace all tasks; no session listens to their notifications."""
     columns = {
         "id": "gen_random_uuid()::text",
         "task_name": "'nothing'",
@@ -89,7 +89,8 @@ async def seed(connection: asyncpg.Connection, kind: str) -> None:
         )
     if "is_workflow_task" in columns:
         await connection.execute(PAUSE)
-    # Again while a session that began before keeps what a pause has replaced: claims step over a million dead entries.
+    # Repeated as long as an older session keeps rows that a pause has replaced: claims step over a million dead
+    # entries.
     for _ in range(10):
         await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_workflow_tasks, horsies_workflows")
         await connection.execute("SELECT pg_stat_force_next_flush(), pg_sleep(2)")
@@ -102,7 +103,7 @@ async def seed(connection: asyncpg.Connection, kind: str) -> None:
 
 
 async def occupy(connection: asyncpg.Connection, name: str, queue: str, count: int) -> None:
-    """Return when so many of these tasks run."""
+    """Wait until this many of these tasks run."""
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, priority)"
         " SELECT gen_random_uuid()::text, $1, $2, 0 FROM generate_series(1, $3)",
@@ -118,7 +119,7 @@ async def occupy(connection: asyncpg.Connection, name: str, queue: str, count: i
 
 
 async def rate(connection: asyncpg.Connection, measured: str) -> float:
-    """Tasks per second, by the database's clock, of a worker that runs already; first and last ones left out."""
+    """Tasks per second, by the database's clock, of a running worker, without the first and last ones."""
     await connection.execute("DELETE FROM horsies_task_attempts")
     done = asyncio.Event()
     ids = [new_task_id() for _ in range(TASKS)]
@@ -141,7 +142,7 @@ async def rate(connection: asyncpg.Connection, measured: str) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_cannot_run_slows_nothing_down(database: str, empty_database: str, kind: str) -> None:
-    """Two workers in turn, so that both meet the same noise of the machine."""
+    """Two workers alternate, so that both meet the same noise of the machine."""
     figures: dict[str, list[float]] = {"without": [], "beside": []}
     connections = {"without": await asyncpg.connect(database), "beside": await asyncpg.connect(empty_database)}
     setting = SETTINGS.get(kind, PLAIN)
@@ -158,7 +159,7 @@ async def test_what_cannot_run_slows_nothing_down(database: str, empty_database:
                 figures[name].append(await rate(connection, setting.measured))
     finally:
         for worker in workers:
-            worker.kill()  # its children die with it, whatever they run
+            worker.kill()  # its children are killed with it
             worker.wait()
         for connection in connections.values():
             await connection.close()
@@ -168,7 +169,7 @@ async def test_what_cannot_run_slows_nothing_down(database: str, empty_database:
 
 
 def start(url: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """It makes the schema where there is none. Nothing expires or is swept meanwhile: that is work of its own."""
+    """Start a worker; it creates a missing schema. Expiry and sweeps are off, because they are work of their own."""
     return subprocess.Popen(
         [HORSIES, "worker", "bench_app:app", "--processes", "2", "--loglevel", "ERROR"],
         env={**os.environ, **environ, "HORSIES_DATABASE_URL": url, "BENCH_SWEEPS": "off"},
@@ -178,7 +179,7 @@ def start(url: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
 
 
 async def has_worker(connection: asyncpg.Connection) -> None:
-    """Return when the worker has stored its first snapshot."""
+    """Wait until the worker has stored its first snapshot."""
     await connection.execute(
         """DO $$ BEGIN
             FOR attempt IN 1..3000 LOOP

@@ -1,4 +1,4 @@
-"""Tasks already queued, worked off by one worker: ratios to procrastinate measured in the same run.
+"""Queued tasks drained by one worker: ratios to procrastinate measured in the same run.
 
 `pytest -m bench -n 0 -s tests/bench/test_drain.py` prints the figures.
 """
@@ -24,7 +24,7 @@ HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 
 
-# Two questions, each with its index: one over all three states reads the whole table, on one of the two cores.
+# Two queries, each with its index: a single one over all three states reads the whole table, on one of two cores.
 UNFINISHED = (
     "SELECT EXISTS (SELECT FROM horsies_tasks WHERE status = 'PENDING')"
     " OR EXISTS (SELECT FROM horsies_tasks WHERE status IN ('CLAIMED', 'RUNNING'))"
@@ -51,7 +51,7 @@ async def drain(
         ids,
         task,
     )
-    # Otherwise autovacuum and a checkpoint of the million rows before would run meanwhile, on one of two cores.
+    # Otherwise autovacuum and a checkpoint for the earlier million rows would run meanwhile, on one of two cores.
     await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_task_attempts")
     await connection.execute("CHECKPOINT")
     worker = subprocess.Popen(  # noqa: ASYNC220

@@ -1,4 +1,4 @@
-"""Sends one at a time and in bulk: ratios to procrastinate measured in the same run."""
+"""Single and bulk sends: ratios to procrastinate measured in the same run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a send costs over the bare insert it makes, alone, in a crowd and in bulk, and how soon a result is seen.
+"""The cost of a send relative to a plain insert: single, concurrent and in bulk; and how soon a result is seen.
 
 On a disk, not in memory like the other tests: a commit that waits for no disk takes 60 µs instead of 200, and the way
 to the broker's thread and back, 60 to 80 µs, is then as long as the insert.
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.bench
 
 ROUNDS, SENDS_PER_ROUND = 60, 30
-LEAST_SHARE_OF_RAW = 0.6  # 0.7 to 0.8 as a rule; where the scheduler puts the two threads decides
-LEAST_GAIN_OF_A_CROWD = 2.0  # what waits together is stored by one statement
+LEAST_SHARE_OF_RAW = 0.6  # usually 0.7 to 0.8; depends on where the scheduler puts the two threads
+LEAST_GAIN_OF_A_CROWD = 2.0  # one statement stores all that wait
 BULK, BULK_ROWS = 1_000, 40_000
 LEAST_BULK_SHARE_OF_RAW = 0.75
 RESULTS = 200
@@ -96,7 +96,7 @@ async def test_one_send_at_a_time(broker: PostgresBroker, connection: asyncpg.Co
         "send": blocking,
     }
     taken: dict[str, list[float]] = {name: [] for name in forms}
-    for _ in range(ROUNDS):  # by turns, so that a noisy moment hits all of them
+    for _ in range(ROUNDS):  # alternating, so that noise hits all of them
         for name, act in forms.items():
             taken[name] += [await seconds(act) for _ in range(SENDS_PER_ROUND)]
     raw = _quiet(taken["raw asyncpg"])
@@ -110,7 +110,7 @@ async def test_one_send_at_a_time(broker: PostgresBroker, connection: asyncpg.Co
 
 
 def _quiet(times: list[float]) -> float:
-    """The lower quartile: what else runs on the machine only ever adds, and to two threads more than to one."""
+    """The lower quartile: other load on the machine only ever adds time, and more to two threads than to one."""
     return quantiles(times, n=4)[0]
 
 

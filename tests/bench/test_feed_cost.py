@@ -1,4 +1,4 @@
-"""What each read of the console's feed costs the database at a million tasks: processor time of its backend."""
+"""The CPU time of a database backend for each read of the console's feeds, with a million tasks."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ NEEDS = {
 
 
 class Meter:
-    """Stands in for `link.read`: how long the backend worked for each read, by what was read."""
+    """Replaces `link.read`: records the CPU time of the backend by kind of read."""
 
     def __init__(self, link: Link) -> None:
         self.taken_ms: dict[str, list[float]] = {}
@@ -105,7 +105,7 @@ class Meter:
         return await self._read(metered)
 
     async def rounds(self, *whats: str) -> None:
-        """Until each was read often enough."""
+        """Run until each kind was read often enough."""
         async with asyncio.timeout(30):
             while any(len(self.taken_ms.get(what, ())) < ROUNDS for what in whats):
                 self._more.clear()
@@ -113,7 +113,7 @@ class Meter:
 
 
 def upper_quartile(taken: list[float]) -> float:
-    """Above the median, for counts come in parts of unlike cost; below the worst, which tells of the machine."""
+    """Above the median, because parts of a count differ in cost; below the maximum, which is the machine's noise."""
     return sorted(taken)[len(taken) * 3 // 4]
 
 

@@ -93,7 +93,7 @@ class Run:
 
 
 async def fill(connection: asyncpg.Connection, status: str, count: int) -> None:
-    """Tasks that nobody is told of: the notifications of sending are not what is measured."""
+    """Insert tasks without notifications, whose cost is not measured here."""
     finished = f"'{WORKER}', now()" if status == "COMPLETED" else "NULL, NULL"
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(INSERT.format(status=status, count=count, finished=finished))
@@ -101,7 +101,7 @@ async def fill(connection: asyncpg.Connection, status: str, count: int) -> None:
 
 
 async def drain(connection: asyncpg.Connection, batch: int) -> Run:
-    """Claim, start and finish every pending task, a batch in three statements, each of its own transaction."""
+    """Claim, start and finish every pending task, a batch in three statements, each in its own transaction."""
     count = TASKS_BY_BATCH[batch]
     await fill(connection, "PENDING", count)
     claim, start, finish = [await connection.prepare(text) for text in (CLAIM.format(batch=batch), START, FINISH)]
@@ -121,7 +121,7 @@ async def drain(connection: asyncpg.Connection, batch: int) -> Run:
 
 @asynccontextmanager
 async def profile(server: DatabaseServer, change: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection, as a worker has it, to a database of its own with the indexes changed."""
+    """A connection with a worker's settings, to a separate database with these indexes."""
     with server.database() as database:
         connection = await asyncpg.connect(database, server_settings={"plan_cache_mode": "force_generic_plan"})
         await connection.execute(change)

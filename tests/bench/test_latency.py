@@ -63,7 +63,7 @@ async def test_pickup_and_idle_cost(database: str, connection: asyncpg.Connectio
     )
     app.get_broker().close()
 
-    await asyncio.sleep(25)  # idle backends report what they did only with their next statements
+    await asyncio.sleep(25)  # idle backends report their statistics only with their next statements
     tree = [worker, *worker.children()]
     counts = "SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database WHERE datname = current_database()"
     cpu, queries = sum(sum(one.cpu_times()[:2]) for one in tree), await connection.fetchval(counts)

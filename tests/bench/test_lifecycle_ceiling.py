@@ -1,4 +1,4 @@
-"""What the guards, histories and conversions of the lifecycle cost: its functions against three bare updates."""
+"""The cost of the guards, histories and conversions of the lifecycle: its functions against three plain updates."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ROUNDS = 7
 FINISHED_BEFORE = 50_000
 TASKS_BY_BATCH = {1: 1_000, 10: 5_000, 50: 10_000, 100: 15_000}
 # The test server writes to memory. On a disk a batch of one takes twice as long, and the claim, which does not wait for
-# it, makes up for the rest: 1 450 tasks/s against 1 470 there, 8 500 against 9 200, 17 100 against 20 900 and 19 700
-# against 24 800 in batches of 1, 10, 50 and 100.
+# the disk, compensates: 1,450 tasks/s against 1,470 there, 8,500 against 9,200, 17,100 against 20,900 and 19,700
+# against 24,800 in batches of 1, 10, 50 and 100.
 LEAST_SHARE_OF_BARE = {1: 0.4, 10: 0.6, 50: 0.6, 100: 0.6}
 
-# As a worker's lane has it.
+# The settings of a worker's dedicated connection.
 SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 INSERT = """
@@ -76,7 +76,7 @@ SELECT id, retry_count + 1, 'COMPLETED', started_at, now(), $3, 'worker-host', 4
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Of one drain: what a task and what each of the three statements took."""
+    """One drain: the time per task and for each of the three statements."""
 
     tasks_per_s: float
     claim_ms: float
@@ -136,7 +136,7 @@ async def drain(
 
 
 async def fill(connection: asyncpg.Connection, status: str, count: int) -> None:
-    """Tasks that nobody is told of: the notifications of sending are not what is measured."""
+    """Insert tasks without notifications, whose cost is not measured here."""
     finished = f"'{WORKER}', now()" if status == "COMPLETED" else "NULL, NULL"
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(INSERT.format(status=status, count=count, finished=finished))

@@ -1,4 +1,4 @@
-"""What the overview and the workers' plots cost beside 1 000 000 tasks and a week of 500 workers."""
+"""The cost of the overview's and the workers' charts with 1,000,000 tasks and a week of 500 workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from horsies_tui.health.windows import WINDOWS
 
 pytestmark = pytest.mark.bench
 
-# The tasks are those of one day; each worker tells every minute of its week, and every 5 s of the last ten minutes.
+# The tasks of one day; each worker has a snapshot per minute for a week, and every 5 s for the last ten minutes.
 FILL = """
 SET session_replication_role = replica;
 SET synchronous_commit = off;
@@ -54,7 +54,7 @@ ROUNDS = 10
 
 
 async def took(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> float:
-    """Processor time of its backend, in ms: that does not depend on what else the machine does."""
+    """CPU time of the backend in ms, which does not depend on other load of the machine."""
     backend = psutil.Process(await conn.fetchval("SELECT pg_backend_pid()"))
     before = backend.cpu_times()
     for _ in range(ROUNDS):

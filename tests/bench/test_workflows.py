@@ -1,4 +1,4 @@
-"""What a node costs: the advance of large workflows on a worker's lane, and whole workflows through a real worker.
+"""The cost of a node: advancing large workflows on a worker's connection, and whole workflows with a real worker.
 
 `pytest -m bench -n 0 -s tests/bench/test_workflows.py` prints the figures.
 """
@@ -30,12 +30,12 @@ HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 
 SIZES = (250, 500, 1_000)
-ROUNDS = 3  # the best of them
+ROUNDS = 3  # the best of them counts
 MOST_MS_A_NODE = 5.0
-# Twice the nodes may cost each node so much more.
+# The allowed growth of the cost per node when the number of nodes doubles.
 MOST_GROWTH = 1.5
 
-# As a worker's lane has it.
+# The settings of a worker's dedicated connection.
 SETTINGS = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 END = """
@@ -66,7 +66,7 @@ def chain(size: int) -> tuple[NodePlan, ...]:
 
 
 def fan(size: int) -> tuple[NodePlan, ...]:
-    """One, then all but two beside each other, then one behind them all."""
+    """One node, then all but two in parallel, then one that joins them."""
     middle = range(1, size - 1)
     return (node(0), *(node(index, 0) for index in middle), node(size - 1, *middle))
 
@@ -89,7 +89,7 @@ async def waiting(connection: asyncpg.Connection, most: int) -> list[str]:
 
 
 async def advance_through(connection: asyncpg.Connection, nodes: tuple[NodePlan, ...], batch: int) -> float:
-    """Milliseconds of advance for a node, `batch` tasks having ended each time."""
+    """Milliseconds per node for advancing, when `batch` tasks end each time."""
     flow = await start(connection, nodes)
     spent, steps = 0.0, 0
     while ended := await waiting(connection, batch):
@@ -157,7 +157,7 @@ def worker(database: str) -> Iterator[None]:
 
 
 async def through_the_worker(connection: asyncpg.Connection, nodes: tuple[NodePlan, ...]) -> float:
-    """Milliseconds for a node from the start of the workflow to its end, as the workflow's own times tell them."""
+    """Milliseconds per node from the start of the workflow to its end, by the workflow's own times."""
     flow = await start(connection, nodes)
     async with asyncio.timeout(120):
         row = None

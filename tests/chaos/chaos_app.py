@@ -1,7 +1,7 @@
-"""The application of the fault scenes: quick to notice the dead, and user code that writes down when it runs.
+"""The application of the fault scenes: short thresholds, and tasks that record their runs in a ledger.
 
-A line of the ledger is `time label run mark`: the system's monotonic clock, which task, which run of it, and `begin`,
-`tick` or `end`. Each is one write to a file opened for appending, so processes do not mix their lines.
+A line of the ledger is `time label run mark`: the system's monotonic clock, the task, its run, and `begin`, `tick` or
+`end`. Each is one write to a file opened for appending, so processes do not mix their lines.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ queue = {"queue_name": "default"} if os.environ.get("TEST_CAP") else {}
 
 
 class Run:
-    """One run of user code: writes its marks into the ledger."""
+    """One run of user code, which writes its marks to the ledger."""
 
     def __init__(self, ledger: str, label: str) -> None:
         self._file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -103,7 +103,7 @@ def spin(ledger: str, label: str, seconds: float) -> TaskResult[None, TaskError]
 
 @app.task("hold_gil", retry_policy=RETRIED, **queue)
 def hold_gil(ledger: str, label: str, seconds: float) -> TaskResult[None, TaskError]:
-    """C code that keeps the GIL: no other Python thread of this process runs meanwhile."""
+    """C code that holds the GIL: no other Python thread of this process runs meanwhile."""
     run = Run(ledger, label)
     ctypes.PyDLL(None).usleep(int(seconds * 1e6))
     run.end()

@@ -1,4 +1,4 @@
-"""What the fault scenes share: workers on one database, tasks that write a ledger, and the audit after the fault."""
+"""The common part of the fault scenes: workers on one database, tasks that write a ledger, and the audit at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from horsies.domain.ids import new_task_id
 HORSIES = Path(sys.executable).with_name("horsies")
 HERE = Path(__file__).parent
 TABLE_VARIABLE = "HORSIES_FAULT_TABLE"
-"""Names a Markdown file; each scene that was audited, or has failed, writes its row there."""
+"""Names a Markdown file to which each scene that was audited or has failed writes its row."""
 
 RETRIED = {
     "retry_policy": {
@@ -52,7 +52,7 @@ _LIVING = "SELECT count(*) FROM horsies_tasks WHERE status IN ('PENDING', 'CLAIM
 
 @dataclass(frozen=True)
 class Run:
-    """One run of user code, by the ledger: its process, its first and its last mark, and whether it came to its end."""
+    """One run of user code, from the ledger: its process, its first and last mark, and whether it ended."""
 
     pid: int
     begin: float
@@ -62,7 +62,7 @@ class Run:
 
 @dataclass
 class Audit:
-    """What a scene has come to. `violations` is what must be empty."""
+    """The result of a scene. `violations` must be empty."""
 
     tasks: int = 0
     runs: int = 0
@@ -72,7 +72,7 @@ class Audit:
 
 
 class Scene:
-    """Workers as processes of their own, on one database."""
+    """One database with workers, each a separate process."""
 
     def __init__(
         self, url: str, connection: asyncpg.Connection, directory: Path, name: str, environ: dict[str, str]
@@ -89,7 +89,7 @@ class Scene:
         self._audited: Audit | None = None
 
     async def worker(self, *options: str, url: str | None = None, **environ: str) -> subprocess.Popen[str]:
-        """A worker that is ready. Its log is `worker-N.log` of the scene's directory, one JSON object a line."""
+        """A worker that is ready. Its log is `worker-N.log` in the scene's directory, one JSON object per line."""
         log = self.directory / f"worker-{len(self.workers)}.log"
         process = self._start(log, options, url or self.url, environ)
         await until(lambda: '"ready"' in log.read_text() or process.poll() is not None)
@@ -105,7 +105,7 @@ class Scene:
                 stdout=subprocess.DEVNULL,
                 stderr=file,
                 text=True,
-                start_new_session=True,  # so that a scene can stop the whole group
+                start_new_session=True,  # a scene can stop the whole group
             )
         self.workers.append(process)
         return process
@@ -121,7 +121,7 @@ class Scene:
     async def send(
         self, task: str, count: int, seconds: float, *, retried: bool = True, **columns: object
     ) -> list[str]:
-        """Insert `count` tasks as any program that may write to the table; their labels are `task-0`, `task-1` …"""
+        """Insert `count` tasks with plain SQL; their labels are `task-0`, `task-1` …"""
         made = []
         for _ in range(count):
             label = f"{task}-{len(self.ids)}"
@@ -142,7 +142,7 @@ class Scene:
         return made
 
     def runs(self) -> dict[str, list[Run]]:
-        """By label, in the order of their begin."""
+        """By label, in the order of their beginnings."""
         marks: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
         for line in self.ledger.read_text().splitlines():
             at, label, run, mark = line.split()
@@ -153,11 +153,11 @@ class Scene:
         return {label: sorted(each, key=lambda run: run.begin) for label, each in runs.items()}
 
     async def begun(self, labels: list[str], times: int = 1, patience_s: float = 20.0) -> None:
-        """Return when user code of each has begun that often."""
+        """Wait until the user code of each task has begun this often."""
         await until(lambda: all(len(self.runs().get(label, [])) >= times for label in labels), patience_s)
 
     async def settled(self, patience_s: float) -> None:
-        """Return when each task has ended; the audit says which have not when the time is over."""
+        """Wait until each task has ended; at the time limit the audit reports those that have not."""
         try:
             async with asyncio.timeout(patience_s):
                 while await self.connection.fetchval(_LIVING):  # noqa: ASYNC110 - the database has no event for this
@@ -184,9 +184,9 @@ class Scene:
         return audit
 
     async def note_failure(self) -> None:
-        """Its row says that it has failed, with the violations found so far, or in what it has left behind."""
+        """Record that the scene has failed, with the violations found so far or those in its rows."""
         if self._audited is None:
-            with suppress(Exception):  # its server may be gone
+            with suppress(Exception):  # its server may have stopped
                 async with asyncio.timeout(10):
                     await self.audit(crashes=None)
         _record(self.name, self._audited or Audit(), failed=True)
@@ -236,7 +236,7 @@ class Scene:
 
 
 async def until(true: Callable[[], bool], patience_s: float = 20.0) -> None:
-    """Wait for what another process writes."""
+    """Wait for output of another process."""
     async with asyncio.timeout(patience_s):
         while not true():  # noqa: ASYNC110 - there is no event for a file of another process
             await asyncio.sleep(0.02)
@@ -246,9 +246,9 @@ async def until(true: Callable[[], bool], patience_s: float = 20.0) -> None:
 async def scene(
     url: str, directory: Path, name: str, *, worker_url: str | None = None, **environ: str
 ) -> AsyncIterator[Scene]:
-    """`url` is how the audit reaches the database; `worker_url`, if it differs, is the way of the workers.
+    """`url` is the audit's connection; `worker_url`, if it differs, is the workers'.
 
-    `name` stands in the table of scenes.
+    `name` is the row of the scene in the table.
     """
     connection = await asyncpg.connect(url)
     await connection.execute(_TRANSITIONS)
@@ -260,11 +260,11 @@ async def scene(
         raise
     finally:
         made.close()
-        await made.connection.close()  # a scene that stopped its server has made a new one
+        await made.connection.close()  # a scene that stopped its server has replaced the connection
 
 
 def _record(name: str, audit: Audit, *, failed: bool = False) -> None:
-    """One row for each scene, in the order of their names; a run replaces the row of the run before."""
+    """One row per scene, sorted by name; a run replaces the row of the previous run."""
     target = os.environ.get(TABLE_VARIABLE)
     if not target:
         return
@@ -277,7 +277,7 @@ def _record(name: str, audit: Audit, *, failed: bool = False) -> None:
         "| scene | tasks | runs | counted as crashed | longest overlap | violations |",
         "|---|---|---|---|---|---|",
     ]
-    lock = os.open(path.parent, os.O_RDONLY)  # scenes run beside each other
+    lock = os.open(path.parent, os.O_RDONLY)  # scenes run concurrently
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         old = path.read_text().splitlines() if path.exists() else []

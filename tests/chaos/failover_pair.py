@@ -1,4 +1,4 @@
-"""Two real PostgreSQL servers, of which one follows the other; for scenes in which the first one dies or hangs."""
+"""A PostgreSQL primary with a standby, for scenes in which the primary crashes or hangs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE_S = 30.0
 
 
 class Server:
-    """One server: its directory, its port, and what can be done to it."""
+    """One server: its directory, its port, and operations on it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -33,7 +33,7 @@ class Server:
         return f"postgresql://{ACCOUNT}@127.0.0.1:{self.port}/postgres"
 
     def run(self, program: str, *words: str) -> None:
-        """A program of PostgreSQL, as the account that may run it."""
+        """Run a program of PostgreSQL, as the account that may run it."""
         command = [str(BINARIES / program), *words]
         if os.geteuid() == 0:
             command = ["runuser", "-u", ACCOUNT, "--", *command]
@@ -69,7 +69,7 @@ class Server:
         self._signal(signal.SIGKILL)
 
     def hang(self) -> None:
-        """It takes connections, as its kernel does that, and never says anything again."""
+        """The kernel still accepts connections, and the server never answers."""
         self._signal(signal.SIGSTOP)
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Server:
 
 
 class Pair:
-    """A primary and its standby; `url` names both, as a worker is given them."""
+    """A primary and its standby; `url` names both, as workers get it."""
 
     def __init__(self, primary: Server, standby: Server) -> None:
         self.primary = primary
@@ -97,7 +97,7 @@ class Pair:
         return f"postgresql://{ACCOUNT}@{hosts}/postgres?target_session_attrs=read-write"
 
     def delay_standby(self) -> None:
-        """From now on the standby receives nothing, so it lacks whatever is committed next."""
+        """From now on the standby receives nothing, so it lacks what is committed next."""
         with psycopg.connect(self.standby.url, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET primary_conninfo = ''")
             connection.execute("SELECT pg_reload_conf()")
@@ -109,9 +109,9 @@ class Pair:
 
 @contextmanager
 def new_servers(count: int) -> Iterator[list[Server]]:
-    """The first one runs, the others have an empty directory.
+    """The first server runs, the others have an empty directory.
 
-    Needs Debian's postgresql-15: it fails without, as a scene that is skipped proves nothing.
+    Needs Debian's postgresql-15, and fails without it: a skipped scene would prove nothing.
     """
     assert (BINARIES / "initdb").exists(), f"no PostgreSQL in {BINARIES}: apt-get install postgresql-15"
     root = Path(tempfile.mkdtemp(prefix="hc-servers-"))

@@ -1,4 +1,4 @@
-"""A PostgreSQL of the scene's own, which it may stop, kill and start again."""
+"""A PostgreSQL server of one scene, which the scene may stop, kill and start again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SETTINGS = ("fsync=off", "max_connections=200", "listen_addresses=", "autovacuu
 
 
 class OwnServer:
-    """Reached by a socket below its directory, which is gone while it is stopped."""
+    """Reached by a socket in its directory, which does not exist while the server is stopped."""
 
     def __init__(self, root: Path, programs: Programs) -> None:
         self._root = root
@@ -30,7 +30,7 @@ class OwnServer:
         self.url = f"postgresql://horsies@/postgres?host={root}&port=5432"
 
     async def start(self) -> None:
-        """Return when it takes connections."""
+        """Start the server and wait until it takes connections."""
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         with (self._root / "server.log").open("ab") as log:
             self._process = self._programs.start(
@@ -46,7 +46,7 @@ class OwnServer:
                     return
 
     def stop(self, how: int = signal.SIGINT) -> None:
-        """SIGINT ends all sessions and stops, SIGQUIT is a crash."""
+        """Stop the server: SIGINT ends all sessions first, SIGQUIT is a crash."""
         assert self._process is not None
         self._process.send_signal(how)
         self._process.wait(30)
@@ -71,7 +71,7 @@ def _made() -> OwnServer:
 
 @asynccontextmanager
 async def own_server() -> AsyncIterator[OwnServer]:
-    """With our schema in the database `postgres`."""
+    """With the current schema in the database `postgres`."""
     server = _made()
     try:
         await server.start()

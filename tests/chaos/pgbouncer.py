@@ -1,4 +1,4 @@
-"""A PgBouncer in front of a server, as a process of the test's own."""
+"""A PgBouncer process in front of a server."""
 
 from __future__ import annotations
 

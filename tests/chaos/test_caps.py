@@ -1,4 +1,4 @@
-"""Caps with real workers: as many run as the cap allows, however claims, starts and workers are held up."""
+"""Caps with real workers: no more tasks run than a cap allows, even if claims, starts and workers are delayed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ END $$;
 CREATE TRIGGER start_slowly BEFORE UPDATE ON horsies_tasks FOR EACH ROW
     WHEN (OLD.status = 'CLAIMED' AND NEW.status = 'RUNNING') EXECUTE FUNCTION start_slowly();
 """
-"""So that others claim and start between the claim of a task and its start, or while one start is under way."""
+"""Delays, so that others claim and start between a task's claim and its start, or during a start."""
 modes = pytest.mark.parametrize(("environ", "prefetch"), MODES)
 
 
@@ -44,8 +44,11 @@ async def crew(cluster: Scene, prefetch: Sequence[int]) -> None:
 
 @asynccontextmanager
 async def counted(database: str) -> AsyncIterator[list[int]]:
-    """How many were RUNNING, looked at all the time. The audit's transitions are in the order of the updates: there a
-    start that did not wait for the commit of an end before it looks right."""
+    """The numbers of RUNNING tasks, sampled all the time.
+
+    The audit's transitions are in the order of the updates: there, a start that did not wait for the commit of an
+    earlier end looks right.
+    """
     connection = await asyncpg.connect(database)
     most = [0]
 
@@ -102,7 +105,7 @@ async def test_claims_and_runs_that_are_locked_past_their_lease_keep_their_place
 async def test_a_worker_that_is_stopped_and_goes_on_is_counted_once(
     database: str, tmp_path: Path, request: pytest.FixtureRequest, environ: dict[str, str], prefetch: tuple[int, ...]
 ) -> None:
-    """Its runs are over for the database after 2 s; stopped with it, its user code goes on with it, too."""
+    """Its runs are over for the database after 2 s; its user code is stopped and resumed with it."""
     async with scene(database, tmp_path, f"cap and SIGSTOP: {request.node.callspec.id}", **QUICK, **environ) as cluster:
         await crew(cluster, prefetch)
         async with counted(database):

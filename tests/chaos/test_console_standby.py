@@ -1,4 +1,4 @@
-"""The console on a hot standby: it reads, says that it is read-only, and offers no writes; once promoted it does."""
+"""The console on a hot standby: it reads, shows that it is read-only, and offers no writes until it is promoted."""
 
 from __future__ import annotations
 

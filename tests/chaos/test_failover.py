@@ -1,4 +1,4 @@
-"""A primary that crashes or hangs while a standby takes over: workers and producers move, and losses are told."""
+"""A primary crashes or hangs and a standby takes over: workers and producers reconnect, and losses are reported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def prepared(pair: Pair) -> None:
 
 
 async def ask_until_answered(link: Link) -> None:
-    """As the broker does: what is transient is tried again."""
+    """As the broker does: transient errors are retried."""
     while True:
         with suppress(*CONNECTION_ERRORS):
             assert not await link.use(lambda connection: connection.fetchval("SELECT pg_is_in_recovery()"))
@@ -47,7 +47,7 @@ async def ask_until_answered(link: Link) -> None:
 
 
 async def until(connection: asyncpg.Connection, question: str, patience_s: float) -> float:
-    """Return when the answer is 0; how long that took."""
+    """Wait until the query returns 0, and return how long that took."""
     began = time.monotonic()
     async with asyncio.timeout(patience_s):
         while await connection.fetchval(question):  # noqa: ASYNC110 - the database has no event for this
@@ -77,7 +77,7 @@ async def test_workers_and_producers_reach_the_standby_that_was_promoted(tmp_pat
             fresh = await cluster.worker("--processes", "2")  # ready within 20 s, or this fails
             cluster.connection.terminate()
             cluster.connection = await asyncpg.connect(pair.standby.url)
-            # What was synchronous before may wait for a standby that no longer is one.
+            # A formerly synchronous standby may be waited for although it no longer follows.
             await cluster.connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
             await cluster.connection.execute("SELECT pg_reload_conf()")
             moved = (
@@ -135,7 +135,7 @@ KEEPALIVES = {
 
 
 async def test_each_side_of_every_session_notices_that_the_other_is_gone() -> None:
-    """All of them are opened by Database.connect(); over a Unix socket the server has no such settings."""
+    """All sessions are opened by Database.connect(); over a Unix socket the server has no such settings."""
     with new_servers(1) as (server,):
         database = Database(DatabaseUrl.parse(server.url), "in a test", None)
         for role in ROLES:
@@ -147,7 +147,7 @@ async def test_each_side_of_every_session_notices_that_the_other_is_gone() -> No
 
 
 def test_no_other_place_opens_a_session() -> None:
-    """So that none is without these settings."""
+    """Otherwise a session might lack these settings."""
     root = Path(horsies.__file__).parents[2]
     calls = [
         str(path.relative_to(root))

@@ -1,4 +1,4 @@
-"""The table of scenes tells of each one that was run, also of one that failed."""
+"""The table of scenes has a row for each scene that was run, including failed ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_what_an_audit_has_found_before_its_scene_fails_is_counted(
         async with scene(database, tmp_path, "a fault") as cluster:
             await cluster.send("work", 1, 0.1)
             audit = await cluster.audit()
-            await cluster.connection.close()  # so that no second audit could count
+            await cluster.connection.close()  # so that a second audit would fail
             assert audit.violations == []
 
     with pytest.raises(AssertionError):

@@ -1,4 +1,4 @@
-"""A worker that is stopped while it advances a workflow: those of others go on, and its own is taken over."""
+"""A worker is stopped while it advances a workflow: other workflows continue, and its own is taken over."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def until(connection: asyncpg.Connection, expected: int, question: str, *a
 
 
 async def longest_wait(database: str) -> float:
-    """For how long at most a session of a worker waited for a lock, until the stopped one has lost its locks."""
+    """The longest time that a session of a worker waited for a lock, until the stopped one has lost its locks."""
     connection = await asyncpg.connect(database)
     longest = 0.0
     while await connection.fetchval(HOLDS):
@@ -51,7 +51,7 @@ async def longest_wait(database: str) -> float:
 
 
 async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: int) -> str:
-    """A fan: one node, then all but one beside each other."""
+    """A fan: one node, then all others in parallel."""
     nodes = tuple(
         NodePlan(
             index=index,
@@ -66,7 +66,7 @@ async def start(connection: asyncpg.Connection, ledger: Path, label: str, size: 
             allow_failed_deps=False,
             join="all",
             min_success=None,
-            task_options=json.dumps(RETRIED),  # a run that the stop interrupts is no reason to fail
+            task_options=json.dumps(RETRIED),  # a run interrupted by the stop must not fail
         )
         for index in range(size)
     )

@@ -1,4 +1,4 @@
-"""A full disk: what cannot be stored waits, and is stored when there is room again."""
+"""A full disk: outcomes that cannot be stored wait, and are stored when there is room again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FULL_S = 8.0
 
 @pytest.fixture
 def small_disk(short_directory: Path, embedded_server: EmbeddedServer) -> Iterator[Path]:
-    """64 MB, mounted where the server can make a tablespace; mounting takes root."""
+    """64 MB, mounted where the server can create a tablespace; mounting needs root."""
     place = short_directory / "disk"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", place], check=True)
@@ -32,7 +32,7 @@ def small_disk(short_directory: Path, embedded_server: EmbeddedServer) -> Iterat
 
 @asynccontextmanager
 async def on_small_disk(server: str, database: str, place: Path) -> AsyncIterator[None]:
-    """All tables of the database are on the small disk; the log that the server writes ahead is not."""
+    """All tables of the database are on the small disk; the WAL is not."""
     asking, connection = await asyncpg.connect(database), await asyncpg.connect(server)
     name = await asking.fetchval("SELECT current_database()")
     await asking.close()
@@ -46,7 +46,7 @@ async def on_small_disk(server: str, database: str, place: Path) -> AsyncIterato
 
 
 def fill(place: Path) -> Path:
-    """A file that takes all the room that is left."""
+    """A file that takes all remaining room."""
     filler = place / "filler"
     with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:

@@ -1,4 +1,4 @@
-"""Leases: user code of one task never runs in two places, whatever stands still or is cut off, and for how long."""
+"""Leases: user code of one task never runs in two places, whichever process is frozen or cut off, and for how long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSIONS = "FROM pg_stat_activity WHERE datname = current_database() AND applica
 
 @asynccontextmanager
 async def nobody_listening(place: Path, connection: asyncpg.Connection) -> AsyncIterator[None]:
-    """To those who connect the server is away: its socket has gone, and their sessions are ended."""
+    """For clients the server is down: its socket is removed, and their sessions are ended."""
     port = await connection.fetchval("SHOW port")
     socket, hidden = place / f".s.PGSQL.{port}", place / "hidden"
     socket.rename(hidden)
@@ -72,7 +72,7 @@ async def test_a_partition_longer_than_the_threshold_ends_what_ran_behind_it(dat
 
 
 async def test_runs_outlive_an_outage_of_the_server_beside_them(embedded_database: str, tmp_path: Path) -> None:
-    """Nobody listens for 15 s at thresholds of 6 and 2 s; one worker more starts as soon as it is over."""
+    """No server for 15 s at thresholds of 6 and 2 s; another worker starts as soon as it is back."""
     place = Path(DatabaseUrl.parse(embedded_database).hosts[0])
     async with scene(embedded_database, tmp_path, "the server refuses for 15 s") as cluster:
         await cluster.worker("--processes", "2")

@@ -1,4 +1,4 @@
-"""Locks of other sessions on rows and tables of ours: what they hold up is late and told, and nothing else is.
+"""Other sessions lock our rows and tables: only what the lock blocks is late, and that is reported.
 
 The thresholds are 2 s and 1 s, so that a lock of 3 s is longer than either.
 """
@@ -20,7 +20,7 @@ QUICK = {"TEST_STALE_MS": "2000", "TEST_BEAT_MS": "1000"}
 LOCKED_S = 3.0
 TABLES = ("horsies_tasks", "horsies_task_attempts", "horsies_heartbeats", "horsies_worker_states")
 WRITTEN = TABLES[:3]
-"""Those without which a run neither beats nor ends."""
+"""The tables without which a run can neither beat nor end."""
 MODES = (
     "ROW SHARE",
     "ROW EXCLUSIVE",
@@ -56,7 +56,7 @@ def row_lock(cluster: Scene, label: str) -> tuple[str, str]:
 
 
 async def are(cluster: Scene, labels: list[str], status: str, patience_s: float = 20.0) -> None:
-    """Return when all of these have the status."""
+    """Wait until all of these tasks have the status."""
     ids = [cluster.ids[label] for label in labels]
     others = "SELECT count(*) FROM horsies_tasks WHERE id = ANY ($1) AND status <> $2"
     async with asyncio.timeout(patience_s):
@@ -136,7 +136,7 @@ async def test_a_locked_table_makes_outcomes_late_and_nothing_else(
         began = told(cluster, worker, "cannot write")
         if table in WRITTEN and mode in STOPS_WRITES:
             assert len(began) == 1
-        else:  # a sweep reads which thresholds the other workers have told
+        else:  # a sweep reads the thresholds of the other workers
             assert {record["loop"] for record in began} <= {"recovery"}
         await until(lambda: len(told(cluster, worker, "writes again")) == len(began))
         audit = await cluster.audit()
@@ -215,7 +215,7 @@ async def test_vacuum_full_again_and_again(database: str, tmp_path: Path) -> Non
 
 @pytest.mark.chaos
 async def test_many_sessions_that_lock_what_runs(database: str, tmp_path: Path) -> None:
-    """Each locks a few running rows for a moment, as programs do that look at tasks with FOR UPDATE."""
+    """Each locks a few running rows for a moment, as programs do that read tasks with FOR UPDATE."""
     async with scene(database, tmp_path, "many short locks", **QUICK, TEST_CAP="6", TEST_PREFETCH="4") as cluster:
         await cluster.worker("--processes", "4")
         await cluster.worker("--processes", "4")

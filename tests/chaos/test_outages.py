@@ -1,4 +1,4 @@
-"""The database goes away and comes back: no living worker is counted as dead, and no dead one is forgotten."""
+"""The database is down for a while: no living worker is counted as lost, and every dead one is found."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CRASHES = "SELECT count(*) FROM horsies_task_attempts WHERE error_code = 'WORKER
 
 
 async def sweep_now(url: str) -> str:
-    """`horsies recovery run`, and what it says."""
+    """The output of `horsies recovery run`."""
     command = [str(HORSIES), "recovery", "run", "--yes", "--database-url", url]
     process = await asyncio.create_subprocess_exec(
         *command, cwd=HERE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -32,13 +32,13 @@ async def sweep_now(url: str) -> str:
 
 
 async def reconnect(cluster: Scene) -> None:
-    """After the server was stopped."""
+    """Reconnect after the server was stopped."""
     cluster.connection.terminate()
     cluster.connection = await asyncpg.connect(cluster.url)
 
 
 async def recovered_within(cluster: Scene, count: int, patience_s: float) -> float:
-    """Seconds until so many runs were counted as crashed."""
+    """Seconds until this many runs were counted as crashed."""
     begin = time.monotonic()
     async with asyncio.timeout(patience_s):
         while await cluster.connection.fetchval(CRASHES) < count:  # noqa: ASYNC110 - the database has no event for this
@@ -53,7 +53,7 @@ async def kill(cluster: Scene, number: int) -> None:
 
 
 async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
-    """15 s without a server, a fresh worker and a sweep by hand at once: 60 of 60 were counted as crashed."""
+    """15 s without a server, then a new worker and a manual sweep at once: 60 of 60 runs were counted as crashed."""
     async with (
         own_server() as server,
         scene(server.url, tmp_path, "server stopped for 15 s, a fresh worker and a sweep by hand") as cluster,
@@ -68,7 +68,7 @@ async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
         await asyncio.sleep(2)
         await server.start()
         said = await sweep_now(server.url)
-        assert "spared: " in said or "nothing to sweep" in said  # as quickly as the workers beat again
+        assert "spared: " in said or "nothing to sweep" in said  # depends on how quickly the workers beat again
         await fresh
         await reconnect(cluster)
         await cluster.settled(45)
@@ -79,7 +79,7 @@ async def test_the_first_to_come_back_buries_nobody(tmp_path: Path) -> None:
 async def test_a_dead_worker_is_found_although_connections_are_reset_all_the_time(
     database: str, tmp_path: Path
 ) -> None:
-    """A spare period that renewed itself left 20 tasks unrecovered for 140 s: resets of 0.3 s every 25 s."""
+    """A grace period that renewed itself left 20 tasks unrecovered for 140 s: resets of 0.3 s every 25 s."""
     async with (
         BlackholeProxy(database) as proxy,
         scene(database, tmp_path, "connections reset all the time", worker_url=proxy.url) as cluster,
@@ -108,7 +108,7 @@ async def test_where_no_worker_lived_a_fresh_one_recovers_after_the_spare_period
         await asyncio.sleep(THRESHOLD_S + 2)
         await cluster.worker("--processes", "4")
         took = await recovered_within(cluster, 4, 30)
-        assert SPARE_S - 2 < took < SPARE_S + CHECK_S + 2  # it pulses a moment before it says that it is ready
+        assert SPARE_S - 2 < took < SPARE_S + CHECK_S + 2  # it writes its pulse shortly before it is ready
 
 
 async def locked(connection: asyncpg.Connection, table: str, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in both modes, with a role whose default is REPEATABLE READ: claims under caps, workflows, sends."""
+"""PgBouncer in both modes, with a role whose default is REPEATABLE READ: claims under caps, workflows, sends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.chaos
 
 @pytest.fixture(scope="module")
 def strict_database() -> Iterator[str]:
-    """Of a server that the pooler's account may reach, with a stricter isolation than ours."""
+    """A database on a server that the pooler's account may reach, with a stricter default isolation."""
     with new_servers(1) as (server,):
         with psycopg.connect(server.url, autocommit=True) as connection:
             connection.execute("ALTER DATABASE postgres SET default_transaction_isolation = 'repeatable read'")

@@ -1,6 +1,6 @@
-"""A mixed storm for twenty minutes: nothing is lost, nothing overlaps, and nothing grows.
+"""A mixed load with faults for twenty minutes: no task is lost, no runs overlap, and no resource grows.
 
-`pytest -m soak -n 0 -s tests/chaos/test_soak.py` prints what was measured. SOAK_MINUTES takes another length.
+`pytest -m soak -n 0 -s tests/chaos/test_soak.py` prints the measurements. SOAK_MINUTES sets another length.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sample:
 
 
 class Storm:
-    """Faults that befall workers at random; `steady` is spared those that end a worker or cut it off."""
+    """Random faults on workers; `steady` is exempt from those that end a worker or cut it off."""
 
     def __init__(self, cluster: Scene, proxy: BlackholeProxy, seed: int) -> None:
         self._cluster = cluster
@@ -106,7 +106,7 @@ class Storm:
             await asyncio.sleep(self._choose.uniform(0.2, 2))
 
     async def cut_off(self) -> None:
-        """The workers behind the proxy hear nothing for a while, and are not heard."""
+        """The workers behind the proxy are cut off in both directions for a while."""
         self._proxy.swallow()
         await asyncio.sleep(self._choose.uniform(1, 8))
         self._proxy.cut()
@@ -122,7 +122,7 @@ async def sample(cluster: Scene, counting: asyncpg.Connection) -> Sample:
 
 
 async def send_on(cluster: Scene, url: str, end: float) -> None:
-    """Over a connection of its own: the faults keep the scene's busy."""
+    """Over a separate connection, because the faults use the scene's."""
     choose = random.Random(0)
     sending = Scene(url, await asyncpg.connect(url), cluster.directory, cluster.name, {})
     sending.ids = cluster.ids

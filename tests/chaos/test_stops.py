@@ -1,4 +1,4 @@
-"""SIGTERM while the database is away: outcomes are tried as long as the stop may take, and the exit code is honest."""
+"""SIGTERM while the database is down: outcomes are retried until the stop's limit, and the exit code reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console with one task open, and rows for it to show."""
+"""Steps for tests of a task's screen: the console with one task open, and rows for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ERROR = json.dumps(
 
 
 class Detail(Screen):
-    """With a task open."""
+    """The console with a task open."""
 
     @property
     def view(self) -> Any:
@@ -54,11 +54,11 @@ class Detail(Screen):
 
     @property
     def line(self) -> str:
-        """What the cursor is on."""
+        """The line under the cursor."""
         return self.story.line.text if self.story.line is not None else ""
 
     async def go_to(self, words: str) -> None:
-        """By keys: part after part, and in each line after line, until the cursor is on such a line."""
+        """Move the cursor with keys, section by section and line by line, to a line with these words."""
         for number in range(9):
             await self.press("home", *["tab"] * number)
             assert self.story.place is not None
@@ -83,7 +83,7 @@ async def opened(
 
 
 async def failed(conn: asyncpg.Connection, task_id: str = ONE, **columns: str) -> None:
-    """A task that failed at its second try, with all that belongs to it."""
+    """A task that failed at its second try, with attempts, heartbeats and audit rows."""
     given = {
         "id": f"'{task_id}'",
         "task_name": "'shop.charge_card'",

@@ -1,4 +1,4 @@
-"""A shop with every kind of trouble, written by SQL; the figures of its screens are compared with SQL."""
+"""A shop with every kind of problem, written with SQL; tests compare the figures on its screens with SQL."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ SELECT $1::text, at, left($1::text, 5), 1, 8, 8, 8, $3::text[], now() - interval
 
 
 async def prepare(conn: asyncpg.Connection) -> None:
-    """A paused queue, one without a worker; a drained, a dead and a stopped worker; retries, delays, failures."""
+    """A paused queue, one without a worker; a drained, a lost and a stopped worker; retries, delays, failures."""
     rng = random.Random(13)
     for worker_id, silent in _SILENT_S.items():
         queues = ["drained"] if worker_id == DRAINED else ["mail", "paused"]
-        told = 0 if worker_id == STOPPED else rng.randrange(9)  # what it says of itself is as old as its snapshot
+        told = 0 if worker_id == STOPPED else rng.randrange(9)  # its own figures are as old as its snapshot
         await conn.execute(_WORKER, worker_id, silent, queues, told, worker_id == STOPPED)
     await conn.execute(
         "INSERT INTO horsies_worker_orders (worker_id, draining_since) VALUES ($1, now() - interval '5 min')",
@@ -82,7 +82,7 @@ async def prepare(conn: asyncpg.Connection) -> None:
 
 
 def _row(number: int, rng: random.Random) -> tuple[object, ...]:
-    """No time lies near the edge of a window, so that seconds change no figure."""
+    """No time is near the edge of a window, so that seconds change no figure."""
     status = rng.choices(tuple(_STATUSES), tuple(_STATUSES.values()))[0]
     held = status in ("CLAIMED", "RUNNING")
     ended_s = None if held or status == "PENDING" else rng.choice((100.0, 200.0, 420.0, 2000.0))
@@ -94,7 +94,7 @@ def _row(number: int, rng: random.Random) -> tuple[object, ...]:
 
 
 async def beat(conn: asyncpg.Connection) -> None:
-    """Those that live have told again; the ages of the others go on."""
+    """Living workers store new snapshots; the ages of the others grow."""
     await conn.execute(
         "UPDATE horsies_worker_states SET snapshot_at = now() - interval '1 s'"
         " WHERE worker_id = ANY ($1) AND snapshot_at > now() - interval '1 h'",

@@ -1,4 +1,4 @@
-"""What plain SQL counts of the shop of figures_scene: each figure that a screen of the console shows."""
+"""The figures of the shop of figures_scene, counted with plain SQL: each figure that a screen of the console shows."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ SELECT w.id, lower(w.status) AS state, extract(epoch FROM {NOW} - w.sent_at)::fl
 
 
 async def sql(conn: asyncpg.Connection) -> dict[str, Any]:
-    """Everything, of one snapshot."""
+    """All figures, from one snapshot of the database."""
     async with conn.transaction(isolation="repeatable_read", readonly=True):
         return {
             "states": dict(await conn.fetch(STATES)),

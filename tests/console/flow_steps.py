@@ -1,4 +1,4 @@
-"""Workflows as a shop would leave them, and the console on one of them."""
+"""Steps for tests of the workflow screens: stored workflows of a shop, and the console on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MINUTES_AGO = "now() - interval '10 min'"
 
 
 class Flows(Screen):
-    """The list or the graph of workflows."""
+    """The console on the list or the graph of workflows."""
 
     @property
     def view(self) -> Any:
@@ -102,7 +102,7 @@ async def node(
 
 
 async def month_end(conn: asyncpg.Connection) -> None:
-    """Seven steps: one import has failed, one runs, one is a workflow of its own; what follows waits."""
+    """Seven steps: one import has failed, one runs, one is a sub-workflow; the steps after them wait."""
     await workflow(conn, MONTH_END, "month_end", on_error="'pause'")
     await workflow(
         conn,
@@ -138,7 +138,7 @@ async def month_end(conn: asyncpg.Connection) -> None:
 
 
 async def wide(conn: asyncpg.Connection, workflow_id: str, count: int) -> None:
-    """One step, so many beside each other, and one that joins them."""
+    """One step, `count` parallel steps, and one that joins them."""
     await workflow(conn, workflow_id, "wide")
     await node(conn, workflow_id, 0, "split", "COMPLETED")
     await conn.execute(

@@ -1,4 +1,4 @@
-"""The whole application on a test's database, and what stands on its terminal."""
+"""Steps for tests of the frame: the whole application on a test's database, and the text on its terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOWHERE = "postgresql://ops@127.0.0.1:1/app"
 
 
 def options(url: str, **settings: Any) -> ConsoleOptions:
-    """Two contexts: `shop` is the test's database, `down` answers never."""
+    """Two contexts: `shop` is the test's database, `down` never answers."""
     contexts = {
         "shop": Context("shop", DatabaseUrl.parse(url)),
         "down": Context("down", DatabaseUrl.parse(NOWHERE), colour="yellow"),
@@ -42,12 +42,12 @@ async def console(
 
 
 def lines(pilot: Pilot[int]) -> list[str]:
-    """What stands on the terminal."""
+    """The text on the terminal."""
     return ["".join(segment.text for segment in strip) for strip in pilot.app.screen._compositor.render_strips()]
 
 
 def frame(pilot: Pilot[int]) -> list[str]:
-    """What stands on it below any sheet."""
+    """The text of the screen below any sheet."""
     return [
         "".join(segment.text for segment in strip) for strip in pilot.app.screen_stack[0]._compositor.render_strips()
     ]

@@ -1,4 +1,4 @@
-"""An application of a RowTable alone, which records its messages and what it writes to the terminal."""
+"""An application with only a RowTable, which records its messages and its output to the terminal."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ COLUMNS: ColumnSet[Row] = ColumnSet(
 
 
 class TableApp(App[None]):
-    """`written` is what went to the terminal since it was last emptied."""
+    """`written` is the output since it was last cleared."""
 
-    is_headless = False  # so that textual renders for its driver, which throws it away
+    is_headless = False  # so that textual renders for its driver, which discards the output
     CSS = "Screen { background: $background; }"
 
     def __init__(self, theme: str = themes.DEFAULT) -> None:
@@ -92,7 +92,7 @@ class TableApp(App[None]):
         self.told.append(message)
 
     def lines(self) -> list[str]:
-        """What the screen should show."""
+        """The expected text on the screen."""
         return ["".join(segment.text for segment in line).rstrip() for line in self.segments()]
 
     def segments(self) -> list[list[Segment]]:
@@ -100,7 +100,7 @@ class TableApp(App[None]):
 
 
 async def painted(app: TableApp, pilot: Pilot[None]) -> None:
-    """Until everything that was asked for is on the terminal."""
+    """Wait until everything is on the terminal."""
     await pilot.pause()
     done = asyncio.Event()
     app.screen.call_after_refresh(done.set)
@@ -108,7 +108,7 @@ async def painted(app: TableApp, pilot: Pilot[None]) -> None:
 
 
 class Terminal:
-    """A terminal that is told everything that an application writes."""
+    """A terminal emulator fed with an application's output."""
 
     def __init__(self, width: int, height: int) -> None:
         self.screen = pyte.Screen(width, height)

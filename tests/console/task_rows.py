@@ -1,4 +1,4 @@
-"""Thousands of tasks as a shop would leave them: most are done, some failed, a few wait, run, or retry."""
+"""Thousands of tasks of a shop: most are completed, some failed, a few wait, run, or retry."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SELECT lpad(to_hex($1 - n), 8, '0') || '-0000-7000-8000-' || lpad(to_hex(n), 12,
 
 
 async def fill(conn: asyncpg.Connection, count: int) -> None:
-    """So many tasks, the newest half a second old, each half a second older than the one before."""
+    """This many tasks, the newest half a second old, each half a second older than the one before."""
     await conn.execute(_FILL, count)
     await conn.execute(
         "INSERT INTO horsies_heartbeats (task_id, sender_id, role, sent_at)"

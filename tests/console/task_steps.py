@@ -1,4 +1,4 @@
-"""The whole console on a database, as an operator has it before him."""
+"""Steps for tests of the tasks screen: the whole console on a database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMED = {"stuck": "status:running run:>10m"}
 
 
 class Screen:
-    """The console as an operator has it before him."""
+    """The console, with its keys and the text that it shows."""
 
     def __init__(self, pilot: Pilot[Any]) -> None:
         self.pilot = pilot
@@ -38,7 +38,7 @@ class Screen:
 
     @property
     def rows(self) -> list[str]:
-        """The lines under the titles, as far as there are rows."""
+        """The lines with rows below the titles."""
         lines = self.text.splitlines()
         return [line for line in lines[5:-1] if line.strip()]
 
@@ -62,7 +62,7 @@ class Screen:
         await self.press("enter")
 
     def type(self, text: str) -> None:
-        """Into the filter line, which is open."""
+        """Type into the filter bar, which is open."""
         self.app.query_one(FilterInput).insert_text_at_cursor(text)
 
 

@@ -1,4 +1,4 @@
-"""A worker that was killed, as an operator finds it after the sweep: on the overview, its list and the desk."""
+"""A killed worker after the sweep, as the overview, the workers screen and the recovery screen show it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def death(connection: asyncpg.Connection) -> str:
         WEB_3,
         sorted(TASKS),
     )
-    # Another death of the same kind, that is over.
+    # Another death of the same kind, already acknowledged.
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at, claimed_by_worker_id)"
         " VALUES ('old', 'shop.mail', 'mail', 'FAILED', 'WORKER_CRASHED', now() - interval '1 day', $1)",

@@ -1,4 +1,4 @@
-"""The detail of a task that a real worker ran: its child is killed, it is tried again, and a person requeues it."""
+"""The screen of a task that a real worker ran: its child is killed, it is retried, and an operator requeues it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONCE_MORE = {"max_retries": 1, "intervals": [1], "backoff_strategy": "fixed", "j
 
 @pytest.fixture
 def worker(database: str) -> Iterator[subprocess.Popen[str]]:
-    """`horsies worker` in a process of its own."""
+    """`horsies worker` as a separate process."""
     process = subprocess.Popen(
         [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database},

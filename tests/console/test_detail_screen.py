@@ -1,4 +1,4 @@
-"""The detail of a task on a real database: what it tells, folds, finds, copies, and where it leads."""
+"""The screen of a task on a real database: sections, folds, search, copying, and links."""
 
 from __future__ import annotations
 
@@ -292,9 +292,9 @@ async def test_large_payloads_do_not_hold_up_the_loop(database: str, connection:
 
 @asynccontextmanager
 async def watched() -> AsyncIterator[list[float]]:
-    """The times in which the loop's thread worked without a look at anything else; not those of other processes.
+    """The periods in which the loop's thread worked without handling an event; other processes do not count.
 
-    What hundreds of other tests left is set aside: a full collection of it takes 0.2-0.3 s of the thread that runs it.
+    Objects that other tests left are exempt from collection: a full collection of them takes 0.2-0.3 s of a thread.
     """
     pauses: list[float] = []
     gc.collect()

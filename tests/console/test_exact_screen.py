@@ -1,4 +1,4 @@
-"""What is painted in part is painted in every number of colours that a terminal may have."""
+"""Partial updates work at every colour depth that a terminal may have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_a_changed_row_is_painted_in_every_colour_system(colours: ColorSys
         await painted(app, pilot)
         terminal = Terminal(120, 10)
         terminal.feed(app.written)
-        # Only now: rich keeps what a style is in the first number of colours that it was painted in.
+        # Only now: Rich caches a style at the first colour depth that it was painted in.
         app.console._color_system = colours
         app.table.show((*before[:2], replace(before[2], name="another", error="TIMEOUT"), *before[3:]), now=NOW)
         await painted(app, pilot)

@@ -1,4 +1,4 @@
-"""The filter line alone: completion, errors where they stand, what enter and escape do, filters of before."""
+"""The filter bar alone: completion, marked errors, enter and escape, earlier filters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = {"queue": ("mail", "pay"), "name": ("send_mail", "odd, name"), "error":
 
 
 class Below(Static, can_focus=True):
-    """What is under the line: a list."""
+    """The list below the bar."""
 
     DEFAULT_CSS = "Below { height: 1fr; }"
 
@@ -62,7 +62,7 @@ def app_of(pilot: Pilot[Any]) -> LineApp:
 
 
 async def begin(pilot: Pilot[Any], text: str = "", typed: str = "", *keys: str) -> LineApp:
-    """Open the line on this filter in force, type a text at its end, and press keys."""
+    """Open the bar on this filter in force, type a text at its end, and press keys."""
     app = app_of(pilot)
     app.bar.show(text)
     app.bar.edit()
@@ -73,7 +73,7 @@ async def begin(pilot: Pilot[Any], text: str = "", typed: str = "", *keys: str) 
 
 
 def marked(app: LineApp) -> list[str]:
-    """The parts of the text that are called wrong."""
+    """The parts of the text that are marked as wrong."""
     text = app.bar.text
     return [text[problem.start : problem.end] for problem in app.query_one(FilterInput).wrong]
 
@@ -100,7 +100,7 @@ async def test_what_is_typed_after_a_filter_in_force_is_a_word_of_its_own() -> N
         assert app.closed == ["queue:pay status:failed"]
         app.bar.edit()
         await pilot.press("enter")
-        assert app.bar.text == "queue:pay status:failed"  # and nothing was typed: as it was
+        assert app.bar.text == "queue:pay status:failed"  # nothing was typed: unchanged
 
 
 async def test_opening_asks_once_for_the_values_that_there_are() -> None:

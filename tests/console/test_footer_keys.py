@@ -1,4 +1,4 @@
-"""The footer names the keys that would do something to what is chosen now, and no other."""
+"""The footer names the keys that apply to the current selection, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frame on a real database: tabs, footer, help, palette, errors, and the way from one screen to another."""
+"""The frame on a real database: tabs, footer, help, palette, errors, and switching between screens."""
 
 from __future__ import annotations
 

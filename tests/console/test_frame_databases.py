@@ -1,4 +1,4 @@
-"""The frame and its database: what it says of it, and of one that is down, another, or not to be changed."""
+"""The frame and its database: one that is down, another one, and one that takes no writes."""
 
 from __future__ import annotations
 
@@ -156,8 +156,8 @@ async def test_a_database_whose_transactions_are_read_only_is_shown_so(
 async def test_a_server_whose_configuration_makes_transactions_read_only_is_shown_so(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No role may read that file, and the console's own sessions are read-only in any case."""
-    monkeypatch.setattr(Database, "probe_interval_s", 0.5)  # the server says it with its answer to the next probe
+    """No role may read postgresql.conf, and the console's own sessions are always read-only."""
+    monkeypatch.setattr(Database, "probe_interval_s", 0.5)  # the server reports it with its answer to the next probe
     held = acquire(Place(short_directory))
     prepared = await asyncpg.connect(held.url)
     await create(prepared)

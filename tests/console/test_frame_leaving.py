@@ -1,4 +1,4 @@
-"""The real command in a real terminal that is taken away, stopped and ended: never a hang, never a traceback."""
+"""The real command in a real terminal that is closed, stopped or killed: it never hangs and prints no traceback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALTERNATE_SCREEN = b"\x1b[?1049h"
 MAIN_SCREEN = b"\x1b[?1049l"
 CURSOR = b"\x1b[?25h"
 TAKE_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
-"""Makes it the terminal of the session, which then hears when it is closed."""
+"""Makes it the controlling terminal of the session, which is then notified when it is closed."""
 RUN = """
 import sys
 sys.argv = ["horsies", "tui", "--database-url", sys.argv[1]]
@@ -40,7 +40,7 @@ Header.show = show
 
 
 class Terminal:
-    """A pseudo terminal with the console in it."""
+    """A pseudo-terminal with the console in it."""
 
     def __init__(self, database: str, home: Path, code: str) -> None:
         self.ours, self.theirs = pty.openpty()
@@ -57,7 +57,7 @@ class Terminal:
         )
 
     def until(self, *words: bytes) -> bytes:
-        """Read until all of these came, and return everything since the last call."""
+        """Read until all of these words arrived, and return everything since the last call."""
         end = time.monotonic() + LIMIT_S
         while not all(word in self.read for word in words):
             assert select.select([self.ours], [], [], max(end - time.monotonic(), 0))[0], (words, self.read[-2000:])
@@ -66,7 +66,7 @@ class Terminal:
         return told
 
     def rest(self) -> bytes:
-        """What comes until the process ends."""
+        """The output until the process ends."""
         end = time.monotonic() + LIMIT_S
         while self.process.poll() is None or select.select([self.ours], [], [], 0)[0]:
             assert time.monotonic() < end, self.read[-2000:]
@@ -84,7 +84,7 @@ class Terminal:
 
 @pytest.fixture
 def open_terminal(database: str, tmp_path: Path) -> Iterator[Callable[[str], Terminal]]:
-    """Runs this code in a terminal of its own; nothing of it is left after the test."""
+    """Runs this code in a separate terminal; nothing is left of it after the test."""
     opened: list[Terminal] = []
 
     def with_code(code: str) -> Terminal:
@@ -164,7 +164,7 @@ def test_a_second_signal_does_not_wait(terminal: Terminal) -> None:
 
 
 def test_a_terminal_that_takes_nothing_more_does_not_keep_it(terminal: Terminal) -> None:
-    """A dead link: the writer waits for the terminal, and the way out waits for the writer."""
+    """A dead link: the writer waits for the terminal, and the exit waits for the writer."""
     terminal.until(b"LIVE")
     termios.tcflow(terminal.theirs, termios.TCOOFF)
     terminal.process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What the frame says while figures are old: a feed that cannot read, a mistake in one, a server that is away."""
+"""The frame while data are old: a feed that cannot read, a bug in a feed, a server that is down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SENT = "INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ($1, 'shop.
 
 
 async def told(pilot: Pilot[int], *words: str) -> None:
-    """`!` lists it."""
+    """`!` lists these words."""
     await pilot.press("exclamation_mark")
     await until(pilot, lambda: isinstance(pilot.app.screen, ErrorSheet))
     await until(pilot, lambda: all(word in " ".join("\n".join(lines(pilot)).split()) for word in words))
@@ -63,13 +63,13 @@ async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
     async with console(options(database, screen="workers"), (140, 30)) as pilot:
         await live(pilot)
         await until(pilot, lambda: any("No worker was here" in line for line in frame(pilot)))
-        # As another version, or a person, may write it: what reads the row meets a type that it does not expect.
+        # As another version, or an operator, may write it: the reader gets an unexpected type.
         await connection.execute("ALTER TABLE horsies_worker_states ALTER COLUMN queues DROP NOT NULL")
         await connection.execute(WORKER, None)
         await until(pilot, lambda: "workers FAILED" in frame(pilot)[0])
         await until(pilot, lambda: "TypeError" in frame(pilot)[2] and is_old(pilot))
         await told(pilot, "workers: TypeError", "(horsies/views/workers.py:")
-        # Another view reads other rows, and says nothing of this one.
+        # Another view reads other rows, and does not report this failure.
         await pilot.press("2")
         await until(pilot, lambda: "recovery FAILED" in frame(pilot)[0] and not is_old(pilot))
         await pilot.press("3")

@@ -1,4 +1,4 @@
-"""The frame around a sheet, a narrow terminal, and a link that outlives the widgets."""
+"""The frame with a sheet above it, in a narrow terminal, and with a link that outlives the widgets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_what_the_header_says_fits_again_after_a_resize(database: str) -> 
     async with console(options(database), (120, 24)) as pilot:
         await live(pilot)
         status, now = pilot.app.link.status, pilot.app.link.clock.now()
-        pilot.app._draw_frame = lambda: None  # the next second would put it right
+        pilot.app._draw_frame = lambda: None  # otherwise the next second would repair it
         pilot.app.header.show(HeaderFacts(status, now, "12:00:00Z", 6))
         await until(pilot, lambda: "6 need action" in lines(pilot)[0])
         await pilot.resize_terminal(80, 24)

@@ -1,4 +1,4 @@
-"""`p` freezes the view that is shown, says so there, and ends it there; no other view stands still."""
+"""`p` freezes the shown view, says so there, and resumes it there; no other view is frozen."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_the_desk_of_the_header_goes_on_while_the_recovery_screen_is_froze
 async def test_a_list_of_workers_that_is_frozen_at_once_reads_what_its_worker_holds(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    """What the cursor asks for anew is read, also when another worker is chosen; the list stands still."""
+    """What the cursor newly requests is read, also for another worker; the list stands still."""
     for host in ("web-1", "web-2"):
         await hold(connection, await tell(connection, host, 7), f"of-{host}")
     async with console(database, (160, 40), screen="overview") as screen:

@@ -1,4 +1,4 @@
-"""What a graph sends over the wire: the places of the nodes that changed, and no line twice."""
+"""The bytes that a graph sends: only the places of changed nodes, and no line twice."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ NODES = (
 
 
 class GraphApp(App[None]):
-    """`written` is what went to the terminal since it was last emptied."""
+    """`written` is the output since it was last cleared."""
 
-    is_headless = False  # so that textual renders for its driver, which throws it away
+    is_headless = False  # so that textual renders for its driver, which discards the output
     CSS = "Screen { background: $background; }"
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ async def test_a_step_sends_two_labels() -> None:
 
 @pytest.mark.parametrize("keys", [("right", "down", "minus", "up"), ("end", "minus", "minus", "0", "home")])
 async def test_the_terminal_shows_what_the_screen_should(keys: tuple[str, ...]) -> None:
-    """A terminal that was sent all the pieces looks like one that is drawn anew."""
+    """A terminal that got all partial updates looks like a freshly drawn one."""
     async with graph() as (app, pilot):
         terminal = Terminal(120, 40)
         app.refresh()

@@ -1,4 +1,4 @@
-"""A line of one text: wherever it stands, the terminal shows it, and of a clock only what moved on is sent."""
+"""A one-line cell: the terminal shows it at any alignment, and of a clock only the changed digits are sent."""
 
 from __future__ import annotations
 

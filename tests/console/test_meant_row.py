@@ -1,4 +1,4 @@
-"""The row that is meant: the cursor stays on it while others come and go, and a verb never meets another one."""
+"""The cursor stays on its row while others are added and removed, and a verb never acts on another row."""
 
 from __future__ import annotations
 

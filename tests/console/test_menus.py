@@ -24,7 +24,7 @@ ITEMS = (Item("new", "newest first", "n", "by time"), Item("old", "oldest first"
 
 
 class OneWidget(App[None]):
-    """A widget, or a sheet above nothing; what it told."""
+    """A widget, or a sheet above nothing, and its messages."""
 
     def __init__(self, sheet: ModalScreen[Any] | None = None, widget: Any = None) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ async def test_an_estimate_is_shown_only_where_not_all_were_counted_and_as_one(
 
 @pytest.mark.parametrize(("width", "said"), [(80, " 49 match"), (120, " 49 match")])
 async def test_an_estimate_that_is_older_than_the_count_is_not_shown_beside_it(width: int, said: str) -> None:
-    """The list of workflows said `49 of 46`."""
+    """The list of workflows once showed `49 of 46`."""
     line = CountsLine(UNICODE, things="workflows")
     app = OneWidget(widget=line)
     async with app.run_test(size=(width, 4)) as pilot:

@@ -1,4 +1,4 @@
-"""What became of each row, and verbs on the rows of a filter, on a real database."""
+"""The outcome of each row, and verbs on the rows of a filter, on a real database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDE = (140, 40)
 
 
 def view_of(selected: Selection | None) -> type[ConsoleView[Any]]:
-    """A view whose verbs mean this, and which counts the operations that ended."""
+    """A view with this selection, which counts the operations that ended."""
 
     class Chosen(ConsoleView[None]):
         BINDINGS = bindings(Scope.VERBS)

@@ -1,4 +1,4 @@
-"""The overview on a real database: what it says, what its numbers open, and how it looks where there is less room."""
+"""The overview on a real database: its texts, the rows that its numbers open, and its layout on small terminals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OVERVIEW: Any = {"screen": "overview"}
 async def ended(
     conn: asyncpg.Connection, count: int, *, within_s: float, status: str = "COMPLETED", **columns: str
 ) -> None:
-    """So many tasks, evenly over the time that just passed; each waited 1 s and ran 2 s."""
+    """Tasks that ended evenly over the last minutes; each waited 1 s and ran 2 s."""
     given = {"task_name": "'shop.mail'", "queue_name": "'mail'", **columns}
     await conn.execute(
         f"INSERT INTO horsies_tasks (id, status, created_at, enqueued_at, started_at, completed_at, failed_at,"
@@ -49,7 +49,7 @@ async def ended(
 
 
 async def alive(conn: asyncpg.Connection, *workers: str, queues: str = "{mail}") -> None:
-    """They have just told of themselves: four of eight processes run something."""
+    """New snapshots of these workers: four of eight processes are busy."""
     await conn.execute(
         "INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,"
         " queues, tasks_running, worker_started_at, queue_max_concurrency)"
@@ -116,7 +116,7 @@ async def test_an_alert_opens_the_rows_that_it_speaks_of(database: str, connecti
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == {row["id"] for row in surging})
         await screen.sees("status:failed error:RATE_LIMITED ended:>=20")
-        await screen.press("escape", "escape")  # the filter, then back to where it came from
+        await screen.press("escape", "escape")  # the filter, then back to the previous screen
         await screen.sees("Degraded: RATE_LIMITED surges.")
         await screen.press("escape")
         await screen.sees("Degraded: RATE_LIMITED surges.")
@@ -255,7 +255,7 @@ async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
         await screen.sees("Healthy: 2 workers")
         os.kill(workers[0].pid, signal.SIGKILL)
         workers[0].wait()
-        # Half a minute passes for what it left behind, and for nobody else.
+        # Half a minute passes for the tasks that it left behind only.
         held_ids = {row["id"] for row in await connection.fetch(held + " AND claimed_by_worker_id = $1", worker_id)}
         past = "- interval '40 s'"
         await connection.execute(

@@ -1,4 +1,4 @@
-"""The sheet before a verb: what it shows, how it is confirmed, and that nothing else confirms it."""
+"""The preview sheet of a verb: its content, its confirmation, and that no other key confirms it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random keys on every screen: none but ctrl+y on a sheet writes anything, and no key ends the console."""
+"""Random keys on every screen: only ctrl+y on a sheet writes, and no key ends the console."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _KEYS = (*_LETTERS, *_OTHERS)
 
 @pytest.fixture(autouse=True)
 async def shop(connection: asyncpg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # where a task is written that is too long for a clipboard
+    monkeypatch.chdir(tmp_path)  # where a task that is too long for a clipboard is written
     await fill(connection, 300)
     await month_end(connection)
 
 
 async def contents(connection: asyncpg.Connection) -> list[object]:
-    """Of every table that a verb writes to."""
+    """The contents of every table that a verb writes to."""
     tables = ("tasks", "workflows", "workflow_tasks", "operator_actions", "worker_orders", "queue_pauses")
     found = [f"horsies_{table}" for table in tables]
     exist = await connection.fetch("SELECT relname FROM pg_class WHERE relname = ANY ($1) ORDER BY 1", found)
@@ -46,7 +46,7 @@ async def contents(connection: asyncpg.Connection) -> list[object]:
 
 
 async def play(url: str, screen_name: str, seed: int, *, keys: int, seconds: float) -> list[str]:
-    """The keys that were pressed: so many, or for so long. Where one left the console, it is opened again."""
+    """The keys that were pressed, up to a number or a time. If one left the console, it is opened again."""
     choose, pressed = random.Random(seed), list[str]()
     passed = 0.0
     while len(pressed) < keys and passed < seconds:

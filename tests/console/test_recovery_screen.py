@@ -1,4 +1,4 @@
-"""The recovery desk on a real database: what it shows, and keys that change a row and leave an audit row."""
+"""The recovery screen on a real database: its findings, and keys that change a row and write an audit row."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def interrupted(conn: asyncpg.Connection, *ids: str, name: str = "shop.bui
 
 
 async def ready(pilot: Pilot[Any], *words: str) -> str:
-    """The screen, once it shows all of these."""
+    """The screen, once it shows all of these words."""
     await until(pilot, lambda: all(word in shown(pilot.app.screen) for word in words), f"shows {words}")
     return shown(pilot.app.screen)
 

@@ -1,4 +1,4 @@
-"""A list whose cursor and marks hold on to rows, and what it tells its screen."""
+"""A list whose cursor and marks stay on their rows, and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a list sends over the wire: little, and yet the terminal shows exactly what it should."""
+"""The bytes that a list sends: few, and the terminal still shows exactly the right text."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_most_keys_at_the_lower_edge_send_two_lines_and_not_the_screen():
 
 
 async def test_a_hundred_changes_a_second_are_less_than_20_kilobytes():
-    """The feed folds them into four snapshots a second."""
+    """The feed merges them into four snapshots a second."""
     async with table() as (app, pilot):
         chance, now, total = random.Random(5), ROWS, 0
         for tick in range(1, 5):
@@ -147,7 +147,7 @@ def _one_step(app: TableApp, current: tuple[Row, ...], chance: random.Random) ->
 
 
 def _painted(app: TableApp) -> list[str]:
-    """The same picture, painted by rich from the top."""
+    """The same picture, painted by Rich from the top."""
     lines = [[segment for segment in line if segment.text] for line in app.segments()]
     text = "\r\n".join("".join(_whole(segment) for segment in line) for line in lines)
     return ["\x1b[0m\x1b[H\x1b[2J" + text]

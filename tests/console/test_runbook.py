@@ -1,4 +1,4 @@
-"""docs/runbook.md played on the console: its keys, pressed as they are written there, repair the incident."""
+"""docs/runbook.md on the console: the keys written there are pressed, and repair the incident."""
 
 from __future__ import annotations
 
@@ -161,9 +161,9 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
 
 
 BEFORE = {"the last action was wrong": ["2", "R", CONFIRM]}
-"""Pressed before the incident is one."""
+"""Keys that make the incident first."""
 EDITING = {"down", "left", "end", "backspace"}
-"""Keys of the text of arguments."""
+"""Keys for editing arguments."""
 
 
 def keys_of(section: str) -> list[str]:
@@ -172,7 +172,7 @@ def keys_of(section: str) -> list[str]:
 
 
 def options_of(section: str) -> dict[str, Any]:
-    """Of the command that opens the console."""
+    """The options of the command that opens the console."""
     found = re.search(r"^Start: `horsies tui (.+)`$", section, re.MULTILINE)
     words = shlex.split(found[1]) if found else []
     given = dict(zip((word.removeprefix("--") for word in words[::2]), words[1::2], strict=True))
@@ -194,7 +194,7 @@ async def test_the_keys_of_the_runbook_repair_it(database: str, connection: asyn
 
 
 async def press(screen: Screen, keys: list[str], seen: str) -> None:
-    """As an operator does: the next key once the screen is there."""
+    """Like an operator: the next key once the screen is shown."""
     confirm = action_of("preview.confirm")
     assert confirm is not None
     for key in keys:

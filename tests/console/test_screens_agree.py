@@ -1,7 +1,7 @@
-"""Each figure on each screen of the console is what plain SQL counts, after load and after an outage.
+"""Each figure on each screen of the console agrees with plain SQL, after load and after an outage.
 
-The text on the terminal is compared, not what it was made of. Nothing is written while a screen is compared, so a count
-must be exact; an age or a rate must be that of a moment between the last reading and now, as far as its digits go.
+The text on the terminal is compared. Nothing is written while a screen is compared, so a count must be exact; an age or
+a rate must be that of a moment between the last read and now, to the precision of its digits.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ if TYPE_CHECKING:
 
 SIZE: Final = (200, 72)
 READ_AGO_S: Final = 16.0
-"""The list of workers and the overview are read again every 15 s where nothing is told: so old an age may be."""
+"""Without notifications workers and overview are read every 15 s, so figures may be that old."""
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
-# What is on the screen.
+# Reading the screen.
 
 
 def table(text: str, columns: ColumnSet[Any], first: str) -> list[dict[str, str]]:
-    """The rows under the titles that begin with this one, by column, as far as they are on the screen."""
+    """The visible rows below the titles that begin with this one, by column."""
     lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if re.match(rf" +{first} +[A-Z]", line))
     rows = []
     for line in lines[start + 1 : -1]:
         if not line.strip() or line.lstrip().startswith("──"):
             break
-        # A sign that takes two places is one letter: what stands behind it must not move to the left.
+        # A sign of two places is one letter; what follows it must not move to the left.
         places = "".join(letter + "\0" * (cell_len(letter) - 1) for letter in line).ljust(SIZE[0])
         rows.append(
             {
@@ -68,14 +68,14 @@ def number(text: str) -> int:
 
 
 def numbers(pattern: str, text: str) -> list[int]:
-    """The first that the pattern finds."""
+    """The numbers of the first match."""
     found = re.search(pattern, text)
     assert found, f"no {pattern!r} in:\n{text}"
     return [number(group) for group in found.groups()]
 
 
 def is_span(text: str, seconds: float | None, *, live: bool = True) -> None:
-    """The words are of this length, cut to their digits; where it grows, of some seconds ago at most."""
+    """The text is this duration, to its precision; if it grows, a few seconds may have passed."""
     if seconds is None:
         assert text == ""
         return
@@ -83,7 +83,7 @@ def is_span(text: str, seconds: float | None, *, live: bool = True) -> None:
     assert parts, f"{text!r} is no length of time, {seconds:.0f} s are"
     low = sum(float(amount) * _UNITS[unit] for amount, unit in parts)
     amount, unit = parts[-1]
-    # Above a minute a running length moves every ten seconds.
+    # Above a minute a running duration advances by ten seconds.
     digit = 0.1 if "." in amount else 10 if unit == "s" and len(parts) > 1 else _UNITS[unit]
     assert low - 0.01 <= seconds <= low + digit + (READ_AGO_S if live else 0.01), f"{text} for {seconds:.1f} s"
 
@@ -116,7 +116,7 @@ def overview(text: str, truth: dict[str, Any]) -> None:
 
 
 def the_charts(text: str, truth: dict[str, Any]) -> None:
-    """A rate is that of this minute; up to its middle, of the one before as well."""
+    """A rate is that of this minute; up to its middle, of the previous one as well."""
     found = re.search(r"finished/s (\S+) .*failed/s (\S+) ", text)
     assert found
     said = [0.005 if rate == "<.01" else float(rate) for rate in found.groups()]
@@ -187,7 +187,7 @@ def tasks(text: str, truth: dict[str, Any]) -> None:
 
 
 def failed_tasks(text: str, truth: dict[str, Any]) -> None:
-    """Under the filter status:failed."""
+    """The task list with the filter status:failed."""
     (match,) = numbers(r"([\d,]+) match", text)
     assert match == truth["states"]["failed"] + truth["states"]["interrupted"]
 
@@ -265,7 +265,7 @@ SCREENS: Final[dict[str, Callable[[str, dict[str, Any]], None]]] = {
 
 
 async def agrees(screen: Screen, conn: asyncpg.Connection, check: Callable[[str, dict[str, Any]], None]) -> None:
-    """Once the screen has read what was written last: a wrong figure stays wrong."""
+    """Repeats until the screen has read the last changes; a wrong figure stays wrong."""
     loop = asyncio.get_running_loop()
     last = loop.time() + 8
     while True:
@@ -288,7 +288,7 @@ async def all_agree(screen: Screen, conn: asyncpg.Connection) -> None:
 
 @asynccontextmanager
 async def load(url: str) -> AsyncIterator[None]:
-    """Tasks are sent, claimed and ended all the time; none is left between two states."""
+    """Tasks are sent, claimed and ended all the time; at the end none is between two states."""
     conn = await asyncpg.connect(url)
     goes_on = True
 
@@ -359,7 +359,7 @@ async def test_every_figure_of_every_screen_is_what_sql_counts_after_load_and_af
 
 
 def without_the_outage(text: str) -> str:
-    """The line above the view that names the reason is not there while all is well."""
+    """The line that names the reason of an outage is only shown during one."""
     return "\n".join(line for line in text.splitlines() if "figures of " not in line)
 
 

@@ -1,4 +1,4 @@
-"""The pictures in screenshots/: there is one of every screen, and each is what the console draws today."""
+"""The files in screenshots/: there is one of every screen, and each is what the console draws today."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horsies_tui.widgets.sheet import Sheet
 
 SCREENSHOTS = Path(__file__).parents[2] / "screenshots"
 PARTS = 4
-"""All of them take a minute; these are taken side by side."""
+"""All of them take a minute, so they are taken in parallel."""
 AGAIN = "write them anew with: python -m horsies_tui.shots"
 
 
@@ -41,7 +41,7 @@ def test_there_is_no_picture_that_nobody_takes() -> None:
 
 
 def _sheets(base: type) -> set[str]:
-    """Names of all sheets of the console that are not made only to be inherited from."""
+    """The names of all sheets of the console, without base classes."""
     found: set[str] = set()
     for sheet in base.__subclasses__():
         found |= _sheets(sheet)

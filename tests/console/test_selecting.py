@@ -1,4 +1,4 @@
-"""Text is selected with the mouse where it stands, and copied when the button is released."""
+"""Text can be selected with the mouse, and is copied when the button is released."""
 
 from __future__ import annotations
 

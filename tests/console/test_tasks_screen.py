@@ -1,4 +1,4 @@
-"""The task list in the whole console, on a real database with thousands of rows: what is shown, and what keys do."""
+"""The tasks screen in the whole console, on a real database with thousands of rows: content and keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = 6_000
 
 @pytest.fixture(scope="module")
 def shop(server: DatabaseServer) -> Iterator[str]:
-    """A database full of rows that no test changes."""
+    """A database with many rows that no test changes."""
 
     async def make() -> None:
         connected = await asyncpg.connect(url)

@@ -1,4 +1,4 @@
-"""What a verb is meant for: the row under the cursor, the marks, a range, all that match, or a whole group."""
+"""The targets of a verb: the row under the cursor, the marks, a range, all that match, or a whole group."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def end(number: int) -> str:
 
 
 def chosen(screen: Screen) -> list[str] | str | None:
-    """The ends of the ids, or the filter."""
+    """The ends of the selected ids, or the filter."""
     selection: Selection | None = screen.view.selection()
     if selection is None or selection.filter is not None:
         return None if selection is None else selection.filter

@@ -1,4 +1,4 @@
-"""The Workers screen on a real database, with real workers that are killed, drained and resumed."""
+"""The workers screen on a real database, with real workers that are killed, drained and resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ APPS = Path(__file__).parent.parent / "process"
 
 @pytest.fixture
 def worker(database: str) -> Iterator[subprocess.Popen[str]]:
-    """`horsies worker` in a process of its own, which claims two tasks more than it runs."""
+    """`horsies worker` as a separate process, which claims two tasks more than it runs."""
     process = subprocess.Popen(
         [HORSIES, "worker", "worker_app:app", "--log-format", "json"],
         env={**os.environ, "HORSIES_DATABASE_URL": database, "TEST_PREFETCH": "2"},
@@ -426,7 +426,7 @@ async def test_every_size_shows_state_load_evidence_plots_and_tasks(
     async with workers(database, size, ascii=ascii_only) as screen:
         text = await screen.sees("2 workers", "1 lost", "2/8", "412M" if size[0] < 160 else "312M", "busy", "cpu")
         text = await screen.sees("its last snapshot is", "t-1", "D drain")
-        assert "W recover" not in text.splitlines()[-1]  # it lives
+        assert "W recover" not in text.splitlines()[-1]  # it is alive
         assert all(len(line) <= size[0] for line in text.splitlines())
         assert text.isascii() or not ascii_only
 

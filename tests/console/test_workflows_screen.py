@@ -1,4 +1,4 @@
-"""Workflows on a real database: the list, the graph, the story of a node, and what can be done from there."""
+"""The workflow screens on a real database: the list, the graph, the details of a node, and verbs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LABELS = ("open_books", "import_eu", "import_us", "import_uk", "reconcile", "rep
 
 
 async def opened(screen: Flows) -> None:
-    """The graph of the only workflow of the list."""
+    """Open the graph of the only workflow of the list."""
     await screen.sees("month_end")
     await screen.press("enter")
     await screen.sees("open_books", "7 completed")
 
 
 async def go_to(screen: Flows, label: str) -> None:
-    """By keys: layer after layer, and in each from its first node down."""
+    """Move the cursor with keys: layer after layer, and in each from its first node down."""
     await screen.press("home")
     for right in range(8):
         await screen.press("home", *["right"] * right, *["pageup"] * 2)

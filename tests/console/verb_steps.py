@@ -1,4 +1,4 @@
-"""Sheets on a small application, with an operation that does what the test says, or with a real one."""
+"""Steps for tests of operations: sheets on a small application, with a planned or a real operation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_task(number: int, state: str = "FAILED RATE_LIMITED") -> Target:
 
 
 def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
-    """Of a requeue of so many tasks, at noon."""
+    """The preview of a requeue of so many tasks, at noon."""
     usual = {
         "verb": "requeue",
         "options": {},
@@ -62,14 +62,14 @@ def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
 
 
 def an_outcome(preview: Preview, **fields: Any) -> Outcome:
-    """All that was eligible is done."""
+    """An outcome in which everything eligible was done."""
     usual = {"rows": tuple(RowOutcome(target, True, "PENDING, try 2") for target in preview.eligible)}
     return Outcome(UUID(int=1), preview.verb, **{**usual, **fields})
 
 
 @dataclass
 class PlannedOperation:
-    """Shows this preview; does it, once `gate` is set; raises `trouble` instead where there is some."""
+    """Returns this preview; applies it once `gate` is set; raises `trouble` instead if it is given."""
 
     preview: Preview | Exception
     intent: Intent = REQUEUE
@@ -101,7 +101,7 @@ class PlannedOperation:
 
 
 class SheetApp(App[None]):
-    """One sheet, and what it was dismissed with."""
+    """An application with one sheet, and the result of the sheet."""
 
     def __init__(self, sheet: ModalScreen[Any]) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class SheetApp(App[None]):
 
 
 class SmallConsole(App[None]):
-    """What views and verbs ask of the application, and nothing else; `said` is what the operator was told."""
+    """The parts of the application that views and verbs use; `said` are the messages to the operator."""
 
     def __init__(
         self, url: str, view: type[ConsoleView[Any]], *, production: bool = False, read_only: bool = False
@@ -183,16 +183,16 @@ class SmallConsole(App[None]):
 
 
 def shown(sheet: ModalScreen[Any]) -> str:
-    """Everything that is on the screen, line by line."""
+    """The text on the screen, line by line."""
     lines = sheet.app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in lines)
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") -> None:
-    """Let the application work until this is so. A look at the screen takes 6 ms: more often it is mostly looks."""
+    """Run the application until the condition holds. Reading the screen takes 6 ms, so it is not done more often."""
     for _ in range(1000):
         if holds():
-            await pilot.pause(0)  # what came with it has been handled, too
+            await pilot.pause(0)  # its effects have been handled, too
             return
         await asyncio.sleep(LOOK_S)
     raise AssertionError(f"never so: {what}\n{shown(pilot.app.screen)}")

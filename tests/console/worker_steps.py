@@ -1,4 +1,4 @@
-"""The Workers screen as an operator has it before him, and workers as they tell of themselves."""
+"""Steps for tests of the workers screen: the console on it, and snapshots of workers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Screen:
 
     @property
     def names(self) -> list[str]:
-        """The workers of the list, as far as they are in view."""
+        """The workers in the visible part of the list."""
         rows = [line[GUTTER:].split() for line in self._lines]
         return [row[2] for row in rows if len(row) > 2 and row[1] in STATES]
 
@@ -44,7 +44,7 @@ class Screen:
 
     @property
     def _lines(self) -> list[str]:
-        """Of the list: from its titles to the story of one worker."""
+        """The lines of the list, from its titles to the details of a worker."""
         lines = self.text.splitlines()[5:-1]
         end = next((number for number, line in enumerate(lines) if line.startswith(("── ", "-- "))), len(lines))
         return lines[:end]
@@ -74,7 +74,7 @@ async def workers(url: str, size: tuple[int, int] = WIDE, **settings: Any) -> As
 
 
 async def tell(conn: asyncpg.Connection, host: str, pid: int, ago_s: float = 0.0, **columns: str) -> str:
-    """A snapshot, and who wrote it."""
+    """Insert a snapshot, and return its worker's id."""
     given = {
         "worker_id": f"'{host}-{pid}-0a'", "snapshot_at": f"now() - {ago_s} * interval '1 s'", "hostname": f"'{host}'",
         "pid": str(pid), "processes": "8", "max_claim_batch": "8", "max_claim_per_worker": "8",
@@ -100,7 +100,7 @@ async def hold(conn: asyncpg.Connection, worker_id: str, *ids: str, status: str 
 
 
 async def grow_older(conn: asyncpg.Connection, seconds: float) -> None:
-    """All that workers have told lies further back, the pulse and its gaps, too."""
+    """Move all times of workers back, those of the pulse and its gaps, too."""
     for table, columns in {
         "horsies_worker_states": ("snapshot_at",),
         "horsies_heartbeats": ("sent_at",),

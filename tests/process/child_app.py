@@ -1,4 +1,4 @@
-"""Tasks that end in every way a task can end; the children of test_child.py import this module."""
+"""Tasks that end in every possible way; the child processes of test_child.py import this module."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Out = TaskResult[Any, TaskError]
 
 
 class UnpicklableError(Exception):
-    """Has a lock inside and needs two arguments: neither copies nor unpickles."""
+    """Contains a lock and needs two arguments, so it can be neither copied nor unpickled."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} and {second}")
@@ -35,7 +35,7 @@ class UnpicklableError(Exception):
 
 
 def begun() -> None:
-    """Tell the test that user code runs."""
+    """Notify the test that user code runs."""
     print("begun", flush=True)
 
 
@@ -213,7 +213,7 @@ def leave_a_last_will() -> Out:
 
 @app.task("read_file")
 def read_file(path: str) -> Out:
-    """Begun, it waits until the test has opened and written the FIFO at `path`."""
+    """Starts, then waits until the test has opened and written the FIFO at `path`."""
     begun()
     return TaskResult(ok=Path(path).read_text())
 
@@ -252,14 +252,14 @@ def return_although_stopped() -> Out:
     begun()
     try:
         time.sleep(60)
-    except BaseException as stop:  # noqa: BLE001 - it has no other name to user code
+    except BaseException as stop:  # noqa: BLE001 - user code knows no other name for it
         return TaskResult(ok=type(stop).__name__)
     return TaskResult(ok=None)
 
 
 @app.task("miss_the_signal")
 def miss_the_signal() -> Out:
-    """As one does whose system call begins in the moment in which the signal comes."""
+    """Like code whose system call begins at the moment when the signal arrives."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     begun()
     signal.sigwait({signal.SIGTERM})
@@ -270,7 +270,7 @@ def miss_the_signal() -> Out:
 
 @app.task("own_title")
 def own_title() -> Out:
-    """What `ps` shows for this process as soon as it names the task."""
+    """What `ps` shows for this process once it names the task."""
     until = time.monotonic() + 5
     title = ""
     while "own_title" not in title and time.monotonic() < until:
@@ -357,7 +357,7 @@ async def release(name: str) -> Out:
 
 
 class Cargo:
-    """A local variable of a task that fails: whether it is still alive can be asked."""
+    """A local variable of a task that fails; tests ask whether it is still alive."""
 
     def __init__(self) -> None:
         cargo.append(weakref.ref(self))
@@ -373,13 +373,13 @@ class FrozenError(Exception):
 
 @app.task("cargo_alive")
 def cargo_alive() -> Out:
-    """How many of each Cargo until now are alive; from the first call on only reference counts free anything."""
+    """Whether each Cargo so far is alive; from the first call on only reference counts free objects."""
     gc.disable()
     return TaskResult(ok=[reference() is not None for reference in cargo])
 
 
 def fail(how: str, _kept: Cargo) -> Out:
-    own = Cargo()  # noqa: F841 - lives as long as this frame
+    own = Cargo()  # noqa: F841 - kept as long as this frame
     if how == "raise":
         raise ValueError("no")
     if how == "frozen":

@@ -1,4 +1,4 @@
-"""A program with one child that test_child.py kills and interrupts: `child_parent.py LOCATOR TASK ARGS_JSON`."""
+"""A program with one child for test_child.py to kill and interrupt: `child_parent.py LOCATOR TASK ARGS_JSON`."""
 
 from __future__ import annotations
 

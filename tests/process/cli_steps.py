@@ -1,4 +1,4 @@
-"""Short steps for the tests of the command line: rows in, commands on them, and what they said."""
+"""Steps for tests of the command line: insert rows, run commands, read their output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLICY = '{"retry_policy":{"max_retries":3,"intervals":[60],"auto_retry_for":["B
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """How a command ended."""
+    """A command's exit code and output."""
 
     code: int
     out: str
@@ -31,12 +31,12 @@ class Said:
 
     @property
     def words(self) -> str:
-        """All that it said on one line, for sentences that may be wrapped in a frame."""
+        """All output on one line, for sentences that may be wrapped in a frame."""
         return " ".join((self.out + self.err).replace("│", " ").split())
 
 
 def said(*words: str, answer: str | None = None) -> Said:
-    """An error that leaves the command has its text and exit code from horsies.cli.main.main."""
+    """Run a command; the text and exit code of its errors are those of horsies.cli.main.main."""
     result = CliRunner().invoke(app, list(words), input=answer)
     if isinstance(result.exception, HorsiesError):
         return Said(1, result.stdout, result.stderr + str(result.exception))
@@ -46,7 +46,7 @@ def said(*words: str, answer: str | None = None) -> Said:
 
 
 async def horsies(*words: str, answer: str | None = None) -> Said:
-    """In a thread: the command makes an event loop of its own."""
+    """Run a command in a thread, because it creates its own event loop."""
     return await asyncio.to_thread(said, *words, answer=answer)
 
 
@@ -77,7 +77,7 @@ async def claimed(conn: asyncpg.Connection, *ids: str, seconds: float = 5, worke
 
 
 async def worker(conn: asyncpg.Connection, worker_id: str = "w-1", *, seconds: float = 1, **columns: str) -> None:
-    """A snapshot that a worker wrote so long ago."""
+    """A worker's snapshot of this age."""
     given = {"queues": "'{default}'", "memory_usage_mb": "100", **columns}
     await conn.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"

@@ -1,4 +1,4 @@
-"""A terminal of a certain width with the real command in it."""
+"""The real command in a terminal of a given width."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATIENCE_S = 30.0
 
 
 class Terminal:
-    """Starts the command at once; `with` it, so that nothing stays behind."""
+    """Starts the command at once; used with `with`, so that no process is left."""
 
     def __init__(self, environ: dict[str, str], *words: str, columns: int = 100) -> None:
         self.text = ""
@@ -41,7 +41,7 @@ class Terminal:
         os.close(self._master)
 
     def until(self, words: str) -> None:
-        """Read until these stand on the screen."""
+        """Read until these words are in the output."""
         while words not in self.text:
             assert self._read(), f"it ended without {words!r}:\n{self.text}"
 
@@ -49,18 +49,18 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def interrupt(self) -> None:
-        """What ctrl+c does."""
+        """The signal of ctrl+c."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> int:
-        """Its exit code, after everything that it still wrote."""
+        """The exit code, after the rest of the output."""
         while self._read():
             pass
         return self.process.wait(_PATIENCE_S)
 
     @property
     def lines(self) -> list[str]:
-        """What it wrote, without colours."""
+        """The output without colours."""
         return ESCAPES.sub("", self.text).splitlines()
 
     def _read(self) -> bool:
@@ -69,7 +69,7 @@ class Terminal:
         assert ready, f"nothing more came in {_PATIENCE_S} s:\n{self.text}"
         try:
             part = os.read(self._master, 65_536)
-        except OSError:  # Linux: nobody has the other end any more
+        except OSError:  # Linux: the other end is closed
             return False
         self.text += part.decode(errors="replace").replace("\r\n", "\n")
         return bool(part)

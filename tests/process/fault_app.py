@@ -1,4 +1,4 @@
-"""The application of test_faults.py: quick to notice the dead, and each run of a task leaves a line in a ledger."""
+"""The application of test_faults.py: short thresholds, and each run of a task adds a line to a ledger."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AGAIN = RetryPolicy.fixed([1], auto_retry_for=["TRY_AGAIN", "WORKER_CRASHED"], j
 
 
 def note(ledger: str, task: str) -> int:
-    """One line for this run, in one write; returns how many runs this task has had."""
+    """Write one line for this run, in one write; returns how many runs this task has had."""
     with Path(ledger).open("a") as file:
         file.write(f"{task} {os.getpid()}\n")
     return [line.split()[0] for line in Path(ledger).read_text().splitlines()].count(task)
@@ -44,7 +44,7 @@ def work(ledger: str, task: str) -> TaskResult[int, TaskError]:
 
 @app.task("flaky", retry_policy=AGAIN)
 def flaky(ledger: str, task: str) -> TaskResult[int, TaskError]:
-    """Fails in its first run only."""
+    """Fails only in its first run."""
     runs = note(ledger, task)
     return TaskResult(ok=runs) if runs > 1 else TaskResult(err=TaskError(error_code="TRY_AGAIN"))
 
@@ -58,14 +58,14 @@ def nap(ledger: str, task: str) -> TaskResult[int, TaskError]:
 
 @app.task("hold", retry_policy=AGAIN)
 def hold(ledger: str, task: str, go: str) -> TaskResult[str, TaskError]:
-    """Runs until somebody writes to the pipe `go`."""
+    """Runs until the test writes to the pipe `go`."""
     note(ledger, task)
     return TaskResult(ok=Path(go).read_text())
 
 
 @app.task("long")
 def long_text(ledger: str, task: str) -> TaskResult[str, TaskError]:
-    """More than fits into the arguments of another task."""
+    """Returns more than fits into the arguments of another task."""
     note(ledger, task)
     return TaskResult(ok="x" * 100_000)
 

@@ -1,4 +1,4 @@
-"""What the tests of faults share: a database with workers, what tasks leave behind, and whether all of it agrees."""
+"""The common part of the fault tests: a database with workers, a ledger of runs, and checks that all rows agree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CREATE TRIGGER note AFTER UPDATE OF status ON horsies_tasks FOR EACH ROW
 
 @dataclass(frozen=True)
 class Step:
-    """A statement of the engine: where it is caught, and which task leads to it."""
+    """A statement of the engine at which a worker is stopped, and the task that leads to it."""
 
     point: FaultPoint
     task: str = "work"
@@ -56,7 +56,7 @@ STEPS = {
 
 
 class Scene:
-    """One database with its workers, what its tasks leave behind, and whether all of that agrees."""
+    """One database with its workers, the ledger of their tasks, and the checks."""
 
     def __init__(self, table: Table, start: Callable[..., Worker], directory: Path) -> None:
         self.table = table
@@ -80,18 +80,18 @@ class Scene:
         self.ids[label] = await self.table.send(task, *arguments, max_retries=retries, task_options=options)
 
     async def let_go(self) -> None:
-        """Let the `hold` that runs, or is going to run, come to its end."""
+        """Let the `hold` that runs, or is going to run, end."""
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.to_thread(self.go.write_text, "go")
 
     async def begun(self, label: str = "a", runs: int = 1) -> None:
-        """Return when the task's own code has begun that often."""
+        """Wait until the task's own code has begun this often."""
         async with asyncio.timeout(PATIENCE_S):
             while len(self.runs(label)) < runs:  # noqa: ASYNC110 - written by another process
                 await asyncio.sleep(0.01)
 
     async def until(self, question: str, patience_s: float = PATIENCE_S) -> None:
-        """Return when the database says yes."""
+        """Wait until the query returns true."""
         async with asyncio.timeout(patience_s):
             while not await self.connection.fetchval(question):  # noqa: ASYNC110 - it has no event for this
                 await asyncio.sleep(0.01)
@@ -105,7 +105,7 @@ class Scene:
         return [(row["outcome"], row["error_code"]) for row in await self.table.attempts(self.ids[label])]
 
     async def settled(self, patience_s: float = PATIENCE_S) -> None:
-        """Wait until every task has ended, then check all of it."""
+        """Wait until every task has ended, then check all rows."""
         await self.until(ENDED, patience_s)
         for label, task_id in self.ids.items():
             await self._check(label, task_id)
@@ -121,12 +121,12 @@ class Scene:
         assert (row["claimed"], row["claim_expires_at"], row["finalizing_at"]) == (False, None, None)
         tokens = [(change["worker"], change["claimed_at"]) for change in changes if change["new"] == "RUNNING"]
         assert len(set(tokens)) == len(tokens)
-        # Each execution that was recorded ran the task's code at most once, and no run is missing from the history.
+        # Each recorded execution ran the task's code at most once, and no run is missing from the history.
         told = sum(attempt["error_code"] != "WORKER_CRASHED" for attempt in attempts)
         assert told <= len(self.runs(label)) <= len(tokens)
 
     async def _check_workers(self) -> None:
-        """Those that live stop as asked; nobody leaves a session or a child behind."""
+        """Living workers stop when asked, and no worker leaves a session or a child process."""
         children = [child for each in self.workers if each.process.poll() is None for child in each.children()]
         for worker in self.workers:
             if worker.process.poll() is None:
@@ -145,7 +145,7 @@ async def scene(table: Table, start: Callable[..., Worker], tmp_path: Path) -> S
 
 
 async def caught(scene: Scene, step: Step, blocked: Fault, **environ: str) -> Worker:
-    """A worker that stands in the middle of the step."""
+    """A worker that is blocked in the middle of the step."""
     worker = await scene.worker(**environ)
     await scene.send(step.task)
     await blocked.reached()
@@ -153,7 +153,7 @@ async def caught(scene: Scene, step: Step, blocked: Fault, **environ: str) -> Wo
 
 
 def kill_worker(worker: Worker) -> None:
-    """And wait: with the parent its children are killed by the kernel."""
+    """Kill the worker and wait: the kernel kills its children with it."""
     children = worker.children()
     worker.process.kill()
     worker.process.wait()

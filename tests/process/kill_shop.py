@@ -1,4 +1,4 @@
-"""The application of test_workflow_kills.py: that of fault_app.py with a workflow that nodes of others run."""
+"""The application of test_workflow_kills.py: that of fault_app.py with workflows that run as nodes of others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Parcel(WorkflowDefinition[int]):
 
 
 class Late(WorkflowDefinition[int]):
-    """Not built before somebody writes to the pipe `go`."""
+    """Not built before the test writes to the pipe `go`."""
 
     name = "late"
     definition_key = "kills.late"

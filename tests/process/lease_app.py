@@ -1,4 +1,4 @@
-"""The application of test_leases.py: each run of a task writes in a ledger when it begins, goes on and ends."""
+"""The application of test_leases.py: each run of a task records its begin, progress and end in a ledger."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def run(ledger: str, label: str) -> Iterator[float]:
-    """How long this run shall take: the first one much longer than any threshold.
+    """How long this run takes: the first one much longer than any threshold.
 
-    A run that is killed writes no end, so the next one looks whether the process of the one before is still there.
+    A run that is killed writes no end, so the next run checks whether the process of the previous one still exists.
     """
     lines = [line.split() for line in Path(ledger).read_text().splitlines()]
     mine = [line for line in lines if line[0] == label]
@@ -101,7 +101,7 @@ def tick(ledger: str, label: str, seconds: float) -> None:
 
 @app.task("thread", retry_policy=AGAIN)
 async def thread(ledger: str, label: str) -> Out:
-    """Its cancellation does not reach the thread."""
+    """Cancellation does not reach the thread."""
     with run(ledger, label) as seconds:
         await asyncio.to_thread(tick, ledger, label, seconds)
     return TaskResult(ok=1)
@@ -109,7 +109,7 @@ async def thread(ledger: str, label: str) -> Out:
 
 @app.task("shield", retry_policy=AGAIN)
 async def shield(ledger: str, label: str) -> Out:
-    """Its cancellation does not reach what it waits for."""
+    """Cancellation does not reach the inner coroutine."""
 
     async def inner(seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -124,7 +124,7 @@ async def shield(ledger: str, label: str) -> Out:
 
 @app.task("hold_the_gil", retry_policy=AGAIN)
 def hold_the_gil(ledger: str, label: str) -> Out:
-    """One call of C code that never lets go of the GIL: no other thread of this process runs meanwhile."""
+    """One call of C code that never releases the GIL: no other thread of this process runs meanwhile."""
     with run(ledger, label) as seconds:
         ctypes.PyDLL(None).usleep(int(seconds * 1e6))
     return TaskResult(ok=1)
@@ -147,7 +147,7 @@ def crash(ledger: str, label: str) -> Out:
 
 @app.task("hold_and_crash")
 def hold_and_crash(ledger: str, label: str) -> Out:
-    """What comes to this child meanwhile does not begin."""
+    """Tasks that this child receives meanwhile do not begin."""
     with run(ledger, label):
         ctypes.PyDLL(None).usleep(1_000_000)
         os.kill(os.getpid(), 11)

@@ -1,4 +1,4 @@
-"""One broker serves every thread, every event loop and every forked child, and ends without a trace."""
+"""One broker serves every thread, every event loop and every forked child, and closes without leaving anything."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_closing_ends_the_waits_of_all_threads_and_the_next_call_opens_again(
     task_id = send(broker)
     with ThreadPoolExecutor(4) as threads:
         waits = [threads.submit(broker.get_result, task_id) for _ in range(3)]
-        while query(database, SESSIONS) == 1:  # until they wait: the listener is there
+        while query(database, SESSIONS) == 1:  # until the listener is connected
             time.sleep(0.002)
         assert broker.close() == Ok(None)
         for wait in waits:
@@ -221,7 +221,7 @@ def test_what_a_child_finalizes_does_not_make_the_parents_loop_deaf(capfd: pytes
         streams[0][1].close()
 
     def in_child() -> None:
-        streams.clear()  # the last reference: the writer closes itself, and with it the transport
+        streams.clear()  # the last reference: the writer closes itself, and its transport
         loop_thread._parents.clear()
         gc.collect()
 
@@ -234,7 +234,7 @@ def test_what_a_child_finalizes_does_not_make_the_parents_loop_deaf(capfd: pytes
         heard = thread.run_sync(asyncio.wait_for(streams[0][0].readline(), 5))
         assert heard == b"still there?\n"
         assert thread.close(5)
-    capfd.readouterr()  # the writer's complaint in the child about its closed loop
+    capfd.readouterr()  # the writer's message in the child about its closed loop
 
 
 def test_the_loops_own_thread_may_not_block_on_itself(broker: PostgresBroker) -> None:
@@ -299,7 +299,7 @@ def test_a_forked_program_that_just_ends_leaves_the_parents_connections_working(
         send()
         print("done")
         """,
-        # From 3.12 on, Python warns of every fork of a program with threads; here exactly that has to work.
+        # From 3.12 on, Python warns of every fork of a program with threads, which is what this test does.
         *("-W", "ignore:This process:DeprecationWarning"),
     )
     assert program.communicate(timeout=10) == ("done\n", "")

@@ -1,4 +1,4 @@
-"""`horsies check` as a person runs it: what it prints, where, and with which exit code."""
+"""`horsies check` as a command: its output, the streams, and the exit code."""
 
 from __future__ import annotations
 

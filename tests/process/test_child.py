@@ -1,4 +1,4 @@
-"""A child process and every bad end of it: what a task does to its process concerns that task only."""
+"""A child process and every way it can end: a task that damages its process affects only that task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TERMS = LeaseTerms.of(RecoveryConfig())
 
 
 class Watched:
-    """A child and all that it has told."""
+    """A child process and everything that it has reported."""
 
     def __init__(self) -> None:
         self.results: dict[str, ChildResult] = {}
@@ -105,7 +105,7 @@ class Watched:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def living() -> AsyncIterator[list[Watched]]:
-    """The child that the last test has left alive and idle, if it has."""
+    """The child that the last test left alive and idle, if any."""
     kept: list[Watched] = []
     yield kept
     for watched in kept:
@@ -114,7 +114,7 @@ async def living() -> AsyncIterator[list[Watched]]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def watched(living: list[Watched]) -> AsyncIterator[Watched]:
-    """A child that is ready: mostly one in which other tests have misbehaved already."""
+    """A child that is ready: usually one in which other tests have misbehaved already."""
     given = living.pop() if living else await Watched().start()
     given.results.clear()
     given.output.clear()
@@ -128,7 +128,7 @@ async def watched(living: list[Watched]) -> AsyncIterator[Watched]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that takes no notice of being stopped is killed after 0.2 s, not 5."""
+    """A task that ignores a stop is killed after 0.2 s, not 5."""
     monkeypatch.setattr(track, "STOP_GRACE_S", 0.2)
 
 
@@ -157,7 +157,7 @@ def fifo(directory: Path) -> Iterator[Path]:
 
 
 async def write_to(path: Path, text: str) -> None:
-    """Opening a FIFO waits until somebody reads it."""
+    """Opening a FIFO waits until it has a reader."""
     await asyncio.to_thread(path.write_text, text)
 
 
@@ -423,7 +423,7 @@ async def test_what_a_task_returns_on_being_stopped_counts(watched: Watched) -> 
 
 
 async def test_a_stop_whose_signal_is_missed_is_told_again(watched: Watched) -> None:
-    """Else the task sleeps on, and its process is killed 5 s later."""
+    """Otherwise the task sleeps on, and its process is killed 5 s later."""
     key = watched.submit("miss_the_signal")
     await watched.until_begun(key)
     watched.child.stop_task(key)

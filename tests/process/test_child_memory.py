@@ -1,4 +1,4 @@
-"""What a task has held goes with it: the frames of one that failed, its arguments, its result."""
+"""A task's objects are freed after it: the frames of a failed task, its arguments, its result."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_large_arguments_go_with_the_report_and_not_with_the_next_job(watc
 
 
 async def _falls_below(watched: Watched, limit: int) -> None:
-    """The report leaves the child before the last reference to its job; nothing tells when that is gone."""
+    """The report leaves the child before the last reference to its job; no event says when that is freed."""
     rss = await asyncio.to_thread(_lowest, psutil.Process(watched.child.pid), limit)
     assert rss < limit, f"{rss / MEGABYTE:.0f} MB, not below {limit / MEGABYTE:.0f}"
 

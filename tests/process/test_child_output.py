@@ -1,4 +1,4 @@
-"""Lines of a child's pipe: whose they are, wherever the pipe cuts them, and how many at most."""
+"""Lines of a child's output pipe: the task they belong to, lines cut by the pipe, and their limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horsies.run.stdio import END, MARK
 
 
 class Pipe:
-    """A reader at one end, the test at the other."""
+    """A pipe with a reader at one end and the test at the other."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         reading, self.writing = os.pipe()

@@ -1,4 +1,4 @@
-"""What reaches a whole process group, or takes the parent away, while a child runs or starts."""
+"""Signals to the whole process group, and the loss of the parent, while a child runs or starts."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def fifo(tmp_path: Path) -> Path:
-    """Whoever opens it waits for the other side."""
+    """Opening it waits for the other side."""
     path = tmp_path / "fifo"
     os.mkfifo(path)
     return path
 
 
 class Program:
-    """child_parent.py in a process group of its own."""
+    """child_parent.py in its own process group."""
 
     def __init__(self, locator: str, task_name: str, *args: Any) -> None:
         self.process = subprocess.Popen(
@@ -39,7 +39,7 @@ class Program:
         self.said: list[str] = []
 
     def hear(self, word: str) -> str:
-        """The next line that begins so, without that word."""
+        """The next line that begins with this word, without it."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.append(line.rstrip("\n"))

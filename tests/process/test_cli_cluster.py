@@ -242,7 +242,7 @@ async def test_where_no_worker_pulses_a_sweep_by_hand_asks_and_then_takes_them(c
     assert (await statuses(connection))["run"] == "RUNNING"
     await connection.execute(
         "SELECT pg_sleep(2.25)"
-    )  # not moved back: a question from before the server's start is void
+    )  # not moved back: a request from before the server's start is void
     assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
 
 

@@ -1,4 +1,4 @@
-"""`horsies tasks ls` and `show`: pages, filters, the whole story, and no stored text that acts on a terminal."""
+"""`horsies tasks ls` and `show`: pages, filters, details, and no stored text that acts on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people meet in a terminal: questions, widths, colours, a bar for long work, and ctrl+c."""
+"""Commands in a terminal: questions, widths, colours, progress bars, and ctrl+c."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def environ(database: str, tmp_path: Path) -> dict[str, str]:
 
 
 def asked(environ: dict[str, str], answer: str, *words: str) -> tuple[int, Terminal]:
-    """The exit code of a command that asks once."""
+    """Answer the only question of a command; returns its exit code."""
     with Terminal(environ, *words) as terminal:
         terminal.until("to go on: ")
         terminal.type(answer)
@@ -93,7 +93,7 @@ async def test_one_interrupt_ends_the_question(environ: dict[str, str], connecti
 async def test_what_moved_on_while_somebody_thought_is_refused(
     environ: dict[str, str], connection: asyncpg.Connection
 ) -> None:
-    """The preview is frozen, and so is the guard: a task that came later is not touched, one that changed is told."""
+    """The preview is frozen, and so is the guard: a later task is not touched, and a changed one is reported."""
     await failed(connection, "f1", "f2")
     with Terminal(environ, "tasks", "requeue", "--filter", "status:failed") as terminal:
         await asyncio.to_thread(terminal.until, "to go on: ")
@@ -235,7 +235,7 @@ async def test_bytes_that_are_no_text_are_no_trouble(
 
 
 def first_line_only(environ: dict[str, str], *words: str) -> tuple[bytes, bytes]:
-    """What a reader that leaves after one line gets, and what the command says about it."""
+    """The output to a reader that leaves after one line, and the command's message about it."""
     with subprocess.Popen([HORSIES, *words], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as command:
         assert command.stdout is not None
         assert command.stderr is not None
@@ -255,7 +255,7 @@ WAITING = "FROM pg_stat_activity WHERE datname = current_database() AND wait_eve
 
 
 async def waits_for_a_lock(connection: asyncpg.Connection) -> None:
-    """Until the command stands behind a lock."""
+    """Wait until the command waits for a lock."""
     async with asyncio.timeout(30):
         while not await connection.fetchval(f"SELECT count(*) {WAITING}"):
             pass
@@ -297,7 +297,7 @@ async def test_a_connection_that_is_lost_on_the_way_leaves_a_true_account(
 
 @pytest.mark.parametrize("group", ["tasks", "workers", "queues", "recovery", "audit", "db"])
 def test_every_group_and_every_command_of_it_explains_itself(group: str) -> None:
-    """Groups are put together when they are called; for the help above them they are a name and a sentence."""
+    """Groups are loaded when they are called; for the help above them they are only a name and a sentence."""
     above = said("--help")
     listed = said(group, "-h")
     assert listed.code == 0

@@ -1,4 +1,4 @@
-"""The verbs of `horsies tasks`, and `audit undo`: what they change and refuse, their exit codes and their JSON."""
+"""The verbs of `horsies tasks`, and `audit undo`: their changes, refusals, exit codes and JSON."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ READ_ONLY = [
 async def test_read_only_refuses_before_anything_is_tried(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    """Before a connection even: the port is one where nobody listens."""
+    """Even before a connection: no server listens on the port."""
     monkeypatch.setenv("HORSIES_DATABASE_URL", "postgresql://ops:hunter2@127.0.0.1:1/app")
     by_option = await horsies(*words, "--yes", "--read-only")
     monkeypatch.setenv("HORSIES_READ_ONLY", "1")

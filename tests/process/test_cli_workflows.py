@@ -1,4 +1,4 @@
-"""`horsies workflows`: pages, the whole story, the graph, and verbs with their exit codes and JSON."""
+"""`horsies workflows`: pages, details, the graph, and verbs with their exit codes and JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _here(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 
 async def workflow(conn: asyncpg.Connection, workflow_id: str, status: str = "RUNNING", **columns: str) -> None:
-    """A column is given as an SQL expression."""
+    """A workflow; a column is given as an SQL expression."""
     given = {"id": f"'{workflow_id}'", "name": "'order'", "status": f"'{status}'", **columns}
     given = {"root_workflow_id": given["id"], "started_at": ago(60), **given}
     await conn.execute(f"INSERT INTO horsies_workflows ({', '.join(given)}) VALUES ({', '.join(given.values())})")
@@ -53,7 +53,7 @@ async def node(conn: asyncpg.Connection, workflow_id: str, index: int, status: s
 
 
 async def month_end(conn: asyncpg.Connection, workflow_id: str = "month-end") -> None:
-    """One branch failed; what waits for all of them cannot come any more."""
+    """One branch failed; the node that joins all of them can no longer run."""
     error = '{"__task_error__":true,"error_code":"TIMEOUT","data":{"card":"4111"},"message":"too slow"}'
     await workflow(conn, workflow_id, name="'month_end'", error=f"'{error}'", definition_key="'shop.month_end.v1'")
     times = {"started_at": ago(30), "completed_at": ago(10)}

@@ -1,4 +1,4 @@
-"""The `horsies` command as people run it: its words, its exit codes, and what it says when something is wrong."""
+"""The `horsies` command as users run it: its options, its exit codes, and its error messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HORSIES = Path(sys.executable).with_name("horsies")
 
 @pytest.fixture
 def environ(tmp_path: Path, short_directory: Path) -> dict[str, str]:
-    """A user without configuration, whose embedded server would live in a directory of this test."""
+    """A user without configuration; an embedded server would be in a directory of this test."""
     inherited = {
         name: os.environ[name]
         for name in ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPYCACHEPREFIX")
@@ -52,7 +52,7 @@ def run(environ: dict[str, str], *words: str, answer: str = "") -> subprocess.Co
 
 
 def fails(environ: dict[str, str], *words: str, code: int = 1) -> str:
-    """What stderr says of a command that fails without a traceback."""
+    """The stderr of a command that fails without a traceback."""
     done = run(environ, *words)
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -238,7 +238,7 @@ def test_an_unknown_database_is_one_clear_error(environ: dict[str, str], server:
 def test_a_wrong_password_in_another_embedded_directory_is_one_clear_error(
     environ: dict[str, str], short_directory: Path
 ) -> None:
-    """The embedded server trusts its socket; so this one is told to ask for passwords first."""
+    """The embedded server trusts its socket, so this one is first configured to ask for passwords."""
     url = f"embedded://{short_directory}/strict"
     assert run(environ, "db", "init", "--database-url", url).returncode == 0
     assert not (short_directory / "postgres").exists()
@@ -403,7 +403,7 @@ def test_a_dumb_terminal_gets_no_colour(environ: dict[str, str]) -> None:
 
 
 def test_the_process_list_shows_no_password(environ: dict[str, str]) -> None:
-    """The command waits here for a server that accepts the connection and never says a word."""
+    """The command waits here for a server that accepts the connection and never answers."""
     listener = subprocess.Popen([sys.executable, "-c", SILENT], stdout=subprocess.PIPE, text=True)
     assert listener.stdout is not None
     port = listener.stdout.readline().strip()

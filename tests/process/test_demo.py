@@ -1,4 +1,4 @@
-"""`horsies demo` as people start it, without its console: what it shows, and that nothing of it is left."""
+"""`horsies demo` as users start it, without its console: its data, and that nothing of it is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(short_directory: Path) -> Iterator[Start]:
-    """Start demos whose files lie in a directory of the test's; none outlives the test."""
+    """Start demos with their files in a directory of the test; none outlives the test."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*options: str) -> subprocess.Popen[str]:
@@ -69,7 +69,7 @@ def play(start: Start, directory: Path) -> tuple[subprocess.Popen[str], list[psu
 
 
 def living(directory: Path) -> list[psutil.Process]:
-    """The processes that work on a demo in there, by their command line, their variables or their directory."""
+    """The processes of a demo in this directory, by command line, environment or working directory."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -81,7 +81,7 @@ def living(directory: Path) -> list[psutil.Process]:
 
 def assert_all_gone(processes: list[psutil.Process], directory: Path) -> None:
     _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
-    # Where nobody reaps orphans, as in a container whose first process is a program, a dead one keeps its number.
+    # In a container without an init process orphans are not reaped, and a dead process keeps its id.
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
     assert list(directory.iterdir()) == []
 
@@ -99,8 +99,8 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(start: Start, short
     assert states["INTERRUPTED"] >= 1
     assert states.get("FAILED", 0) + states.get("RETRY", 0) >= 2
     assert {"default", "pay", "mail", "bulk"} == set(told["queues"])
-    assert sum(told["queues"].values()) == sum(states.values())  # one look
-    assert "EXPIRED" in states or "past good_until" in told["findings"]  # depends on when the sweep has come
+    assert sum(told["queues"].values()) == sum(states.values())  # one snapshot
+    assert "EXPIRED" in states or "past good_until" in told["findings"]  # depends on when the sweep ran
     assert told["paused"] == ["mail"]
     flows = told["workflows"]
     assert flows["COMPLETED"] >= 2  # an order and its shipping
@@ -163,7 +163,7 @@ def test_leaving_the_console_leaves_nothing_behind(short_directory: Path) -> Non
 
 
 def until(terminal: int, wanted: bytes) -> bytes:
-    """What the demo writes to its terminal, up to there."""
+    """The demo's output to its terminal, up to these words."""
     read = b""
     while wanted not in read:
         assert select.select([terminal], [], [], PATIENCE_S)[0], read[-2_000:]
@@ -206,7 +206,7 @@ def test_the_next_demo_clears_away_what_killed_ones_left_and_nothing_else(
     short_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(short_directory))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it remembers what TMPDIR was
+    monkeypatch.setattr("tempfile.tempdir", None)  # it caches the value of TMPDIR
     dead, kept, fresh, used = (
         short_directory / name for name in ("horsies-demo-a", "horsies-kept-demo-b", "horsies-demo-c", "horsies-demo-d")
     )

@@ -1,4 +1,4 @@
-"""Two variables of the environment make the import of an application talk, here and in the children."""
+"""Two environment variables enable logs about the import of an application, here and in child processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ table, start = test_worker.table, test_worker.start  # the fixtures
 
 
 def check(database: str, **environ: str) -> str:
-    """What `horsies check` says on stderr, at its usual level."""
+    """The stderr of `horsies check` at its default level."""
     done = subprocess.run(
         [HORSIES, "check", "worker_app.py:app"],
         env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},

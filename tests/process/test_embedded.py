@@ -1,4 +1,4 @@
-"""The embedded server with real processes: shared, stopped by the last one out, and sound after kills."""
+"""The embedded server with real processes: shared, stopped by the last user, and intact after kills."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ held.release()
 
 
 class Holder:
-    """Another process that holds the server until it is told to let go, or killed."""
+    """Another process that holds the server until it is released or killed."""
 
     def __init__(self, place: Place, *prefix: str, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -75,7 +75,7 @@ def holding(place: Place, *prefix: str, **environment: str) -> Iterator[Holder]:
 
 @contextmanager
 def fast_directory() -> Iterator[Path]:
-    """In memory where there is some: a cluster is copied in 0.1 s there, and in 1 to 2 s on a busy disk."""
+    """In memory if possible: a cluster is copied in 0.1 s there, and in 1 to 2 s on a busy disk."""
     memory = Path("/dev/shm")
     fast = memory.is_dir() and shutil.disk_usage(memory).free > 500_000_000
     directory = Path(tempfile.mkdtemp(prefix="hc-", dir=memory if fast else None))
@@ -193,7 +193,7 @@ async def test_ten_processes_at_once_get_one_server(fresh: Place) -> None:
 
 
 def test_a_stale_pid_file_and_socket_are_survived(place: Place) -> None:
-    """After a power cut both files lie around, and the pid may belong to anybody by now: here, to this test."""
+    """After a power cut both files remain, and the pid may belong to any process by now: here, to this test."""
     acquire(place).release()
     wait_until_stopped(place)
     (place.data / "postmaster.pid").write_text(f"{os.getpid()}\n{place.data}\n1\n5432\n{place.sockets}\n\n1 2\nready\n")
@@ -229,7 +229,7 @@ async def test_a_crashed_server_is_started_again_for_those_who_hold_it(place: Pl
 
 
 def test_an_initialization_that_was_killed_leaves_nothing_half_made(fresh: Place) -> None:
-    """`data` gets its name only when the cluster is complete; whatever else lies there is thrown away."""
+    """`data` gets its name only when the cluster is complete; anything else in the directory is deleted."""
     fresh.prepare()
     fresh.half_made_data.mkdir()
     (fresh.half_made_data / "PG_VERSION").write_text("18\n")
@@ -262,7 +262,7 @@ def test_a_socket_directory_of_a_stranger_is_refused(short_directory: Path) -> N
 
 
 def test_the_server_works_for_root_and_for_an_ordinary_user(place: Place) -> None:
-    """Root's server runs under an account of its own. Under root the ordinary user comes from a user namespace."""
+    """Root's server runs under its own account. Under root the ordinary user comes from a user namespace."""
     if os.geteuid() != 0:
         with acquire(place):
             assert psutil.Process(server_pid(place)).uids().effective == os.geteuid()
@@ -279,7 +279,7 @@ def test_the_server_works_for_root_and_for_an_ordinary_user(place: Place) -> Non
 
 
 def refused(place: Path, *prefix: str) -> str:
-    """What a process says that cannot have a server there."""
+    """The error of a process that cannot have a server there."""
     found = subprocess.run(
         [*prefix, sys.executable, "-c", HOLD, str(place)], capture_output=True, text=True, timeout=60, input="\n"
     )
@@ -327,7 +327,7 @@ def test_data_of_another_postgresql_is_refused_with_the_way_out(fresh: Place) ->
 
 
 def test_without_the_wheel_both_ways_out_are_named() -> None:
-    # -S leaves the wheel out of sight, while PYTHONPATH keeps what the rest needs.
+    # -S hides the wheel, while PYTHONPATH keeps what the rest needs.
     hide = (
         "import sys, importlib.util as u; f = u.find_spec; u.find_spec = lambda n: None if 'pgserver' in n else f(n)\n"
     )
@@ -342,7 +342,7 @@ def test_an_interrupt_in_the_terminal_does_not_reach_the_server(place: Place) ->
     with acquire(place):
         assert os.getsid(server_pid(place)) != os.getsid(0)
         assert os.getsid(keeper_of(place).pid) != os.getsid(0)
-        os.kill(server_pid(place), signal.SIGWINCH)  # the session is alive and ours to signal
+        os.kill(server_pid(place), signal.SIGWINCH)  # the session is alive and may be signalled
 
 
 def test_horsies_home_moves_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_a_server_that_cannot_start_shows_its_last_words(place: Place) -> None:
 
 
 def test_a_starter_that_is_killed_leaves_a_keeper_or_none(place: Place) -> None:
-    """Killed as soon as the keeper's lock is taken, by the starter itself as yet."""
+    """Killed as soon as the keeper's lock is taken, still by the starter itself."""
     place.prepare()
     starter = subprocess.Popen([sys.executable, "-c", HOLD, str(place.root)], stdin=subprocess.PIPE)
     with FileLock(place.keeper_lock) as keeper:
@@ -423,7 +423,7 @@ def test_a_link_to_the_directory_leads_to_the_same_server(place: Place) -> None:
 
 
 def test_memory_of_a_killed_server_is_waited_for(place: Place) -> None:
-    """A child of the old server that hangs for a moment keeps its shared memory in use."""
+    """A child of the old server that hangs for a moment still uses its shared memory."""
     held = acquire(place)
     server = psutil.Process(server_pid(place))
     hanging = server.children()[0]
@@ -445,7 +445,7 @@ def test_memory_of_a_killed_server_is_waited_for(place: Place) -> None:
 
 
 def test_the_lock_of_a_socket_that_names_a_living_process_is_survived(place: Place) -> None:
-    """Only one of the server's own account counts for PostgreSQL."""
+    """PostgreSQL only considers processes of the server's own account."""
     programs = find_programs(place)
     place.sockets.mkdir(mode=0o700)
     programs.own(place.sockets)
@@ -482,7 +482,7 @@ def test_another_temporary_directory_leads_to_the_same_server(short_directory: P
 
 
 def test_a_private_umask_closes_no_directory_to_the_server(short_directory: Path) -> None:
-    """Root's server is another user, who has to enter; an ordinary user's directories stay private."""
+    """Root's server is another user, who must have access; an ordinary user's directories stay private."""
     place = Place(short_directory / "new" / "pg")
     before = os.umask(0o077)
     try:
@@ -501,7 +501,7 @@ def test_locks_and_log_are_private(place: Place) -> None:
 
 
 def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
-    """As an ordinary user the same directory is fine: nobody else has to enter."""
+    """For an ordinary user the same directory is fine: no other user needs access."""
     place.root.chmod(0o700)
     if os.geteuid() != 0:
         acquire(place).release()
@@ -511,7 +511,7 @@ def test_root_is_told_whose_directory_is_closed(place: Place) -> None:
 
 
 def test_root_on_data_of_somebody_else_names_the_owner(fresh: Place) -> None:
-    """In the namespace we are root, and so is the owner of the data; the server would be another user."""
+    """In the namespace the test is root, and so is the owner of the data; the server would be another user."""
     fresh.prepare()
     fresh.data.mkdir()
     fresh.root.chmod(0o755)
@@ -547,9 +547,9 @@ def test_a_failed_initialization_names_no_log_that_is_not_there(fresh: Place) ->
 
 
 def test_a_half_copy_of_the_programs_heals(fresh: Place) -> None:
-    """Root's account cannot enter a private package, so it gets a copy; one that was cut short is thrown away.
+    """Root's account cannot enter a private package, so it gets a copy; a partial copy is deleted.
 
-    An ordinary user gets a copy of programs that do not start, which takes the same way.
+    An ordinary user gets a copy of programs that do not start, which takes the same path.
     """
     fresh.prepare()
     package = fresh.root / "closed" / "wheel"
@@ -570,7 +570,7 @@ def test_a_half_copy_of_the_programs_heals(fresh: Place) -> None:
 
 
 async def test_a_full_disk_at_a_restart_does_not_end_the_keeper(place: Place) -> None:
-    """A directory in place of the log makes each attempt fail with an OSError, and so does the word about it."""
+    """A directory in place of the log makes each attempt fail with an OSError, and the message about it, too."""
     with acquire(place):
         crashed, keeper = psutil.Process(server_pid(place)), keeper_of(place)
         aside = place.log.with_name("aside")

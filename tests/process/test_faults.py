@@ -1,7 +1,7 @@
 """Kills of the worker, its child and its database session in the middle of each statement of a task's life.
 
-A fault trigger stops the statement, the kill happens while it stands, then it is released. Whatever is killed where:
-each task ends once, with a gapless history, and its code has run exactly as often as that history says.
+A fault trigger blocks the statement, the kill happens meanwhile, then the statement is released. In every case each
+task ends once, with a gapless history, and its code has run exactly as often as that history says.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def test_a_dead_child_costs_a_run_only_if_one_was_in_it(scene: Scene, name
 async def test_what_a_dead_worker_had_ordered_is_done_and_the_rest_is_recovered(
     scene: Scene, name: str, history: list[object], runs: int
 ) -> None:
-    """Its last statement is committed, as nobody tells the server that the asker is dead."""
+    """Its last statement is committed, because the server does not learn that the client is dead."""
     step = STEPS[name]
     async with fault(scene.connection, step.point, FaultAction.BLOCK) as blocked:
         kill_worker(await caught(scene, step, blocked))

@@ -1,4 +1,4 @@
-"""Kills in the middle of what an operator changes by hand: all of a batch with its audit rows, or nothing."""
+"""Kills in the middle of an operator's changes: a whole batch with its audit rows, or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GONE = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'oper
 
 
 class Operator:
-    """Starts manual verbs in processes of their own."""
+    """Starts operator verbs in separate processes."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -62,7 +62,7 @@ async def operate(database: str) -> AsyncIterator[Operator]:
 
 
 async def strike(scene: Scene, victim: str, operator: subprocess.Popen[bytes], blocked: Fault) -> None:
-    """The operator dies, and the server finds out in its own time; or his session dies, and he is told."""
+    """Kill the operator's process, which the server notices later; or his session, which he is notified of."""
     if victim == "operator":
         operator.kill()
     else:
@@ -95,7 +95,7 @@ async def test_a_running_task_is_taken_from_its_worker_with_history_and_audit_or
     taken = await audited(scene) == 1
     if victim == "session":
         assert not taken
-    elif point.moment is FaultMoment.COMMIT:  # the last word was said when the operator died
+    elif point.moment is FaultMoment.COMMIT:  # the batch was complete when the operator died
         assert taken
     await scene.begun(runs=2 if taken else 1)
     await scene.let_go()
@@ -118,6 +118,6 @@ async def test_each_batch_is_done_with_one_audit_row_for_each_task_or_not_at_all
     cancelled = await scene.connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE status = 'CANCELLED'")
     assert cancelled == await audited(scene)
     if victim == "session":
-        assert cancelled == 2  # the operator is told and asked; the rest is not tried behind his back
+        assert cancelled == 2  # the operator is asked; the rest is not tried without an answer
     else:
         assert cancelled in ((4,) if moment is FaultMoment.COMMIT else (2, 4))

@@ -1,4 +1,4 @@
-"""A commit whose answer is lost: the server is told to wait for a standby, so it is one of this process's own."""
+"""A commit whose reply is lost: the server waits for a standby, so it is a server of this process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def database(embedded_database: str) -> str:
 
 
 WAITING = "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()"
-# A snapshot that waits keeps the lock of all notifications meanwhile, so the finish could not begin to wait.
+# A waiting snapshot would hold the lock of all notifications, so the finish could not begin to wait.
 LOST = f"""
 SELECT bool_or(pg_terminate_backend(pid, 5000) AND application_name = 'horsies worker finish') {WAITING}
    AND application_name IN ('horsies worker finish', 'horsies worker upkeep')
 """
 
 
-# What a standby knows that lacks the finish, or also the start; then the sessions to the old primary end.
+# The state of a standby that lacks the finish, or also the start; then the sessions to the old primary end.
 BEHIND = """
 SET session_replication_role = replica;
 DELETE FROM horsies_task_attempts;
@@ -48,7 +48,7 @@ async def test_what_had_ended_is_stored_again_after_a_failover_that_lost_it(scen
     before = {label: await scene.table.row(scene.ids[label]) for label in "ab"}
     history = {label: await scene.history(label) for label in "ab"}
     await scene.connection.execute(BEHIND.format(status=status))
-    await scene.connection.execute(CUT)  # afterwards, for the worker is back at once and looks
+    await scene.connection.execute(CUT)  # afterwards, because the worker reconnects at once and reads
     await scene.until(ENDED)
     told = [await asyncio.to_thread(worker.wait_for, "the database has lost the commit of an outcome") for _ in "ab"]
     assert {one["id"] for one in told} == set(scene.ids.values())
@@ -60,7 +60,7 @@ async def test_what_had_ended_is_stored_again_after_a_failover_that_lost_it(scen
 
 
 async def test_a_finish_whose_answer_is_lost_is_not_a_second_outcome(scene: Scene) -> None:
-    """Committed, and before it says so the session dies: the server waits for a standby that does not exist."""
+    """Committed, and the session dies before the reply: the server waits for a standby that does not exist."""
     await scene.connection.execute("SET synchronous_commit = local")
     worker = await scene.worker(TEST_STALE_MS="60000")  # its beats will not be seen for a while
     await scene.send("hold", "a")

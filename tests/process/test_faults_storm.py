@@ -31,7 +31,7 @@ async def kill_a_child(scene: Scene, choose: random.Random) -> None:
         try:
             child.kill()
         except psutil.NoSuchProcess:
-            return  # it has ended by itself meanwhile
+            return  # it has ended in the meantime
 
 
 async def kill_a_worker(scene: Scene, choose: random.Random) -> None:
@@ -53,7 +53,7 @@ async def test_a_storm_of_kills_loses_no_task_and_repeats_none_behind_its_histor
     for _ in range(KILLS):
         strike = choose.choices([kill_a_session, kill_a_child, kill_a_worker], weights=[6, 3, 1])[0]
         await strike(scene, choose)
-        await asyncio.sleep(choose.uniform(0.0, 0.6))  # kills are meant to fall at any moment
+        await asyncio.sleep(choose.uniform(0.0, 0.6))  # kills at any moment
     await scene.settled(patience_s=120)
     struck = "SELECT count(*) > 10 FROM horsies_task_attempts WHERE error_code = 'WORKER_CRASHED'"
-    assert await scene.connection.fetchval(struck)  # else this was no storm
+    assert await scene.connection.fetchval(struck)  # otherwise no kill hit anything

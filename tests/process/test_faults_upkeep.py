@@ -1,4 +1,4 @@
-"""Kills in the middle of what a worker does beside running tasks: prefetched starts, giving back, recovering others."""
+"""Kills during a worker's other work: prefetched starts, returning tasks, recovering tasks of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VICTIMS = ["session", chaos("worker"), chaos("worker and session")]
 
 
 async def strike(victim: str, worker: Worker, blocked: Fault) -> None:
-    """Kill what stands at the fault; a worker that is killed alone has its last statement committed."""
+    """Kill the process blocked at the fault; if only a worker is killed, its last statement is committed."""
     if "worker" in victim:
         kill_worker(worker)
     if "session" in victim:
@@ -34,7 +34,7 @@ async def strike(victim: str, worker: Worker, blocked: Fault) -> None:
 
 
 async def one_runs_and_one_waits(scene: Scene) -> Worker:
-    """A worker whose only child runs `a`, with `b` claimed for it ahead of time."""
+    """A worker whose only child runs `a`, with `b` prefetched for it."""
     worker = await scene.worker(TEST_PREFETCH="2")
     await scene.send("hold", "a")
     await scene.begun("a")

@@ -1,4 +1,4 @@
-"""The README's first command on a fresh machine: a copy of the sources, a new virtual environment, nothing else."""
+"""The README's first command on a fresh machine: only a copy of the sources and a new virtual environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path,
     shutil.copytree(ROOT, sources, ignore=ignored)
     python3 = tmp_path / "bin" / "python3"
     python3.parent.mkdir()
-    python3.symlink_to(sys.executable)  # the Python under test, whatever else this machine has
+    python3.symlink_to(sys.executable)  # the Python under test, whichever others this machine has
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "LANG", "LC_"))}
     environ = {
         **kept,

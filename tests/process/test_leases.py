@@ -1,4 +1,4 @@
-"""User code of one task never runs in two places at once: measured by a ledger that the user code writes."""
+"""User code of one task never runs in two places at once, as measured by a ledger that the user code writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T_S = 2.0
 
 
 class Scene:
-    """Tasks on workers of which one is disturbed, and the ledger of what ran when."""
+    """Tasks on workers of which one is disturbed, and the ledger of their runs."""
 
     def __init__(self, table: Table, start: Callable[..., Worker], directory: Path) -> None:
         self.table = table
@@ -41,7 +41,7 @@ class Scene:
         )
 
     def lines(self, label: str, *what: str) -> list[tuple[str, int, int]]:
-        """What, pid and nanoseconds."""
+        """Mark, pid and nanoseconds."""
         lines = (line.split() for line in self.ledger.read_text().splitlines())
         return [
             (line[1], int(line[2]), int(line[3]))
@@ -66,7 +66,7 @@ class Scene:
         self.stopped.clear()
 
     def overlap_ms(self, label: str) -> float:
-        """How long user code of this task ran in two places; what was alive without a line of its own counts as 1 s."""
+        """How long user code of this task ran in two places; a live process without a line of its own counts as 1 s."""
         begins = self.lines(label, "begin", "beside")
         overlap = 1_000.0 * len(self.lines(label, "beside"))
         for (_, pid, _), (_, _, next_begin) in pairwise(begins):
@@ -214,7 +214,7 @@ async def test_the_end_of_the_guard_ends_its_children_and_others_take_their_plac
 
 
 async def test_a_short_freeze_costs_nothing(scene: Scene) -> None:
-    """Idle or running: what is still within its lease goes on."""
+    """Idle or running: tasks within their leases continue."""
     worker = await scene.worker("--processes", "1")
     await scene.send("hold_for", 1.5)
     await scene.begun("hold_for")
@@ -229,9 +229,9 @@ async def test_a_short_freeze_costs_nothing(scene: Scene) -> None:
 
 
 async def test_a_crash_ends_only_what_had_begun(scene: Scene) -> None:
-    """What the child held beside it, or ahead, runs in the next child, and has no attempt more than its own."""
+    """Other tasks that the child held run in the next child, without an additional attempt."""
     await scene.worker("--processes", "1", TEST_PREFETCH="8")
-    for number in range(40):  # until the worker knows that they are short, and gives its child some ahead
+    for number in range(40):  # until the worker knows that they are short, and prefetches for its child
         await scene.send("quick", label=f"before-{number}")
     await scene.table.done(scene.ids["before-39"])
     labels = [f"{task}-{number}" for number in range(5) for task in ("quick_async", "quick")]

@@ -1,4 +1,4 @@
-"""What operators order reaches real workers at once, and what they take away stops in its child."""
+"""Operators' orders reach real workers at once, and tasks taken from a worker stop in its child."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from horsies.operations.workers import WorkerVerb
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 OPS = Actor("ops", "bastion")
-# The notification, not the next beat: with the longest interval, that would come after two minutes.
+# With the longest beat interval, only the notification can be in time: the next beat is two minutes away.
 SLOW_BEATS = {"TEST_BEAT_MS": "120000"}
 
 
@@ -48,7 +48,7 @@ async def by_hand(operator: asyncpg.Connection, verb: TaskVerb, task_id: str) ->
 
 
 async def known(worker: Worker, table: Table) -> str:
-    """The worker's id, as soon as it has told of itself."""
+    """The worker's id, once it has stored a snapshot."""
     async with asyncio.timeout(PATIENCE_S):
         heard = asyncio.Event()
         await table.connection.add_listener("horsies_worker_state", lambda *_: heard.set())
@@ -63,7 +63,7 @@ async def known(worker: Worker, table: Table) -> str:
 
 
 async def hold(table: Table, directory: Path, name: str = "wait_for_file") -> str:
-    """A task that runs until somebody writes into the pipe `go`."""
+    """A task that runs until the test writes to the pipe `go`."""
     os.mkfifo(directory / "go")
     task_id = await table.send(name, str(directory / "started"), str(directory / "go"))
     await table.until(task_id, "RUNNING")
@@ -149,7 +149,7 @@ async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_o
     async with asyncio.timeout(1):
         await by_hand(operator, verb, task_id)
         await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="beat")
-        await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")  # the child has let go
+        await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")  # the child has released it
     row = await table.row(task_id)
     assert (row["status"], len(await table.attempts(task_id))) == (status, 1)
     if verb is TaskVerb.REQUEUE:
@@ -213,7 +213,7 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
         "UPDATE horsies_tasks SET started_at = started_at - interval '1 min'",
         "UPDATE horsies_heartbeats SET sent_at = sent_at - interval '1 min'",
         "UPDATE horsies_worker_states SET snapshot_at = snapshot_at - interval '1 min'",
-        "UPDATE horsies_pulse SET gaps = '{}'",  # nor is it known that none could beat a minute ago
+        "UPDATE horsies_pulse SET gaps = '{}'",  # without a known gap in which no worker could beat
     ):
         await table.connection.execute(statement)
     outcome = await order(operator, WorkerVerb.RECOVER, worker_id)

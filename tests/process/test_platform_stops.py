@@ -1,4 +1,4 @@
-"""Stops as platforms make them: SIGTERM, then SIGKILL at their limit; what became of each task is stored by then."""
+"""Stops as platforms do them, SIGTERM, then SIGKILL at a limit: the outcome of each task is stored by then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KUBERNETES = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
 
 
 async def begun(table: Table, directory: Path, name: str) -> str:
-    """A task of which user code runs: it opens a pipe, and this side waits for that."""
+    """A task whose user code runs: it opens a pipe, which this side waits for."""
     place = directory / name
     place.mkdir()
     pipes = [place / "started", place / "go"]
@@ -37,7 +37,7 @@ async def begun(table: Table, directory: Path, name: str) -> str:
 
 
 async def stop_as_platform(worker: Worker, limit_s: float) -> float:
-    """The seconds until it had gone, by itself or killed; its children are gone as well."""
+    """The seconds until it has ended, by itself or killed; its children have ended as well."""
     children = worker.children()
     begin = time.monotonic()
     worker.process.send_signal(signal.SIGTERM)
@@ -87,7 +87,7 @@ async def test_tasks_that_take_no_notice_are_killed_and_stored_within_the_limit(
     names = ["wait_stubbornly", "wait_in_c", "wait_stubbornly_async", "wait_again"]
     tasks = [await begun(table, tmp_path, name) for name in names]
     frozen = await table.row(tasks[3])
-    os.kill(frozen["worker_pid"], signal.SIGSTOP)  # its child hears nothing and says nothing
+    os.kill(frozen["worker_pid"], signal.SIGSTOP)  # its child receives and reports nothing
     took_s = await stop_as_platform(worker, 10)
     assert states([await table.row(task_id) for task_id in tasks]) == [PENDING] * 4
     assert worker.process.returncode == 0

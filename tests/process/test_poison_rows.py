@@ -1,4 +1,4 @@
-"""Rows written by hand, with numbers and times that no sender would choose, cost no other task its outcome."""
+"""Rows with numbers and times that no sender would choose cost no other task its outcome."""
 
 from __future__ import annotations
 

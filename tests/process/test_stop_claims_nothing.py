@@ -1,4 +1,4 @@
-"""A worker that was told to stop claims nothing more, whatever else it is told meanwhile."""
+"""A worker that was asked to stop claims no more tasks, whatever notifications arrive."""
 
 from __future__ import annotations
 

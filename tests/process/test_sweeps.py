@@ -1,4 +1,4 @@
-"""Workers that are really killed: the others take up what they left behind, within the time that is promised."""
+"""Workers that are really killed: others recover their tasks within the promised time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECOVERY = {
     "check_interval_ms": CHECK_S * 1000,
 }
 QUICK = {"TEST_RECOVERY": json.dumps(RECOVERY)}
-# The rounds of beats and sweeps begin at any moment, and two processors are shared by all tests.
+# Beats and sweeps begin at any moment, and two processors are shared by all tests.
 LATEST = timedelta(seconds=THRESHOLD_S + CHECK_S + 1)
 
 
@@ -41,7 +41,7 @@ async def sweeper(table: Table, sweep: str = "recovery") -> asyncpg.Record | Non
 
 
 async def next_sweep(table: Table, after: asyncpg.Record) -> asyncpg.Record:
-    """The state after the next time that anybody took the duty."""
+    """The state after the next sweep by any worker."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             row = await sweeper(table)
@@ -58,7 +58,7 @@ async def first_sweep(table: Table) -> asyncpg.Record:
 
 
 async def breathe(table: Table) -> None:
-    """Nothing is notified of a sweep that finds nothing, so it is looked for; the database does the waiting."""
+    """A sweep that finds nothing sends no notification, so its row is polled, inside the database."""
     await table.connection.execute("SELECT pg_sleep(0.01)")
 
 
@@ -106,7 +106,7 @@ async def test_what_a_killed_worker_ran_is_run_again_elsewhere_where_the_policy_
     again = await table.until(task_id, "RUNNING")
     assert again["claimed_by_worker_id"] != first["claimed_by_worker_id"]
     late = again["started_at"] - waiting["next_retry_at"]
-    assert timedelta(0) <= late < timedelta(seconds=1)  # the sweep told the claimers; the poll comes after up to 5 s
+    assert timedelta(0) <= late < timedelta(seconds=1)  # the sweep notifies the claimers; the poll comes later
     await asyncio.to_thread((tmp_path / "go").write_text, "second")
     assert json.loads((await table.done(task_id))["result"])["ok"] == "second"
     history = [(one["attempt"], one["outcome"], one["error_code"]) for one in await table.attempts(task_id)]
@@ -164,7 +164,7 @@ async def test_one_of_three_workers_sweeps_and_when_it_is_killed_another_does(
     workers = {start(**QUICK).process.pid: None for _ in range(3)}
     assert len(workers) == 3
     state = await first_sweep(table)
-    for _ in range(2):  # whoever it is by now
+    for _ in range(2):  # whichever worker it is by now
         state = await next_sweep(table, state)
         pid = int(state["worker_id"].rsplit("-", 2)[1])
         os.kill(pid, signal.SIGKILL)
@@ -190,7 +190,7 @@ async def test_sweeps_come_once_an_interval_however_many_workers_there_are(
 async def test_only_the_worker_on_duty_holds_a_connection_for_it_and_only_meanwhile(
     table: Table, start: Callable[..., Worker], database: str
 ) -> None:
-    """Held up by a lock, both sweeps of two workers go on until they have been seen."""
+    """Blocked by a lock, both sweeps of two workers continue until they have been seen."""
     seldom = {"TEST_RECOVERY": json.dumps(RECOVERY | {"check_interval_ms": 60_000})}
     holder = await asyncpg.connect(database)
     async with holder.transaction():
@@ -203,7 +203,7 @@ async def test_only_the_worker_on_duty_holds_a_connection_for_it_and_only_meanwh
 
 
 async def until_held_for_sweeps(table: Table, names: list[str]) -> None:
-    """Until the sweeps of all workers hold just these connections."""
+    """Wait until the sweeps of all workers hold exactly these connections."""
     async with asyncio.timeout(PATIENCE_S):
         while names != await table.connection.fetchval(
             "SELECT COALESCE(array_agg(application_name ORDER BY application_name), '{}') FROM pg_stat_activity"

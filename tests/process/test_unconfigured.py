@@ -1,4 +1,4 @@
-"""Without a configured database: lists and the console say where they looked, and make none unasked."""
+"""Without a configured database: lists and the console report where they looked, and create none unasked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTS = (
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, short_directory: Path) -> Path:
-    """Of a user who has configured nothing."""
+    """The home directory of a user without configuration."""
     for variable in ("HORSIES_DATABASE_URL", "DATABASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""Tasks whose name a worker does not know: left for another worker, or failed where that is wanted."""
+"""Tasks whose name a worker does not know: left for another worker, or failed if configured."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_the_option_says_otherwise_than_the_application(table: Table, star
 async def test_a_worker_told_to_stop_gives_back_what_it_would_have_failed(
     table: Table, start: Callable[..., Worker]
 ) -> None:
-    """Whatever moment the signal hits: failed with its history, or waiting as before."""
+    """At any moment of the signal: failed with its history, or waiting as before."""
     ids = [await table.send("shop.gone") for _ in range(1500)]
     worker = start(*FAIL)
     await table.done(ids[0])

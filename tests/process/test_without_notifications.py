@@ -1,4 +1,4 @@
-"""A worker that hears of nothing, as behind a pooler in transaction mode: only polls, and what it knows by itself."""
+"""A worker without notifications, as behind a pooler in transaction mode: it polls, and uses its own knowledge."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ PATIENCE_S = 20.0
 
 
 class Worker:
-    """A worker in a process of its own; its log, one JSON object per line, is read as it comes."""
+    """A worker as a separate process; its log, one JSON object per line, is read as it arrives."""
 
     def __init__(self, *options: str, app: str = "worker_app:app", **environ: str) -> None:
         self.process = subprocess.Popen(
@@ -50,7 +50,7 @@ class Worker:
         self._lines.put("")
 
     def wait_for(self, event: str, **fields: Any) -> dict[str, Any]:
-        """The next record of that kind; fails with the whole log when it does not come."""
+        """The next record of this kind; fails with the whole log if it does not arrive."""
         return self.wait_until(lambda record: record["event"] == event and fields.items() <= record.items(), event)
 
     def wait_until(self, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Worker:
         raise AssertionError(f"the worker ended without {what}: {self.events}")
 
     def all_records(self) -> list[dict[str, Any]]:
-        """Everything that was logged and not yet asked for; only after the worker has ended."""
+        """All records not read yet; only after the worker has ended."""
         while line := self._lines.get(timeout=PATIENCE_S):
             self.events.append(json.loads(line) if line.startswith("{") else {"event": "?", "text": line})
         return self.events
@@ -77,7 +77,7 @@ class Worker:
         return self.end()
 
     def end(self) -> int:
-        """Its exit code; for one that was told to stop before: told twice, it does not let its tasks end."""
+        """The exit code. A worker already asked to stop must not be asked again: it would interrupt its tasks."""
         return self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
@@ -88,7 +88,7 @@ class Worker:
         self.process.stderr.close()
 
     def children(self) -> list[psutil.Process]:
-        """Those that run tasks; `guard()` is the other one."""
+        """The child processes that run tasks, without that of `guard()`."""
         return [process for process in psutil.Process(self.process.pid).children() if not is_guard(process)]
 
     def guard(self) -> psutil.Process:
@@ -104,7 +104,7 @@ def is_guard(process: psutil.Process) -> bool:
 
 
 class Table:
-    """The test's own view of the task table, and its way to wait: a notification, never a sleep."""
+    """The test's own access to the task table; it waits for notifications, never sleeps."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
@@ -114,7 +114,7 @@ class Table:
         await self.connection.add_listener("horsies_task_status", lambda *_: self._changed.set())
 
     async def send(self, name: str, *args: Any, **columns: Any) -> str:
-        """Insert a task as anybody may who can write to the table."""
+        """Insert a task with plain SQL."""
         values = {
             "id": new_task_id(),
             "task_name": name,
@@ -414,7 +414,7 @@ async def test_children_die_with_a_killed_parent(table: Table, start: Callable[.
 async def test_a_worker_that_slept_past_its_claim_changes_nothing_when_it_wakes(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    """The fence: stopped while it runs a task, which is then run elsewhere and stored; its own result is refused."""
+    """Stopped while it runs a task, which is then run elsewhere and stored; its own result is refused."""
     os.mkfifo(tmp_path / "go")
     zombie = start()
     task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
@@ -494,7 +494,7 @@ async def test_a_newer_schema_is_refused(connection: asyncpg.Connection, start: 
 async def test_a_worker_waits_for_a_database_that_is_not_there_yet(
     short_directory: Path, start: Callable[..., Worker]
 ) -> None:
-    """It says so and keeps trying; a signal ends the waiting."""
+    """It reports it and retries; a signal ends the wait."""
     worker = start(ready=False, HORSIES_DATABASE_URL=f"postgresql://horsies@/horsies?host={short_directory}")
     record = await asyncio.to_thread(worker.wait_for, "waiting for the database")
     assert "nothing answers" in record["reason"]
@@ -510,14 +510,14 @@ async def test_the_process_list_says_what_runs(table: Table, start: Callable[...
     task_id = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
     await table.until(task_id, "RUNNING")
     async with asyncio.timeout(PATIENCE_S):
-        while f"wait_for_file …{task_id[-8:]}" not in " ".join(child.cmdline()):  # noqa: ASYNC110 - told to ps, not to us
+        while f"wait_for_file …{task_id[-8:]}" not in " ".join(child.cmdline()):  # noqa: ASYNC110 - only ps shows it
             await asyncio.sleep(0.01)
     await asyncio.to_thread((tmp_path / "go").write_text, "go")
     await table.done(task_id)
 
 
 async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Callable[..., Worker]) -> None:
-    """Beats every quarter of a second while outcomes are stored without a pause: each on a connection of its own."""
+    """Beats every quarter of a second while outcomes are stored continuously: each on a separate connection."""
     ids = [await table.send("nothing") for _ in range(3000)]
     worker = start("--loglevel", "WARNING", "--processes", "2", ready=False, TEST_PREFETCH="64")
     for task_id in ids:
@@ -530,12 +530,12 @@ async def test_no_loop_stumbles_over_another_under_load(table: Table, start: Cal
 async def test_a_second_signal_leaves_no_prefetched_task_running(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    """The table calls them RUNNING while they wait in the child: each is interrupted, or back in the queue."""
+    """In the table they are RUNNING while they wait in the child: each is interrupted, or back in the queue."""
     os.mkfifo(tmp_path / "go")
     warm = [await table.send("nothing") for _ in range(200)]
     worker = start("--shutdown-grace", "600", TEST_PREFETCH="8")
     for task_id in warm:
-        await table.done(task_id)  # short ones, so that the child is given several at once from now on
+        await table.done(task_id)  # short ones, so that the child is given several at once
     begun = await table.send("wait_for_file", str(tmp_path / "started"), str(tmp_path / "go"))
     behind = [await table.send("nothing") for _ in range(4)]
     for task_id in (begun, *behind):
@@ -549,7 +549,7 @@ async def test_a_second_signal_leaves_no_prefetched_task_running(
 
 
 async def most_at_once(table: Table, queue: str) -> int:
-    """How many attempts of one queue overlapped at most, by their times in the history."""
+    """The most attempts of one queue that overlapped, by their times in the history."""
     return await table.connection.fetchval(
         "SELECT max(running) FROM (SELECT sum(change) OVER (ORDER BY at, change) AS running FROM horsies_tasks"
         " JOIN horsies_task_attempts attempt ON task_id = horsies_tasks.id"

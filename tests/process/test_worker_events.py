@@ -1,4 +1,4 @@
-"""Every event of a worker is one JSON object with the fields that it promises."""
+"""Every event of a worker is one JSON object with the documented fields."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TASK = {"at", "level", "event", "task", "id"}
 
 
 async def told(worker: Worker, event: str, **fields: Any) -> dict[str, Any]:
-    """The next record of that event, with only what is its own left in it."""
+    """The next record of this event, without the fields that all events have."""
     record = await asyncio.to_thread(worker.wait_for, event, **fields)
     assert isinstance(record.pop("at"), float)
     return record
 
 
 async def blocked(worker: Worker, table: Table, tmp_path: Path, name: str = "wait_for_file") -> str:
-    """A task that runs until somebody writes into `go`; the worker knows that it does, not the table alone."""
+    """A task that runs until the test writes to `go`; also the worker, not only the table, knows that it runs."""
     os.mkfifo(tmp_path / "go")
     task_id = await table.send(name, str(tmp_path / "started"), str(tmp_path / "go"))
     await asyncio.to_thread(worker.wait_for, "started", id=task_id)
@@ -195,7 +195,7 @@ CREATE TRIGGER look AFTER UPDATE ON horsies_tasks FOR EACH STATEMENT EXECUTE FUN
 
 
 async def test_no_more_than_max_claim_per_worker_are_ever_claimed(table: Table, start: Callable[..., Worker]) -> None:
-    """Counted by the table itself after each statement that changes it, in the transaction of that statement."""
+    """Counted by triggers after each statement that changes the table, in the transaction of that statement."""
     await table.connection.execute(CLAIMED_AT_ONCE)
     ids = [await table.send("pause" if number % 10 == 0 else "nothing") for number in range(100)]
     ids += [await table.send("nothing_async") for _ in range(100)]
@@ -246,16 +246,16 @@ WAITS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database(
 async def test_a_start_whose_reply_was_lost_is_given_back_at_the_shutdown(
     database: str, table: Table, start: Callable[..., Worker]
 ) -> None:
-    """The connection breaks while the statement waits in the server, which then carries it out for nobody."""
+    """The connection breaks while the statement waits in the server, which then executes it without a client."""
     async with BlackholeProxy(database) as proxy:
         worker = await asyncio.to_thread(start, HORSIES_DATABASE_URL=proxy.url)  # the proxy runs in this loop
         await table.connection.execute(SLOW_START)
         task_id = await table.send("add", 1, 2, max_retries=2)
         async with asyncio.timeout(PATIENCE_S):
-            while not await table.connection.fetchval(WAITS):  # noqa: ASYNC110 - the server tells nobody
+            while not await table.connection.fetchval(WAITS):  # noqa: ASYNC110 - the server has no event for this
                 await asyncio.sleep(0.01)
         proxy.cut()
-        await told(worker, "loop recovered", loop="claim")  # it has looked for what was lost, too early
+        await told(worker, "loop recovered", loop="claim")  # it has looked for the lost task, too early
         await table.connection.execute("SELECT pg_advisory_unlock(7)")
         await table.until(task_id, "RUNNING")
         assert await asyncio.to_thread(worker.stop) == 0
@@ -273,11 +273,11 @@ async def test_a_start_whose_reply_was_lost_is_given_back_at_the_shutdown(
 async def test_prefetched_tasks_that_have_not_begun_wait_again_without_a_trace(
     table: Table, start: Callable[..., Worker], tmp_path: Path
 ) -> None:
-    """RUNNING in the table, but behind another one in their child when the grace is over."""
+    """RUNNING in the table, but waiting behind another one in their child when the grace period is over."""
     warm = [await table.send("nothing") for _ in range(200)]
     worker = start("--shutdown-grace", "0.2", TEST_PREFETCH="8")
     for task_id in warm:
-        await table.done(task_id)  # short ones, so that the child is given several at once from now on
+        await table.done(task_id)  # short ones, so that the child is given several at once
     begun = await blocked(worker, table, tmp_path)
     behind = [await table.send("add", 1, 1, max_retries=2) for _ in range(4)]
     rows = [await table.until(task_id, "RUNNING") for task_id in behind]

@@ -1,4 +1,4 @@
-"""What a worker holds and asks for under load: bounded memory, room only for what it can store, no herd under caps."""
+"""A worker under load: bounded memory, claims only for what it can store, few claims under caps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def statuses(conn: asyncpg.Connection) -> dict[str, int]:
 
 
 async def until(conn: asyncpg.Connection, condition: str, seconds: float = PATIENCE_S) -> None:
-    """Return when the SQL condition holds; the database does the looking."""
+    """Wait until the SQL condition holds, polling inside the database."""
     await conn.execute(
         f"""DO $$ BEGIN
             FOR attempt IN 1..{seconds * 100:.0f} LOOP
@@ -54,7 +54,7 @@ async def all_completed(conn: asyncpg.Connection, seconds: float = 3 * PATIENCE_
 
 
 class Peak:
-    """The most memory that a process ever had, of which the kernel keeps no record that leaves out its start."""
+    """The peak memory of a process; the kernel's own record would include its start."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
@@ -140,7 +140,7 @@ async def test_large_results_that_the_database_refuses_for_good_hold_up_no_other
 async def test_outcomes_that_cannot_be_stored_take_up_room(
     connection: asyncpg.Connection, database: str, start: Callable[..., Worker]
 ) -> None:
-    """No attempt can be written for a while: the worker runs what it has, and claims no more."""
+    """No attempt can be written for a while: the worker runs the tasks that it has, and claims no more."""
     start("--processes", "2")
     blocker = await asyncpg.connect(database)
     async with blocker.transaction():
@@ -183,9 +183,9 @@ async def test_a_cap_holds_with_prefetching_and_what_is_ahead_of_it_waits_as_cla
 
 
 async def claims_per_task(server: DatabaseServer, start: Callable[..., Worker], workers: int, tasks: int) -> float:
-    """How often so many workers ask for tasks while they work off a queue with a cap of 3.
+    """How often this many workers query for tasks while they drain a queue with a cap of 3.
 
-    Not the transactions that the server counts: each session that listens has one for each notification of another.
+    Not the server's count of transactions: each listening session has one for each notification of another session.
     """
     with server.database() as url:
         conn = await asyncpg.connect(url)
@@ -201,7 +201,7 @@ async def claims_per_task(server: DatabaseServer, start: Callable[..., Worker], 
         await all_completed(conn, 120)
         for worker in started:
             assert worker.stop() == 0
-        # A session tells the server at its end at the latest what it has done.
+        # A session reports its statistics to the server at its end at the latest.
         others = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         await until(conn, f"NOT EXISTS ({others})")
         calls = await conn.fetchval("SELECT calls FROM pg_stat_user_functions WHERE funcname = 'horsies_claim_capped'")

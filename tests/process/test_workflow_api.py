@@ -37,7 +37,7 @@ Flow = Callable[..., WorkflowSpec[Any]]
 
 @pytest.fixture(scope="module")
 def shop(server: DatabaseServer) -> Iterator[Any]:
-    """The module with the application, and a worker for it: one for all tests, which do not meet in the database."""
+    """The module with the application, and one worker for all tests, which use separate rows."""
     with server.database() as url, pytest.MonkeyPatch.context() as environment:
         environment.setenv("HORSIES_DATABASE_URL", url)
         module = import_module("workflow_api_app")

@@ -1,4 +1,4 @@
-"""Workers killed in the middle of each write about a shop's workflow: it ends as if nobody had died."""
+"""Workers are killed in the middle of each write to a shop's workflow: it ends as if none had been killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODES, WORKFLOWS, TASKS = "horsies_workflow_tasks", "horsies_workflows", "horsie
 OPTIONS = json.dumps({"retry_policy": POLICY | {"max_retries": 5}, "good_until": None})
 LABELS = ("n0", "n1", "n2-pick", "n2-pack", "a", "b", "n4", "n6")
 
-# By the statement that makes the write.
+# By the statement that does the write.
 POINTS = {
     "finish": FaultPoint.status("RUNNING", "COMPLETED"),
     "retry": FaultPoint.status("RUNNING", "PENDING"),
@@ -46,7 +46,7 @@ POINTS = {
 
 
 class Shop(Flows):
-    """A scene with one order, of which a parcel and a list of letters are workflows themselves."""
+    """A scene with one order, whose parcel and list of letters are sub-workflows."""
 
     async def worker(self, app: str = "kill_shop:app", **environ: str) -> Worker:
         worker = await asyncio.to_thread(self._start, app=app, **environ)
@@ -80,7 +80,7 @@ class Shop(Flows):
         return self.step(index, *dependencies, kwargs_json=json.dumps(tree), sub_definition_key=made.sub_definition_key)
 
     async def check(self, workflow_id: str) -> None:
-        """All is done, nothing twice but what a crash has cost, and all rows agree."""
+        """All is done, only crashed runs were repeated, and all rows agree."""
         row = await self.over(workflow_id)
         assert (row["status"], json.loads(row["result"])["ok"]) == ("COMPLETED", len(self.runs("n6"))), row["error"]
         done = ["COMPLETED"] * 4 + ["FAILED", "SKIPPED", "COMPLETED"]
@@ -94,11 +94,11 @@ class Shop(Flows):
         await check_nothing_is_left(self.connection)
 
     def _check_runs(self, attempts: list[Any]) -> None:
-        """Each run is an attempt; what an attempt says to have crashed may not have begun."""
+        """Each run is an attempt; an attempt that is recorded as crashed may not have begun."""
         crashed = sum(row["error_code"] == "WORKER_CRASHED" for row in attempts)
         runs = sum(len(self.runs(label)) for label in LABELS)
         assert len(attempts) - crashed <= runs <= len(attempts)
-        # The flaky one fails once by itself, unless just that was lost.
+        # The flaky task fails once by itself, unless that attempt was lost.
         assert len(attempts) - crashed - len(LABELS) in (0, 1)
 
 
@@ -121,7 +121,7 @@ DEFAULT = [("advance_ends", True), ("plant_nodes", True), ("finish", False)]
 async def test_an_order_ends_the_same_whatever_its_worker_was_writing_when_it_died(
     shop: Shop, point: str, with_its_session: bool
 ) -> None:
-    """Without its session what it had asked for is still done; with it all of its transaction is lost."""
+    """If only the process is killed, its last statement is executed; if its session is, the transaction is lost."""
     async with fault(shop.connection, POINTS[point], FaultAction.BLOCK) as blocked:
         worker = await shop.worker()
         order = await shop.order()
@@ -135,7 +135,7 @@ async def test_an_order_ends_the_same_whatever_its_worker_was_writing_when_it_di
 
 
 async def test_a_worker_that_does_not_know_a_definition_leaves_it_to_one_that_does(shop: Shop) -> None:
-    """As while a new version is rolled out."""
+    """As during the rollout of a new version."""
     without = await shop.worker("fault_app:app")
     flow = await shop.create_workflow(shop.node(0, sub_definition_key="kills.parcel"))
     await asyncio.to_thread(without.wait_for, "child workflow left to others")

@@ -37,7 +37,7 @@ async def test_a_cancelled_workflow_stops_the_code_of_its_running_node_and_the_w
     await flows.until_nodes(flow, "RUNNING", "PENDING")
     await act(flows, WorkflowVerb.CANCEL, flow)
     assert (await flows.over(flow))["status"] == "CANCELLED"
-    # Nobody writes to the pipe for which the node waits: only a worker that stops it gets its place back.
+    # The pipe that the node waits for is never written: only a worker that stops the node gets its place back.
     for number in range(len(worker.children()) + 1):
         await flows.table.done(await flows.table.send("work", str(flows.ledger), f"after-{number}"))
     assert await flows.nodes(flow) == ["FAILED", "SKIPPED"]

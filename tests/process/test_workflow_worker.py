@@ -1,4 +1,4 @@
-"""Workflows on real workers, which are killed in the middle of what they write about them."""
+"""Workflows on real workers, which are killed in the middle of their writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["flows", "start", "table"]
 
 NODES, WORKFLOWS, TASKS = "horsies_workflow_tasks", "horsies_workflows", "horsies_tasks"
 
-# Each write that follows from the end of the first node of a diamond, and those of its last.
+# Each write after the end of the first node of a diamond, and those after its last.
 POINTS = {
     "finish": FaultPoint.status("RUNNING", "COMPLETED"),
     "node ends": FaultPoint(NODES, "UPDATE", "NEW.task_index = 0 AND NEW.status = 'COMPLETED'"),
@@ -40,7 +40,7 @@ SELDOM = ("node ready", "node linked", "task enqueued", "workflow ends")
 
 
 async def caught(flows: Flows, blocked: Fault) -> tuple[str, Worker]:
-    """A diamond, and the worker that stands in the middle of a statement about it."""
+    """A diamond, and the worker that is blocked in the middle of a statement about it."""
     worker = await flows.worker()
     flow = await diamond(flows)
     await blocked.reached()
@@ -52,7 +52,7 @@ async def diamond(flows: Flows) -> str:
 
 
 async def whole(flows: Flows, workflow_id: str) -> None:
-    """The diamond has come to its end, and each of its nodes has run once."""
+    """The diamond has ended, and each of its nodes has run once."""
     assert await flows.values(workflow_id) == {"n3": 1}
     assert await flows.nodes(workflow_id) == ["COMPLETED"] * 4
     await flows.once_each("n0", "n1", "n2", "n3")
@@ -89,7 +89,7 @@ async def test_a_session_lost_in_the_middle_costs_nothing(flows: Flows, point: s
 async def test_what_a_dead_worker_had_begun_is_finished_by_its_last_statement_or_by_the_next(
     flows: Flows, point: str
 ) -> None:
-    """The statement is committed as nobody tells the server that the asker is dead; not so its transaction."""
+    """The statement is executed, as the server does not learn of the client's death; its transaction is lost."""
     async with fault(flows.connection, POINTS[point], FaultAction.BLOCK) as blocked:
         flow, worker = await caught(flows, blocked)
         kill_worker(worker)
@@ -210,7 +210,7 @@ async def test_a_definition_that_no_worker_knows_fails_its_node(flows: Flows) ->
 
 
 async def test_workers_that_meet_in_a_workflow_do_each_thing_once(flows: Flows) -> None:
-    """Twenty branches end at about the same time on two workers; the node behind them all is enqueued once."""
+    """Twenty branches end at about the same time on two workers; the node that joins them is enqueued once."""
     for _ in range(2):
         await flows.worker()
     branches = range(1, 21)

@@ -1,4 +1,4 @@
-"""The application that the workers of test_worker*.py run; its database comes from the environment."""
+"""The application of the workers in test_worker*.py; its database comes from the environment."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def flaky(count_file: str, failures: int) -> TaskResult[int, TaskError]:
 
 @app.task("wait_for_file", **queue)
 def wait_for_file(started: str, go: str) -> TaskResult[str, TaskError]:
-    """Tells that it runs by making a pipe's reader wake up, then waits for the other side to open the second pipe."""
+    """Writes to one pipe to report that it runs, then waits for the test to write to the second one."""
     Path(started).write_text("started")
     return TaskResult(ok=Path(go).read_text())
 
@@ -147,18 +147,18 @@ def echo(text: str) -> TaskResult[int, TaskError]:
 
 @app.task("wait_stubbornly", requeue_on_interrupt=True, **queue)
 def wait_stubbornly(started: str) -> TaskResult[None, TaskError]:
-    """Takes no notice of being stopped."""
+    """Ignores requests to stop."""
     Path(started).write_text("started")
     while True:
         try:
             time.sleep(60)
-        except BaseException:  # noqa: BLE001 - that is the point
+        except BaseException:  # noqa: BLE001 - ignores every request to stop
             continue
 
 
 @app.task("wait_in_c", requeue_on_interrupt=True, **queue)
 def wait_in_c(started: str) -> TaskResult[None, TaskError]:
-    """Never comes back to Python, and lets no other thread of its process run."""
+    """Never returns to Python, and lets no other thread of its process run."""
     Path(started).write_text("started")
     return TaskResult(ok=deque(repeat(None), maxlen=0))
 
@@ -169,5 +169,5 @@ async def wait_stubbornly_async(started: str) -> TaskResult[None, TaskError]:
     while True:
         try:
             await asyncio.sleep(60)
-        except BaseException:  # noqa: BLE001 - that is the point
+        except BaseException:  # noqa: BLE001 - ignores every request to stop
             continue

@@ -1,4 +1,4 @@
-"""Workflows for the workers of fault_app.py, stored without the application that would make them."""
+"""Workflows for the workers of fault_app.py, stored without the application that would define them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OVER = ("COMPLETED", "FAILED", "CANCELLED")
 
 
 class Flows(Scene):
-    """A scene whose tasks are nodes; each run of a node's code leaves its name in the ledger."""
+    """A scene whose tasks are nodes; each run of a node's code writes its name to the ledger."""
 
     def node(self, index: int, *dependencies: int, task: str = "work", **columns: Any) -> NodePlan:
         arguments: dict[str, Any] = {"ledger": str(self.ledger), "task": f"n{index}"}
@@ -79,19 +79,19 @@ class Flows(Scene):
         return [row["status"] for row in rows]
 
     async def until_nodes(self, workflow_id: str, *statuses: str) -> None:
-        """Return when the nodes have these statuses."""
+        """Wait until the nodes have these statuses."""
         async with asyncio.timeout(PATIENCE_S):
-            while await self.nodes(workflow_id) != list(statuses):  # noqa: ASYNC110 - no event tells of nodes
+            while await self.nodes(workflow_id) != list(statuses):  # noqa: ASYNC110 - no event for nodes
                 await asyncio.sleep(0.01)
 
     async def values(self, workflow_id: str) -> dict[str, Any]:
-        """The values of the nodes that nobody waits for, by their ids."""
+        """The values of the nodes without successors, by id."""
         row = await self.over(workflow_id)
         assert row["status"] == "COMPLETED", row["error"]
         return {node_id: result["ok"] for node_id, result in json.loads(row["result"])["ok"].items()}
 
     async def once_each(self, *labels: str) -> None:
-        """No node's code has run twice, and no task is left that could."""
+        """No node's code has run twice, and no task is left that could run."""
         assert {label: len(self.runs(label)) for label in labels} == dict.fromkeys(labels, 1)
         left = await self.connection.fetchval(
             "SELECT count(*) FROM horsies_tasks WHERE status IN ('PENDING', 'CLAIMED', 'RUNNING')"

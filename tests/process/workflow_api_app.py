@@ -1,4 +1,4 @@
-"""The application of test_workflow_api.py: its tasks, its definitions, and the workflows that users would write."""
+"""The application of test_workflow_api.py: tasks, definitions and workflows as users write them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def describe(
 
 @app.task("judge")
 def judge(child: TaskResult[int, TaskError]) -> TaskResult[str, TaskError]:
-    """What the documents show for the failure of a child workflow."""
+    """The example in the documentation for the failure of a child workflow."""
     match child.err:
         case SubWorkflowError(sub_workflow_id=found, sub_workflow_summary=summary):
             return TaskResult(ok=f"{found} {summary.status.value} {summary.failed_tasks} of {summary.total_tasks}")
@@ -122,13 +122,13 @@ def summed(values: TaskResult[list[int], TaskError]) -> TaskResult[int, TaskErro
 
 @app.task("wait_for_file")
 def wait_for_file(go: str) -> TaskResult[str, TaskError]:
-    """Until the other side of the pipe is written."""
+    """Runs until the other side of the pipe is written."""
     return TaskResult(ok=Path(go).read_text())
 
 
 @app.task("flaky", retry_policy=RetryPolicy.fixed([1], auto_retry_for=["TRY_AGAIN"], jitter=False))
 def flaky(count_file: str, workflow_meta: WorkflowMeta | None = None) -> TaskResult[list[int], TaskError]:
-    """Fails at its first run; which runs there were is told by the size of a file."""
+    """Fails in its first run; counts its runs by the size of a file."""
     with Path(count_file).open("a") as file:
         file.write("x")
     runs = Path(count_file).stat().st_size
@@ -148,7 +148,7 @@ class Doubling(WorkflowDefinition[int]):
 
 
 class Counting(WorkflowDefinition[int]):
-    """A child whose nodes depend on its parameters."""
+    """A child workflow whose nodes depend on its parameters."""
 
     name = "counting"
     definition_key = "test.counting.v1"
@@ -175,7 +175,7 @@ class Failing(WorkflowDefinition[int]):
 
 
 class Outer(WorkflowDefinition[int]):
-    """A child that has a child."""
+    """A child workflow that has a child."""
 
     name = "outer"
     definition_key = "test.outer.v1"

@@ -1,4 +1,4 @@
-"""Functions whose annotations are text, some of which lead nowhere when the program runs."""
+"""Functions with annotations as strings, some of which cannot be resolved at run time."""
 
 from __future__ import annotations
 

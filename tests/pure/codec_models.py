@@ -139,7 +139,7 @@ class NotAModel:
 
 
 def a_function() -> None:
-    """Something that a row might name instead of a class."""
+    """An object that a row might name instead of a class."""
 
 
 ORDER_TEXT = (

@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty working directory. Afterwards its modules are forgotten, and sys.path is as it was."""
+    """An empty working directory. Afterwards its modules are removed from sys.modules, and sys.path is restored."""
     monkeypatch.chdir(tmp_path)
     path, modules = list(sys.path), dict(sys.modules)
     yield tmp_path

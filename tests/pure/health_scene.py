@@ -1,4 +1,4 @@
-"""A cluster at noon, made of the engine's own rows, for the tests of verdict, alerts and rates."""
+"""A cluster at noon, made of the engine's row classes, for the tests of verdict, alerts and rates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ago(seconds: float) -> datetime:
 def a_worker(
     worker_id: str = "web-1", liveness: Liveness = Liveness.ALIVE, silent_s: float = 2, **fields: Any
 ) -> WorkerRow:
-    """It runs 4 tasks in 8 processes."""
+    """A worker that runs 4 tasks in 8 processes."""
     snapshot = Snapshot(
         ago(silent_s),
         worker_id,
@@ -85,6 +85,6 @@ def a_report(*findings: Finding, **fields: Any) -> Report:
 
 
 def a_glance(*findings: Finding, **fields: Any) -> Glance:
-    """Two living workers and an empty queue, where nothing else is said."""
+    """Two living workers and an empty queue, unless given otherwise."""
     usual: dict[str, Any] = {"workers": (a_worker("web-1"), a_worker("web-2")), "queues": (a_queue(),)}
     return Glance(NOON, report=fields.pop("report", a_report(*findings)), **{**usual, **fields})

@@ -1,4 +1,4 @@
-"""Filters for the tests of the filter language: any text, half filters, and whole ones."""
+"""Hypothesis strategies for tests of the filter language: any text, partial filters, and valid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's story made by hand: a crash, a retry, a failure by an operator."""
+"""A task's details, constructed for tests: a crash, a retry, a failure by an operator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stored(value: Any) -> Stored:
 
 
 def row(**fields: Any) -> TaskRow:
-    """FAILED after two tries."""
+    """A task that FAILED after two tries."""
     usual: dict[str, Any] = {
         "id": ID,
         "name": "nightly_import",
@@ -123,7 +123,7 @@ ERROR = {
 
 
 def story(**fields: Any) -> TaskDetail:
-    """Crashed, tried again, failed by hand."""
+    """Crashed, tried again, failed by an operator."""
     beats = tuple(at(971 + 30 * number) for number in range(19))
     usual: dict[str, Any] = {
         "now": at(2_000),
@@ -156,7 +156,7 @@ def told(
 
 
 def running(**fields: Any) -> TaskDetail:
-    """The second try, still at it."""
+    """Running its second try."""
     live = {"status": "RUNNING", "state": "RUNNING", "finished_at": None, "error_code": None}
     executions = (story().executions[0], Execution(2, (), (at(1_001), at(1_031)), "web-1:4120", False))
     usual: dict[str, Any] = {"row": row(**live), "attempts": (FIRST,), "audit": (), "result": None}
@@ -164,7 +164,7 @@ def running(**fields: Any) -> TaskDetail:
 
 
 def waiting(**fields: Any) -> TaskDetail:
-    """Between the first try and the second."""
+    """Waiting between the first and the second try."""
     idle = {"claimed_at": None, "started_at": None, "finished_at": None, "worker_hostname": None, "worker_id": None}
     pending = {"status": "PENDING", "state": "RETRY", "error_code": "WORKER_CRASHED", **idle}
     usual: dict[str, Any] = {"row": row(**pending), "attempts": (FIRST,), "audit": (), "result": None}

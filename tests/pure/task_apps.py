@@ -1,4 +1,4 @@
-"""Applications whose database nobody can reach: whatever a test does with them must not need one."""
+"""Applications with an unreachable database, for tests that must not need one."""
 
 from __future__ import annotations
 

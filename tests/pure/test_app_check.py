@@ -1,4 +1,4 @@
-"""`app.check()`: one phase after the other, everything of a phase at once, nothing sent meanwhile."""
+"""`app.check()`: one phase after the other, all errors of a phase together, and no task is sent meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments held against annotations: what fits always passes, what certainly does not is named and refused."""
+"""Arguments checked against annotations: valid ones always pass, clearly invalid ones are named and refused."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Weekday(Enum):
 
 
 def type_statement(read: Callable[[], Any]) -> Any:
-    """As `type X = ...` of Python 3.12 makes it: the value is read when it is asked for."""
+    """Like `type X = ...` of Python 3.12: the value is evaluated when it is read."""
     return type("TypeAliasType", (), {"__value__": property(lambda _self: read())})()
 
 
@@ -367,7 +367,7 @@ def test_a_call_of_another_type_is_tried_again_only_where_the_policy_lists_the_c
     task: Any = application.task("shop.pay", pay, retry_policy=policy)
     with inline(application, at_once=False) as run:
         monkeypatch.setattr(task.parameters, "_check_types", lambda _args, _kwargs: None)
-        sent = task.send("5").unwrap()  # as a row written by hand
+        sent = task.send("5").unwrap()  # as a row written with SQL
         monkeypatch.undo()
         run.run(seconds=60)
         info = sent.info(include_attempts=True).unwrap()

@@ -1,4 +1,4 @@
-"""When a child's title changes: for jobs that last, and not for short ones."""
+"""When the title of a child process changes: for long jobs, and not for short ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from horsies.run.title import PAUSE_S, Title
 
 
 class Loop:
-    """Keeps the one timer that a title may have."""
+    """Keeps the only timer that a title may have."""
 
     def __init__(self) -> None:
         self.timers: list[Callable[[], None]] = []

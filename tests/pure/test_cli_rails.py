@@ -1,4 +1,4 @@
-"""The lines beside a list of nodes tell who waits for whom; graphs that are damaged are drawn, too."""
+"""The lines beside a list of nodes show their dependencies; damaged graphs are drawn, too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARMS = {
 
 
 def read_back(lines: list[tuple[int, str]]) -> dict[int, set[int]]:
-    """Follow the lines with the eyes of a reader: what each node waits for."""
+    """Read the dependencies of each node back from the lines."""
     found: dict[int, set[int]] = {}
     running: dict[int, int] = {}
     for index, text in lines:

@@ -1,4 +1,4 @@
-"""Tables fit, cut with a mark and let nothing through that a terminal obeys; times are short, masks hold."""
+"""Tables of the CLI: width, cut texts, control characters, short times, masks."""
 
 from __future__ import annotations
 

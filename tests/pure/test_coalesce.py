@@ -1,4 +1,4 @@
-"""One run in flight, everyone his own answer, and nobody pays for another's failure."""
+"""Coalesced calls: one run in flight, each caller gets its own answer, and no caller gets another's failure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 5
 
 
 class Doubling:
-    """Doubles numbers, refuses negative ones, and breaks down as a whole at zero."""
+    """Doubles numbers, refuses negative ones, and fails as a whole at zero."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

@@ -1,4 +1,4 @@
-"""What the console shows of stored JSON, without importing anything; and text made fit for a text column."""
+"""The display of stored JSON in the console, without imports; and text made valid for a text column."""
 
 from __future__ import annotations
 

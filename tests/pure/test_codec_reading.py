@@ -1,4 +1,4 @@
-"""Reading rows that others wrote, damaged or aimed at us."""
+"""Reading rows written by others, damaged or malicious."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that cannot be stored: each is refused with the path to it and the way out."""
+"""Values that cannot be stored: each is refused with its path and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored results and errors: neither direction raises, and errors come back as what they were."""
+"""Stored results and errors: neither direction raises, and errors are restored with their types."""
 
 from __future__ import annotations
 

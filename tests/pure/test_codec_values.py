@@ -1,4 +1,4 @@
-"""Stored values: the exact text of each kind, and that what is read equals what was written."""
+"""Stored values: the exact text of each kind, and that reading returns what was written."""
 
 from __future__ import annotations
 

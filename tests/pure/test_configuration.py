@@ -314,7 +314,7 @@ def test_a_run_without_heartbeats_ends_before_it_counts_as_dead(
     ("threshold_ms", "beat_ms"), [(2_000, 1_000), (3_000, 1_000), (6_000, 2_000), (30_000, 10_000), (300_000, 30_000)]
 )
 def test_a_run_that_is_spared_ends_before_a_sweep_may_count_it_as_stale(threshold_ms: int, beat_ms: int) -> None:
-    """In the worst case: it beat an interval and a quarter before a gap that is just too short to be one."""
+    """The worst case: it beat an interval and a quarter before a gap that is just too short to count."""
     terms = LeaseTerms.of(RecoveryConfig(running_stale_threshold_ms=threshold_ms, runner_heartbeat_interval_ms=beat_ms))
     interval_ms = min(beat_ms, terms.stop_ms / 3)
     longest_harmless_gap_ms = max(threshold_ms - 2 * beat_ms, threshold_ms / 4)

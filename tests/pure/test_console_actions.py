@@ -1,4 +1,4 @@
-"""The registry of keys: complete, without two meanings on one screen, and the user's own keys read with care."""
+"""The registry of keys: complete, no key with two meanings on one screen, and the user's own keys are checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies: what a terminal is sent, how much it takes, and where the rest may be written."""
+"""Copying: the sequence sent to a terminal, its size limit, and files for longer texts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_file_is_new_and_for_its_owner_only(tmp_path: Path) -> None:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> dict[str, str]:
-    """A machine with a screen of its own, whose `xclip` writes what it takes into a file."""
+    """A machine with a display, whose `xclip` writes its input to a file."""
     program = tmp_path / "xclip"
     program.write_text(f"#!/bin/sh\n[ \"$*\" = '-selection clipboard' ] && exec /bin/cat > {tmp_path}/taken\n")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The columns of the task list at every width, what their cells say, and how lines are compared."""
+"""The columns of the task list at every width, the text of their cells, and the comparison of lines."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_what_is_not_named_looks_as_before_whatever_the_pieces_are(before, after
         return (*made, Piece(" " * (60 - width), 60 - width))
 
     def cells_of(line):
-        """Each place as it looks; of a wide letter both."""
+        """The look of each place; of a wide letter both places."""
         return [(char, piece.classes) for piece in line for char in piece.text for _ in range(cell_len(char))]
 
     old, new = line_of(before), line_of(after)

@@ -1,4 +1,4 @@
-"""What the console reads from the environment before textual is imported, and what the import costs others."""
+"""What the console reads from the environment before Textual is imported, and the cost of that import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console's core runs without a screen: a watcher, a test or a command may use it where textual is missing."""
+"""The console's feeds work without Textual: a test or a command may use them where it is not installed."""
 
 from __future__ import annotations
 

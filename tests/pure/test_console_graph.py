@@ -1,4 +1,4 @@
-"""A workflow drawn as a graph: each line is there, none says what is not so, and nothing lies over anything else."""
+"""A workflow drawn as a graph: each line is present, no line is wrong, and nothing overlaps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def lines_of(vertices: list[Vertex]) -> Lines:
 
 
 def read(drawing: Drawing) -> Lines:
-    """What somebody sees who follows the lines from each node to the right."""
+    """The connections that a reader sees who follows the lines from each node to the right."""
     ends = {(spot.x, spot.y): key for key, spot in drawing.spots.items()}
     found = set()
     for key, spot in drawing.spots.items():
@@ -48,7 +48,7 @@ def read(drawing: Drawing) -> Lines:
 
 
 def followed(lines: tuple[str, ...], x: int, y: int) -> Iterator[tuple[int, int]]:
-    """Where a line that goes to the right ends."""
+    """Where a line that leads to the right ends."""
     while lines[y][x] != " ":
         if lines[y][x] in LEFT and lines[y][x] != "─":
             yield from followed_out_of(lines, x, y)
@@ -159,7 +159,7 @@ def test_three_hundred_beside_each_other_are_drawn_with_two_strokes() -> None:
 
 
 def test_many_lines_that_lead_to_one_far_node_share_a_passage() -> None:
-    """Fifty steps, of which one goes on for ten more before all are joined."""
+    """Fifty steps, of which one is followed by ten more before all are joined."""
     steps = [Vertex(0, ()), *(Vertex(key, (0,)) for key in range(1, 51))]
     steps += [Vertex(51, (50,)), *(Vertex(key, (key - 1,)) for key in range(52, 61))]
     steps.append(Vertex(61, (*range(1, 51), 60)))

@@ -1,4 +1,4 @@
-"""What stands on the nodes of a graph, how large it is drawn, where its cursor goes, and what is told of one node."""
+"""The labels of a graph's nodes, its sizes, the cursor's movement, and the details of one node."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_the_cursor_never_leaves_the_graph_and_every_node_can_be_reached(
 
 
 def told(index: int, width: int = 100, **fields: Any) -> dict[str, str]:
-    """The lines of the node's section by their labels."""
+    """The lines of the node's section by label."""
     tell = NodeTelling(NODES[index], labels(*NODES), UTC, **fields)
     section = node_document(tell, width)[0].sections[0]
     return {line.key[0]: line.text[11:] for line in section.lines}  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The heartbeat strip: what each place says, and the words beside it."""
+"""The heartbeat strip: the state of each place, and the text beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads as trees: what folds, what is found where it is folded, what is hidden, what was cut off."""
+"""Payloads as trees: folding, search in folded parts, masked values, cut texts."""
 
 from __future__ import annotations
 

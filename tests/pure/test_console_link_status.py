@@ -1,4 +1,4 @@
-"""The status cell's words, the clock behind them, and what a database lacks."""
+"""The text of the status cell, its clock, and what a database does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as an operator types them: the last such time of day, so long ago, or a day and time."""
+"""Times as an operator types them: the last such time of day, a time ago, or a date and time."""
 
 from __future__ import annotations
 

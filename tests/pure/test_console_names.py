@@ -1,4 +1,4 @@
-"""Names of ours on textual's classes: one that textual has too hangs the application without a word."""
+"""Our names on Textual's classes: one that Textual uses too can hang the application without an error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_no_private_name_of_ours_is_one_of_textuals(name: str) -> None:
 
 
 def test_what_textual_keeps_in_an_instance_is_seen_too() -> None:
-    """`_context` is a method and `_running` an attribute set in __init__: both have bitten."""
+    """`_context` is a method and `_running` an attribute set in __init__: both have caused failures."""
     assert {"_context", "_running"} <= _all_names(MessagePump)
 
 
@@ -49,13 +49,13 @@ def _classes_on_textual(module: ModuleType) -> list[type]:
 
 
 def _private_names(owner: type) -> set[str]:
-    """Without handlers: textual calls those of every class, so that one does not hide another."""
+    """Without handlers: Textual calls those of every class, so one does not hide another."""
     return {name for name in _all_names(owner) if name.startswith("_") and not name.startswith(("__", "_on_"))}
 
 
 @cache
 def _all_names(owner: type) -> frozenset[str]:
-    """Methods, and what they assign to self, as the source has them."""
+    """Methods, and the attributes that they assign to self, from the source."""
     names: set[str] = set()
     for node in ast.walk(_classes_in(inspect.getmodule(owner))[owner.__qualname__.rpartition(".")[2]]):
         match node:

@@ -1,4 +1,4 @@
-"""Filters that keys make: they mean what is on the screen, and what cannot be said is refused."""
+"""Filters made by keys: they match what is on the screen, and what cannot be expressed is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from horsies.views import GROUPINGS, Sort
 from horsies_tui.tasks.filter_edits import GROUP_KEYS, NoSuchFilter, all_shown, of_groups, of_states
 
 SOME_STATES = st.frozensets(st.sampled_from(sorted(EVERY_STATE - {SCHEDULED})), min_size=1)
-"""As rows show them: one that is due later is shown as pending."""
+"""As rows show them: a scheduled task is shown as pending."""
 
 
 @given(SOME_STATES)
@@ -43,7 +43,7 @@ def test_every_grouping_narrows_some_key() -> None:
 
 
 def test_a_group_takes_the_place_of_what_was_asked_of_its_key() -> None:
-    """With the key once more, the filter would mean either."""
+    """If the key were added again, the filter would match either."""
     before = parse("error:RATE*,TIMEOUT -error:OLD queue:pay")
     assert of_groups(before, "error_code", ["RATE_LIMITED"]).text == "-error:OLD queue:pay error:RATE_LIMITED"
 
@@ -59,7 +59,7 @@ def test_several_groups_are_any_of_them() -> None:
 
 
 def test_tasks_without_an_error_code_are_those_that_were_counted() -> None:
-    """Codes are counted among the tasks that ended badly; without that, every completed task would be meant too."""
+    """Codes are counted among the tasks that ended badly; otherwise every completed task would match too."""
     assert of_groups(parse(""), "error_code", [None]).text == "status:failed,cancelled,expired -has:error"
     assert of_groups(parse("status:live"), "error_code", [None]).text == "status:live -has:error"
 

@@ -1,4 +1,4 @@
-"""When a feed reads again, and which part of the counts comes next."""
+"""When a feed reads again, and which part of the counts is next."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_operator_rests_two_seconds_after_he_moved_and_never_while_he_is_bus
 
 
 def counted(tally: Tally, now: float, *, done: bool = True) -> tuple[str, ...] | None:
-    """One turn; the statuses that were counted."""
+    """One turn; returns the statuses that were counted."""
     tally.begin(now)
     statuses = tally.part.statuses
     if done:
@@ -113,7 +113,7 @@ def test_after_a_change_each_part_is_read_once_more() -> None:
 
 
 def test_each_part_is_read_again_after_a_reconnect_and_with_age() -> None:
-    """One of four was: what had changed during an outage stayed uncounted for a minute, and ctrl+r did not help."""
+    """Only one of four was: changes during an outage stayed uncounted for a minute, and ctrl+r did not help."""
     tally = Tally(RHYTHM, count_parts(parameters(parse(""))))
     for _ in range(4):
         counted(tally, 10.0)
@@ -146,7 +146,7 @@ def test_a_new_filter_forgets_the_counts_of_the_old_one() -> None:
 
 
 def stretches(*numbers: int) -> list[TaskCounts]:
-    """What each turn finds of one part: so many, and for all but the last one that there is more."""
+    """The counts of each turn for one part: a number, and for all but the last that there is more."""
     found = []
     for place, number in enumerate(numbers, 1):
         rest = Left(Source.UNSUCCESSFUL, Cursor(NOON - timedelta(minutes=place))) if place < len(numbers) else None

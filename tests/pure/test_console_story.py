@@ -1,4 +1,4 @@
-"""The page of a story: sections beside each other, where the cursor goes, what a search finds, how it is drawn."""
+"""The page of a story: sections beside each other, cursor movement, search, drawing."""
 
 from __future__ import annotations
 

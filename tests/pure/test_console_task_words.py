@@ -1,4 +1,4 @@
-"""What the task list says before there is anything to show."""
+"""The texts of the task list before there are rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs, their ASCII twins, and text from anywhere on one line of a terminal."""
+"""Signs, their ASCII replacements, and making any text safe for one line of a terminal."""
 
 from __future__ import annotations
 

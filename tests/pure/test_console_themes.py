@@ -1,4 +1,4 @@
-"""Every tone can be read on every ground it stands on, and the names are those of the options."""
+"""Every tone is readable on every background it is used on, and the themes have the names of the options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from horsies_tui.look.tones import state_tone, tone_css
 from horsies_tui.shell import environment
 
 READABLE = 4.5
-"""The contrast that WCAG AA asks of text."""
+"""The contrast that WCAG AA requires of text."""
 TOKENS = dict(re.findall(r"> \.(\S+) \{ color: \$(\S+);", tone_css("Thing")))
 
 

@@ -1,4 +1,4 @@
-"""The attempt timeline: places to scale, and what the lanes of a task's history are."""
+"""The attempt timeline: places to scale, and the lanes of a task's history."""
 
 from __future__ import annotations
 

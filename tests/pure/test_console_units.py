@@ -1,4 +1,4 @@
-"""Lengths, ages, counts, sizes and moments as the console writes them."""
+"""Durations, ages, counts, sizes and times as the console writes them."""
 
 from __future__ import annotations
 

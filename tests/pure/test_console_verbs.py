@@ -1,4 +1,4 @@
-"""The words of a verb, what must be typed, the account of what was done, and arguments as an editable text."""
+"""Operations of the console: the texts of a verb, the typed confirmation, the result, and editable arguments."""
 
 from __future__ import annotations
 

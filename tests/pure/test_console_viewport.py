@@ -1,4 +1,4 @@
-"""Cursor and view hold on to rows by their ids, whatever comes and goes around them."""
+"""Cursor and view keep to rows by id while other rows are added and removed."""
 
 from __future__ import annotations
 

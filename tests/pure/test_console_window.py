@@ -1,4 +1,4 @@
-"""The window of rows against a table in memory: whatever happens there, rows keep still until they may move."""
+"""The window of rows against a table in memory: rows do not move until they may."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def row(number: int, status: str = "PENDING", priority: int = 100) -> TaskRow:
 
 @dataclass
 class Table:
-    """What task_page says of a table; the filter is status:pending."""
+    """task_page for a table in memory; the filter is status:pending."""
 
     sort: Sort = Sort.NEWEST
     rows: dict[str, TaskRow] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Table:
         del self.rows[row(number).id]
 
     def do(self, what: str, number: int) -> None:
-        """A step of the property below, where it is possible."""
+        """A step of the property below, if it is possible."""
         is_there = row(number).id in self.rows
         if what == "add" and not is_there:
             self.add(number)

@@ -1,4 +1,4 @@
-"""What the Workers screen says of workers and in which order they stand."""
+"""The texts about workers on the workers screen, and their order."""
 
 from __future__ import annotations
 

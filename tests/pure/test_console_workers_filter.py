@@ -1,4 +1,4 @@
-"""The filter of the Workers screen: what it means, and what is wrong with one."""
+"""The filter of the workers screen: matches and errors."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_one_that_has_told_nothing_is_named_and_found_by_what_its_id_is_made_of(
 
 @given(st.integers(0, 500), st.integers(1, 64))
 def test_no_worker_is_busier_than_it_has_processes(running: int, processes: int) -> None:
-    """Its async tasks may be a hundred in each process; how many that could be, it does not tell."""
+    """A process may run a hundred async tasks; the worker does not report how many it could run."""
     row = a_worker(1, running=running, told={"processes": processes})
     assert row.load is not None
     assert row.busy is not None

@@ -1,4 +1,4 @@
-"""The charts of one worker: what each shows, on which scale, and what is not called now any more."""
+"""The charts of one worker: values, scales, and when a value is too old to be called current."""
 
 from __future__ import annotations
 

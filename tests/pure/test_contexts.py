@@ -1,4 +1,4 @@
-"""Which database a command works on, and what a wrong config file says."""
+"""Which database a command uses, and the errors of a wrong config file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Database URLs: which forms are understood, and that no text form shows a password."""
+"""Database URLs: which forms are accepted, and that no text form shows a password."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_misspelt_embedded_url_says_how_to_write_one(text: str) -> None:
 
 
 PRINTABLE = st.characters(exclude_categories=["C", "Z"]) | st.just(" ")
-# The head and the tail are looked for: a password of two letters stands in every URL by chance.
+# Its head and tail are searched for: a password of two letters may occur in any URL by chance.
 PASSWORDS = st.text(PRINTABLE, max_size=8).map("hun{}ter2".format)
 
 
@@ -132,7 +132,7 @@ def test_no_text_form_shows_the_password(password: str) -> None:
 
 @given(password=PASSWORDS, shape=st.sampled_from(["ops:{}@db01/app", "ops:{}@a,b:x/d?password={}", ":{}@db01", "{}"]))
 def test_a_raw_password_is_shown_neither_by_a_url_nor_by_its_refusal(password: str, shape: str) -> None:
-    """Half of these are refused and half are understood, as it depends on the characters."""
+    """Half of these are refused and half are accepted, depending on the characters."""
     raw = shape.replace("{}", password) if shape != "{}" else f"ops:{password.replace('@', '')}"
     for text in (f"postgresql://{raw}", raw, f"mysql://{raw}"):
         try:
@@ -180,7 +180,7 @@ def test_a_name_is_masked_only_where_it_may_be_a_url() -> None:
 
 
 def test_the_password_reaches_the_driver_whole() -> None:
-    """asyncpg ends it at the first raw '@'."""
+    """asyncpg would end it at the first raw '@'."""
     assert DatabaseUrl.parse("postgresql://ops:a@b@db/app").secret_text == "postgresql://ops:a%40b@db/app"
 
 

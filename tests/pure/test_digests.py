@@ -1,4 +1,4 @@
-"""Fingerprints, slot ids and lock keys: the vectors of the contract, and what each must not depend on."""
+"""Fingerprints, slot ids and lock keys: the documented vectors, and what each must not depend on."""
 
 from __future__ import annotations
 

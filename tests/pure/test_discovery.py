@@ -1,4 +1,4 @@
-"""Task modules: what patterns name, and what an application remembers and imports."""
+"""Task modules: which modules patterns name, and which an application stores and imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name only what is there: files, modules, tables, commands, markers, variables."""
+"""ARCHITECTURE.md and CONTRIBUTING.md name only existing files, modules, tables, commands, markers and variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
 TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
 
 BASES = (ROOT, ROOT / "worker/horsies", ROOT / "horsies_tui")
-"""A path stands for itself, or for what is below one of the two packages in the tables about them."""
+"""A path is relative to the repository, or in the tables about the two packages to one of those."""
 NOT_OURS = ("dist", "/tmp")
 SUFFIXES = (".py", ".sql", ".md", ".toml", ".tcss")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -35,7 +35,7 @@ OF_THE_SCHEMA = set(re.findall(r"\bhorsies_\w+", "".join(migration.sql for migra
 
 
 def spans(text: str) -> set[str]:
-    """What stands between backticks, outside of blocks."""
+    """The text between backticks, outside of blocks."""
     return set(re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)))
 
 
@@ -63,7 +63,7 @@ def exists(path: str) -> bool:
 
 
 def problem_of_command(words: list[str]) -> str | None:
-    """What `horsies …` names that is not there: a command of a group, or an option."""
+    """What `horsies …` names that does not exist: a command of a group, or an option."""
     command: Any = typer.main.get_command(app)
     context = command.context_class(command)
     for word in words[1:]:
@@ -79,7 +79,7 @@ def problem_of_command(words: list[str]) -> str | None:
 
 
 def problem_of_tests(words: list[str]) -> str | None:
-    """What a line of pytest names that is not there: a marker or a path."""
+    """What a pytest command names that does not exist: a marker or a path."""
     for before, word in pairwise(words):
         if before == "-m":
             unknown = set(re.findall(r"\w+", word)) - MARKERS - {"not", "and", "or"}

@@ -1,4 +1,4 @@
-"""Errors as a person reads them."""
+"""The text of errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_error_codes_carry_the_documented_names_and_numbers() -> None:
 
 
 def test_errors_survive_the_way_through_a_pipe() -> None:
-    """Children report to their parent by pickle; a report must arrive whole."""
+    """Children report to their parent by pickle; a report must arrive unchanged."""
     one = ConfigurationError("1", code=ErrorCode.BROKER_INVALID_URL, help_text="mend it").with_note("n")
     several = ConfigurationErrors(ValidationReport((one, ConfigurationError("2"))))
     for error in (one, several):

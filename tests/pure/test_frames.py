@@ -1,4 +1,4 @@
-"""Frames come together again however a stream cuts them, and what is no frame is refused."""
+"""Frames are reassembled however a stream splits them, and invalid data is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task ids are UUIDs of version 7 that sort by the moment they were made."""
+"""Task ids are UUIDs of version 7 that sort by their time of creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large changes in small transactions: one bad item costs itself and nothing else."""
+"""Large changes in small transactions: a bad item fails alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which application a locator names, and what every wrong one is answered with."""
+"""Which application a locator names, and the error of every wrong one."""
 
 from __future__ import annotations
 

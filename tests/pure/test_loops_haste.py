@@ -1,4 +1,4 @@
-"""A worker that stops does not wait half a minute for the next try of what it has to store."""
+"""A stopping worker does not wait half a minute for the next try to store an outcome."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PATIENT = WorkerResilienceConfig(db_retry_initial_ms=30_000, db_retry_max_ms=30_
 
 
 class Lane:
-    """What a loop that never reaches a database needs of one."""
+    """The parts of a connection that a loop needs which never reaches a database."""
 
     def discard(self) -> None:
-        """Nothing is held."""
+        """No connection is held."""
 
 
 class Store:
-    """A loop that fails so often, and then succeeds."""
+    """A loop that fails this often, and then succeeds."""
 
     name = "store"
     interval_s = 60.0
@@ -70,9 +70,9 @@ async def test_without_haste_the_pause_is_the_configured_one(supervisor: Supervi
 
 
 async def test_the_first_loop_that_gets_through_ends_the_pauses_of_all(supervisor: Supervisor) -> None:
-    """Each waited its own 30 s: outcomes were stored up to 21 s after new runs had begun."""
+    """When each waited its own 30 s, outcomes were stored up to 21 s after new runs had begun."""
     first, others = Store(failures=1), [Store(failures=1) for _ in range(3)]
-    first.name, first.interval_s = BEATS, 0.1  # the one that tries often
+    first.name, first.interval_s = BEATS, 0.1  # the one that retries often
     for number, other in enumerate(others):
         other.name = f"other {number}"
     supervisor.start([first, *others])  # type: ignore[list-item]
@@ -85,7 +85,7 @@ async def test_the_first_loop_that_gets_through_ends_the_pauses_of_all(superviso
 async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server that hangs, and a network that swallows everything, refuse nothing."""
+    """A server that hangs, and a network that drops everything, refuse nothing."""
     monkeypatch.setattr(loops, "WATCH_S", 0.02)
     monkeypatch.setattr(loops, "STALLED_S", 0.05)
     noticed, answer = asyncio.Event(), asyncio.Event()
@@ -105,6 +105,6 @@ async def test_a_step_of_those_that_write_which_hangs_is_an_outage(
         await noticed.wait()
         assert supervisor.outage.holds_back
         answer.set()
-        while supervisor.outage.holds_back:  # noqa: ASYNC110 - it tells the worker, not us
+        while supervisor.outage.holds_back:  # noqa: ASYNC110 - it notifies only the worker
             await asyncio.sleep(0.01)
     await supervisor.stop_all()

@@ -1,4 +1,4 @@
-"""The files of the schema: explained, each thing made once, and free of what would break their transaction."""
+"""The files of the schema: documented, each object created once, and nothing that would break their transaction."""
 
 from __future__ import annotations
 

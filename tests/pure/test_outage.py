@@ -1,4 +1,4 @@
-"""After an outage, what has ended and what beats goes first; then the worker claims again."""
+"""After an outage outcomes and beats are stored first; then the worker claims again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from horsies.run.outage import BEATS, Outage
 
 
 class Scene:
-    """A worker's outage with a clock that is set by hand."""
+    """A worker's outage with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

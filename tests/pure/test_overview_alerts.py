@@ -1,4 +1,4 @@
-"""Alerts: each rule by its evidence, the filter of its rows, and one line where there would be hundreds."""
+"""Alerts: each rule's evidence, the filter of its rows, and one line in place of hundreds."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> Non
     alert = only(left(60, running=0))
     assert (alert.level, alert.what) == (Level.NOTE, "web-2:7 lost 1m ago")
     assert alerts(left(3000, running=0)) == ()
-    assert alerts(left(60, running=1)) == ()  # the report tells of it
+    assert alerts(left(60, running=1)) == ()  # the report has it
 
 
 def test_a_queue_grows_when_more_comes_than_goes() -> None:
@@ -235,7 +235,7 @@ def test_numbers_that_are_only_known_at_least_say_so() -> None:
 
 @given(st.floats(0, 400_000))
 def test_since_and_evidence_of_an_alert_say_the_same_length_of_time(silent_s: float) -> None:
-    """Whenever the report was made: its evidence is of that moment, and so is what stands beside it."""
+    """Whenever the report was made: its evidence and the duration beside it are of that moment."""
     words = span(silent_s)
     finding = a_finding(since=ago(silent_s), evidence=f"no runner beat for {words}, threshold 5m00s")
     glance = replace(a_glance(finding), now=NOON + timedelta(seconds=4))

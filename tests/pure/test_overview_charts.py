@@ -1,4 +1,4 @@
-"""Charts and sparks: as wide as they may be, gaps drawn as gaps, and quick."""
+"""Charts and spark lines: width, gaps, and speed."""
 
 from __future__ import annotations
 

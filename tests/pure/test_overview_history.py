@@ -1,4 +1,4 @@
-"""The history: points by bucket, kept as they are read, and a gap where nobody knows."""
+"""The history: points by bucket, kept as they are read, and gaps for missing data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def cluster(buckets: Buckets) -> tuple[ClusterPoint, ...]:
 
 
 def read(history: History, now: datetime, window: Window = WINDOW) -> tuple[Buckets, Series]:
-    """What a feed does: read what is missing, put it in, draw."""
+    """As a feed does: read what is missing, add it, draw."""
     buckets = window.buckets(now)
     missing = history.missing(buckets)
     history.put(buckets, points(missing), cluster(missing))
@@ -105,7 +105,7 @@ def test_a_bucket_that_has_just_begun_has_no_rate_yet() -> None:
 
 
 def test_what_has_just_failed_is_in_the_rate_that_is_said() -> None:
-    """It was 0 for half a bucket: 30 s in the usual window."""
+    """It was 0 for half a bucket: 30 s in the default window."""
     history, buckets = History(), WINDOW.buckets(NOON)
     *whole, newest = points(buckets)
     history.put(buckets, [*whole, TaskPoint(newest.start, 2.0, 0.0, 47.0, 0.0)], ())

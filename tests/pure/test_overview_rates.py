@@ -1,4 +1,4 @@
-"""Rates: where a queue is heading, and what all queues are together."""
+"""Rates: the trend of a queue, and of all queues together."""
 
 from __future__ import annotations
 

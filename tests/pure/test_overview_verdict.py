@@ -1,4 +1,4 @@
-"""The verdict: one line that says what is worst, and nothing alarming where nothing is."""
+"""The verdict: one line with the worst alerts, and no alarm if there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door: the public names, the documented deep paths, and what importing them may cost."""
+"""The public names, the documented deep import paths, and the cost of importing them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_public_attributes_of_an_application_are_exactly_these() -> None:
 
 
 def typed_names() -> dict[str, str]:
-    """Of each name that type checkers find in the package, the module that they find it in."""
+    """For each name that type checkers find in the package, its module."""
     tree = ast.parse(inspect.getsource(horsies))
     (block,) = (step for step in tree.body if isinstance(step, ast.If) and ast.unparse(step.test) == "TYPE_CHECKING")
     froms = [step for step in block.body if isinstance(step, ast.ImportFrom)]
@@ -65,7 +65,7 @@ TYPED = typed_names()
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC.split()) - {"__version__"}))
 def test_each_public_name_leads_to_what_type_checkers_see(name: str) -> None:
-    """The package names the home of each twice: for type checkers, and for the import on first use."""
+    """The package names the module of each twice: for type checkers, and for the import at first use."""
     assert getattr(horsies, name) is getattr(import_module(TYPED[name]), name)
 
 

@@ -1,4 +1,4 @@
-"""Completion: what is offered at the cursor, and that taking it leaves a filter that is understood."""
+"""Completion: the offers at the cursor, and that taking one leaves a valid filter."""
 
 from __future__ import annotations
 

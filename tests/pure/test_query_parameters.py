@@ -1,4 +1,4 @@
-"""Filters as parameters: each meaning, and that a pattern for LIKE matches what the filter says."""
+"""Filters as parameters: the meaning of each, and that LIKE patterns match what the filter says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def like(pattern: str, text: str) -> bool:
 
 
 def is_shown(given: TaskParameters, status: str, *, special: bool) -> bool:
-    """What the statements do with the three parameters; `special` is waiting for a retry, or interrupted."""
+    """How the statements use the three parameters; `special` is waiting for a retry, or interrupted."""
     if given.statuses is not None and status not in given.statuses:
         return False
     if status == "PENDING" and given.waiting is not None:

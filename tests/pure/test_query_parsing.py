@@ -1,4 +1,4 @@
-"""The filter language: what it accepts, what it refuses, where it points and what it suggests."""
+"""The filter language: what it accepts and refuses, the positions of errors, and suggestions."""
 
 from __future__ import annotations
 

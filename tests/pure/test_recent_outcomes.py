@@ -1,4 +1,4 @@
-"""The worker's memory of what has ended: bounded, and never in doubt about whether something has run."""
+"""The worker's memory of outcomes: bounded, and certain about whether a task has run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One name, one task: what the registry keeps, refuses and says about names it does not know."""
+"""The registry of tasks: one task per name, refusals, and the error for unknown names."""
 
 from __future__ import annotations
 

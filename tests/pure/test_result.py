@@ -1,4 +1,4 @@
-"""Ok and Err: the laws of a functor and a monad, and what each method does on each side."""
+"""Ok and Err: the laws of a functor and a monad, and the effect of each method on each side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether and when a failed task is tried again, as properties and by the documented numbers."""
+"""Whether and when a failed task is retried, as properties and with the documented numbers."""
 
 from __future__ import annotations
 

@@ -64,14 +64,14 @@ any_instant = st.datetimes(
 
 @cache
 def walk(zone: str, start: datetime, end: datetime, step: timedelta) -> list[tuple[datetime, datetime]]:
-    """Every step between two instants: in UTC, and as local clocks show it."""
+    """Every step between two instants: in UTC, and as local time."""
     count = (end - start) // step
     instants = [start + step * n for n in range(count + 1)]
     return [(instant, instant.astimezone(ZoneInfo(zone))) for instant in instants]
 
 
 def shows(pattern: CalendarPattern, local: datetime) -> bool:
-    """Whether the clocks show a mark of the pattern, to the minute and not for the second time."""
+    """Whether local time matches the pattern, to the minute and not for the second time."""
     if local.fold:
         return False
     match pattern:
@@ -90,7 +90,7 @@ def second_of(pattern: CalendarPattern) -> timedelta:
 
 
 def patterns_near(local: datetime) -> st.SearchStrategy[CalendarPattern]:
-    """Patterns whose marks lie within three hours of this wall-clock time, jumped-over times included."""
+    """Patterns with marks within three hours of this local time, including times that a clock change skips."""
 
     def build(minutes: int, second: int, more_days: set[Weekday], kind: int) -> CalendarPattern:
         mark = local.replace(tzinfo=None, second=second) + timedelta(minutes=minutes)

@@ -1,4 +1,4 @@
-"""Sends that never reach the database, because what they say cannot become a task."""
+"""Sends that never reach the database, because their arguments cannot become a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done fast where many tasks are sent: it gives what the long way gives, to the byte and to the refusal."""
+"""Optimised code paths of sending give the same text and the same refusals as the general ones."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ values = st.recursive(
 
 
 def walked(value: Any, name: str = "value") -> str:
-    """The text by the long way."""
+    """The text by the general path."""
     return to_json(to_tree(value, name), name)
 
 
@@ -181,7 +181,7 @@ def randoms(count: int) -> list[str]:
 
 
 def test_the_random_half_of_an_id_repeats_neither_here_nor_in_forked_children() -> None:
-    drawn = randoms(1)  # the block from which it came must not be used by the children
+    drawn = randoms(1)  # the block that it came from must not be used by the children
     children = []
     for _ in range(2):
         reader, writer = os.pipe()

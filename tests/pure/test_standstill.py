@@ -1,4 +1,4 @@
-"""Whether a process is stopped is read from /proc and from its cgroup; here from files of the same shape."""
+"""Whether a process is stopped is read from /proc and from its cgroup; here from files of the same format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL files of the engine: where a statement stands, and what its first line says."""
+"""The SQL files of the engine: the module of each statement, and the content of its first line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_module_beside_it_runs_each_of_its_statements(file: Path) -> None:
     names = re.findall(r"^-- name: (\w+)\n", file.read_text(), re.MULTILINE)
     module = file.with_suffix(".py").read_text()
     missing = [name for name in names if f'"{name}"' not in module and f"'{name}'" not in module]
-    if file.stem == "retention":  # it puts their names together
+    if file.stem == "retention":  # it composes their names
         missing = [name for name in missing if not name.startswith(("old_", "prune_"))]
     assert names
     assert missing == []

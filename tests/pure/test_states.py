@@ -1,4 +1,4 @@
-"""The transition tables are closed, complete and in agreement with the documents."""
+"""The transition tables are closed, complete and consistent with the documentation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_state_but_the_unused_can_be_reached_and_every_live_one_left(
 ) -> None:
     reached = {arrow.target for arrow in table}
     left = {arrow.source for arrow in table}
-    never_written = {WorkflowStatus.PENDING}  # upstream's rows may have it; nobody writes it
+    never_written = {WorkflowStatus.PENDING}  # upstream's rows may have it; this engine never writes it
     assert set(states) - reached <= never_written
     assert set(states) - terminal <= left
 
@@ -97,7 +97,7 @@ def test_terminal_states_know_that_they_are() -> None:
 def test_the_code_families_hold_the_documented_names() -> None:
     families = [OperationalErrorCode, ContractCode, RetrievalCode, OutcomeCode]
     assert [len(family) for family in families] == [9, 3, 5, 8]
-    assert len(BUILTIN_CODE_REGISTRY) == 25  # so no value stands in two families
+    assert len(BUILTIN_CODE_REGISTRY) == 25  # so no value is in two families
     assert all(member.value == member.name for family in families for member in family)
     assert to_builtin("WORKER_CRASHED") is OperationalErrorCode.WORKER_CRASHED
     assert to_builtin("CARD_DECLINED") == "CARD_DECLINED"

@@ -1,4 +1,4 @@
-"""What a stop may take, by platform and by the grace that was set."""
+"""How long a stop may take, by platform and by the configured grace period."""
 
 from __future__ import annotations
 

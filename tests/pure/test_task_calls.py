@@ -1,4 +1,4 @@
-"""Calling a task here, and running one with stored arguments: whatever happens inside, a TaskResult comes out."""
+"""Calling a task directly, and running one with stored arguments: the result is always a TaskResult."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Address(TypedDict):
 
 
 class Opaque:
-    """A class that pydantic knows nothing of."""
+    """A class that pydantic does not know."""
 
 
 class LimitError(TaskError):
@@ -42,7 +42,7 @@ class LimitError(TaskError):
 
 
 def task_returning(returned: Any, promised: Any, **options: Any) -> Any:
-    """A task whose function gives back `returned` under the promise `promised`."""
+    """A task whose function returns `returned` with the annotation `promised`."""
 
     def body(*_args: Any, **_kwargs: Any) -> Any:
         return returned
@@ -257,7 +257,7 @@ def test_arguments_fit_exactly_when_python_would_take_them(
     else:
         taken = True
     parameters = Parameters(fn)
-    for _ in range(2):  # the second answer may come from memory
+    for _ in range(2):  # the second answer may be cached
         assert (parameters.why_not(args, kwargs) is None) == taken
 
 

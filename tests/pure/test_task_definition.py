@@ -1,4 +1,4 @@
-"""What `@app.task` accepts, what it refuses, and how it says so."""
+"""What `@app.task` accepts and refuses, and its errors."""
 
 from __future__ import annotations
 

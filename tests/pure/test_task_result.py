@@ -1,4 +1,4 @@
-"""TaskResult, TaskError and SubWorkflowError: what they hold and what they refuse."""
+"""TaskResult, TaskError and SubWorkflowError: their fields and refusals."""
 
 from __future__ import annotations
 

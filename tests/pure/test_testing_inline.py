@@ -70,7 +70,7 @@ def declined(data: dict[str, int] | None) -> TaskResult[int, TaskError]:
 
 @app.task("declined_at_last", retry_policy=TWICE)
 def declined_at_last() -> TaskResult[int, TaskError]:
-    """Fails for good, on its last try, with an error that is never tried again."""
+    """Fails on its last try, with an error that is never retried."""
     heard.append("try")
     return TaskResult(err=TaskError(error_code="TRY_AGAIN" if len(heard) < 3 else "CARD_DECLINED"))
 

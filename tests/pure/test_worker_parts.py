@@ -1,4 +1,4 @@
-"""The worker's small parts alone: wake-ups, back-off, log lines."""
+"""Small parts of the worker: wake-ups, back-off, log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`app.check()` of workflows: definitions have keys, builders build, functions that build are tried; in that order."""
+"""`app.check()` of workflows: keys of definitions, builders, functions that build; in that order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""workflow_ctx and workflow_meta: what they hold, who gets them, and what is asked of them in vain."""
+"""workflow_ctx and workflow_meta: their content, which tasks get them, and refused requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUMMARY = SubWorkflowSummary(WorkflowStatus.COMPLETED, Parcel(1.5, None), 2, 2, 
 
 
 class Unnamed:
-    """A node before a workflow is made of it."""
+    """A node before it is part of a workflow."""
 
     node_id = None
 

@@ -1,4 +1,4 @@
-"""Workflows as classes: what a class needs, how it is found by its key, and how children are built of it."""
+"""Workflows as classes: what a class needs, how its key is looked up, and how children are built from it."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ SEEN: list[Any] = []
 
 
 class Curious(WorkflowDefinition[Any]):
-    """Takes whatever a child can be given."""
+    """Takes every kind of argument that a child can get."""
 
     name = "curious"
     definition_key = "tests.definitions.curious"

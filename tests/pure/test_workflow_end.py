@@ -1,4 +1,4 @@
-"""What a workflow has come to is told by its nodes alone, and by no damaged text."""
+"""The end of a workflow follows from its nodes only, also with damaged texts."""
 
 from __future__ import annotations
 

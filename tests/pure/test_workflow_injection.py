@@ -1,4 +1,4 @@
-"""What a node's task is given of the nodes before it: the texts of section 13, and references where they are large."""
+"""The arguments that a node's task gets from earlier nodes: documented texts, and references to large ones."""
 
 from __future__ import annotations
 

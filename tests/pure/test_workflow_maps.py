@@ -1,4 +1,4 @@
-"""One task per item of a list: how a map is stored in its node, and the workflow that comes of it."""
+"""Maps, with one task per item of a list: the stored node, and the workflow that is built from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ META = Meta("parent", 1, "price")
 
 
 def planned(node: MapNode[Any], *others: Any) -> NodePlan:
-    """The stored node of a map, which stands last."""
+    """The stored node of a map, which is the last one."""
     return app.workflow("demo", [*others, node], definition_key="k").to_plan().nodes[-1]
 
 

@@ -1,4 +1,4 @@
-"""Nodes as users write them: by hand, by a task's factory, with results of other nodes as arguments."""
+"""Nodes as users write them: directly, by a task's factory, with results of other nodes as arguments."""
 
 from __future__ import annotations
 

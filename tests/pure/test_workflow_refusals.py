@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a workflow: each with its code, its place and a way out, and all of it at once."""
+"""Every error in a workflow has a code, a place and a remedy, and all errors are reported together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from horsies.workflow.spec import WorkflowSpec
 
 
 def refusal(*nodes: Any, name: str = "demo", **options: Any) -> list[HorsiesError]:
-    """The errors of a workflow of these nodes; each one says where it is and what to do."""
+    """The errors of a workflow of these nodes; each has a place and a remedy."""
     with pytest.raises(HorsiesError) as caught:
         app.workflow(name, list(nodes), **{"definition_key": "tests.demo", **options})
     error = caught.value
@@ -37,7 +37,7 @@ def refusal(*nodes: Any, name: str = "demo", **options: Any) -> list[HorsiesErro
 
 
 def only(*nodes: Any, **options: Any) -> tuple[str, str]:
-    """Number and message of the one error there is."""
+    """Number and message of the only error."""
     (error,) = refusal(*nodes, **options)
     return str(error.code), error.message
 

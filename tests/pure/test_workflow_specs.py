@@ -1,4 +1,4 @@
-"""What becomes of a list of nodes: numbered copies that nothing can change, and the plan that is stored."""
+"""A list of nodes becomes numbered, immutable copies, and the plan that is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the value of one node may be given to another, as far as annotations tell."""
+"""Whether the value of one node may be passed to another, by their annotations."""
 
 from __future__ import annotations
 

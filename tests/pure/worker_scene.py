@@ -1,4 +1,4 @@
-"""Workers as the views tell of them, made for tests: alive at noon unless they are told otherwise."""
+"""Workers as the views return them, constructed for tests: alive at noon unless given otherwise."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def a_snapshot(**fields: Any) -> Snapshot:
 
 
 def a_worker(number: int = 1, *, told: dict[str, Any] | None = None, **fields: Any) -> WorkerRow:
-    """`told` are fields of its snapshot; with `snapshot=None` it has told nothing."""
+    """`told` are fields of its snapshot; `snapshot=None` is a worker without a snapshot."""
     silent_s = fields.pop("silent_s", 2.0)
     usual: dict[str, Any] = {
         "id": f"web-1-{4120 + number}-0a0b0c0d",

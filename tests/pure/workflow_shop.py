@@ -1,4 +1,4 @@
-"""Tasks and workflows as users write them; mypy checks this file too, so the types that users see are tested."""
+"""Tasks and workflows as users write them; mypy checks this file too, so that the public types are tested."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Order(WorkflowDefinition[float]):
 
 
 class Sized(WorkflowDefinition[int]):
-    """As large as its parameter says."""
+    """A workflow with as many nodes as its parameter says."""
 
     name = "sized"
     definition_key = "shop.sized"

@@ -1,4 +1,4 @@
-"""Short steps for the tests of advancing: workflows in, ends of tasks on, nodes and workflows out."""
+"""Steps for tests of advancing: store workflows, end tasks, read nodes and workflows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def failure(code: str = "BROKE") -> str:
 
 
 async def grow(conn: asyncpg.Connection, *nodes: NodePlan, **columns: Any) -> str:
-    """A workflow of these nodes, as its start leaves it; its id."""
+    """Store a workflow of these nodes, as a start does, and return its id."""
     workflow_id = new_task_id()
     async with conn.transaction():
         await create_workflow(conn, plan(*nodes, **columns), workflow_id=workflow_id)
@@ -45,7 +45,7 @@ async def nodes_of(conn: asyncpg.Connection, workflow_id: str) -> list[dict[str,
 
 
 async def states(conn: asyncpg.Connection, workflow_id: str) -> str:
-    """The workflow's status, a colon, and the first letter of that of each node."""
+    """The workflow's status, a colon, and the statuses of its nodes."""
     status = await conn.fetchval("SELECT status FROM horsies_workflows WHERE id = $1", workflow_id)
     return f"{status}: " + " ".join(node["status"].lower() for node in await nodes_of(conn, workflow_id))
 
@@ -68,7 +68,7 @@ async def task_of(conn: asyncpg.Connection, workflow_id: str, index: int) -> dic
 async def end_task(
     conn: asyncpg.Connection, workflow_id: str, index: int, status: str = "COMPLETED", result: str | None = ok(None)
 ) -> str:
-    """The task of this node ends, by whatever hand; its id."""
+    """End the task of this node without advancing, and return its id."""
     task_id: str = await conn.fetchval(
         "UPDATE horsies_tasks SET status = $3::text, result = $4, started_at = now(),"
         " completed_at = CASE WHEN $3::text = 'COMPLETED' THEN now() END,"

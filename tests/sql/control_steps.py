@@ -1,4 +1,4 @@
-"""Short steps for the tests of manual verbs on workflows: plans become rows, tasks end, states come out."""
+"""Steps for tests of operator verbs on workflows: store plans, end tasks, read states."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def planted(conn: asyncpg.Connection, made: WorkflowPlan, workflow_id: str
 async def planted_below(
     conn: asyncpg.Connection, made: WorkflowPlan, parent: str, index: int, workflow_id: str = "child"
 ) -> str:
-    """A child workflow that some worker has built for a node of its parent."""
+    """A child workflow that a worker has built for a node of its parent."""
     row = await conn.fetchrow(
         "SELECT depth, COALESCE(root_workflow_id, id) FROM horsies_workflows WHERE id = $1", parent
     )
@@ -53,7 +53,7 @@ async def task_of(conn: asyncpg.Connection, workflow_id: str, index: int) -> str
 
 
 async def runs(conn: asyncpg.Connection, workflow_id: str, *indexes: int, worker: str = "w-a") -> None:
-    """A worker runs the tasks of these nodes, and the nodes say so."""
+    """A worker runs the tasks of these nodes, and the nodes are updated."""
     for index in indexes:
         task_id = await task_of(conn, workflow_id, index)
         await conn.execute(
@@ -68,7 +68,7 @@ async def runs(conn: asyncpg.Connection, workflow_id: str, *indexes: int, worker
 async def task_ends(
     conn: asyncpg.Connection, workflow_id: str, index: int, status: str = "COMPLETED", *, seconds_ago: float = 0
 ) -> str:
-    """The first of the two transactions at the end of a task; the node has not heard of it."""
+    """The first of the two transactions at the end of a task; the node is not updated yet."""
     task_id = await task_of(conn, workflow_id, index)
     await conn.execute(
         "UPDATE horsies_tasks SET status = $2::text, result = $3, started_at = now(), error_code = $4,"
@@ -127,6 +127,6 @@ async def task_row(conn: asyncpg.Connection, workflow_id: str, index: int) -> di
 
 
 async def rows_of_workflows(conn: asyncpg.Connection) -> list[list[tuple[Any, ...]]]:
-    """Everything, for comparing before and after."""
+    """All rows, for comparing before and after."""
     tables = ("horsies_workflows", "horsies_workflow_tasks", "horsies_tasks", "horsies_task_attempts")
     return [[tuple(row) for row in await conn.fetch(f"SELECT * FROM {table} ORDER BY id")] for table in tables]

@@ -1,4 +1,4 @@
-"""Rows for the tests of the recovery report; every time is an SQL expression, for the clock is the database's."""
+"""Rows for tests of the recovery report; every time is an SQL expression, because the database's clock counts."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ async def insert(conn: asyncpg.Connection, *ids: str, **columns: str) -> None:
 
 
 async def running(conn: asyncpg.Connection, *ids: str, seconds: float, worker: str = "w-1", **columns: str) -> None:
-    """Tasks that have run for so long."""
+    """Tasks that have run for this long."""
     held = {"status": "'RUNNING'", "claimed_by_worker_id": f"'{worker}'", "claimed_at": ago(seconds)}
     await insert(conn, *ids, **held, started_at=ago(seconds), **columns)
 
 
 async def claimed(conn: asyncpg.Connection, *ids: str, seconds: float, worker: str = "w-1", **columns: str) -> None:
-    """Tasks that were claimed so long ago."""
+    """Tasks that were claimed this long ago."""
     held = {"status": "'CLAIMED'", "claimed": "true", "claimed_by_worker_id": f"'{worker}'"}
     await insert(conn, *ids, **{**held, "claimed_at": ago(seconds), "claim_expires_at": ago(-60), **columns})
 
@@ -78,7 +78,7 @@ async def worker(
     cluster_cap: int | None = None,
     settings: dict[str, Any] | None = None,
 ) -> None:
-    """A snapshot that a worker wrote so long ago."""
+    """A worker's snapshot of this age."""
     await conn.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
         " max_claim_per_worker, queues, worker_started_at, task_names, queue_max_concurrency, cluster_wide_cap,"
@@ -119,6 +119,6 @@ def of_kind(report: Report, kind: FindingKind) -> list[Finding]:
 
 
 async def the_only(conn: asyncpg.Connection, kind: FindingKind) -> Finding:
-    """The report's one line of this kind."""
+    """The report's only finding of this kind."""
     (finding,) = of_kind(await diagnose(conn), kind)
     return finding

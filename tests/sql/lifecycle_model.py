@@ -1,4 +1,4 @@
-"""What the rows should be: the lifecycle in memory, for comparing with the tables after each step."""
+"""A model of the task lifecycle in memory, which tests compare with the tables after each step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INTERRUPTED = (TaskAttemptOutcome.WORKER_FAILURE, True)
 
 @dataclass(slots=True)
 class Row:
-    """A task as it should be. Times are only told as passed or far ahead, by an hour."""
+    """The expected row of a task. Times are only known as passed or an hour ahead."""
 
     id: str
     queue: str
@@ -51,7 +51,7 @@ class Row:
 
     @property
     def in_flight(self) -> bool:
-        """Whether it has a place under the caps."""
+        """Whether it counts under the caps."""
         return self.status is S.RUNNING or (self.status is S.CLAIMED and self.counts)
 
     def claim(self, token: Token, lease_runs: bool) -> None:
@@ -64,7 +64,7 @@ class Row:
         self.status, self.token, self.lease_runs, self.pid = S.PENDING, None, False, None
 
     def end(self, status: TaskStatus) -> None:
-        """The token stays, as the trace of who had it last."""
+        """The token stays, and shows which worker had the task last."""
         self.status, self.lease_runs, self.pid = status, False, None
         self.ends += 1
 
@@ -85,7 +85,7 @@ class Row:
         return "started"
 
     def finish(self, kind: OutcomeKind, *, soon: bool) -> TaskStatus | None:
-        """The status that a finish leads to, None when it is refused; a retry is due soon, or after any deadline."""
+        """The status that a finish leads to, None if it is refused; a retry is due soon, or after any deadline."""
         if self.status is not S.RUNNING:
             return None
         if kind is K.NOT_BEGUN:
@@ -105,7 +105,7 @@ class Row:
         return self.status
 
     def crash(self) -> None:
-        """A sweep finds no sign of life; where it may run again, it is due after any deadline."""
+        """A sweep finds no sign of life; if the task may run again, it is due after any deadline."""
         too_late = self.deadline_passed or self.deadline_ahead
         if self.crash_retried and self.retry_count < self.max_retries and not too_late:
             self._again(RETRIED)
@@ -115,7 +115,7 @@ class Row:
             self.end(S.FAILED)
 
     def reopen(self) -> None:
-        """An operator wants it to run once more: numbers go on after the last attempt, a running one is its last."""
+        """An operator requeues the task: numbering continues after the last attempt, and a running one is its last."""
         if self.status is S.RUNNING:
             self.attempts.append(INTERRUPTED)
         self.reopened += self.status in TASK_TERMINAL_STATES
@@ -134,7 +134,7 @@ class Row:
 
 @dataclass(slots=True)
 class Model:
-    """`place` tells where a task stands in the order of its queue, as the table has it."""
+    """`place` is a task's position in the order of its queue, as the table has it."""
 
     place: Callable[[str], tuple[int, datetime, str]]
     rows: dict[str, Row] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Model:
         return [] if queue in self.paused else sorted(rows, key=lambda row: self.place(row.id))
 
     def expired(self, queues: list[str]) -> list[Row]:
-        """Claims that nothing protects any more."""
+        """Claims whose lease has run out."""
         return [
             row for row in self.rows.values() if row.queue in queues and row.status is S.CLAIMED and not row.lease_runs
         ]
@@ -160,9 +160,9 @@ class Model:
         return sum(row.in_flight for row in self.rows.values() if queue in (None, row.queue))
 
     def under_caps(self, budget: int, *, hard: bool) -> list[Row]:
-        """What a claim under caps should yield, from the capped queue first; without `hard` under no cluster cap.
+        """What a claim under caps should return, from the capped queue first; without `hard` under no cluster cap.
 
-        Where a cap has less room than it wants, it releases what has expired.
+        If a cap has less room than wanted, the claim releases expired claims.
         """
         busy = [queue for queue in (CAPPED, PLAIN) if queue not in self.paused and self._has_pending(queue)]
         room = budget
@@ -189,7 +189,7 @@ class Model:
         return min(wanted, cap - self.in_flight(queue))
 
     def unfit(self, tokens: list[Token], caps: dict[str, int]) -> set[Token]:
-        """Those of one worker's tokens for whose start their caps have no room."""
+        """The tokens of one worker whose start exceeds their caps."""
         unfit: set[Token] = set()
         for queue, cap in caps.items():
             asked = {token.task_id for token in tokens if self.rows[token.task_id].queue == queue}

@@ -1,4 +1,4 @@
-"""Short steps for the tests of the lifecycle: rows in, tokens on, rows and attempts out."""
+"""Steps for tests of the lifecycle: insert tasks, use tokens, read rows and attempts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ME, OTHER = "worker-a", "worker-b"
 LEASE_MS = 600_000
 OK = '{"__task_result__":true,"ok":3,"err":null}'
 
-# As a worker's lane has it.
+# The settings of a worker's dedicated connection.
 LANE = {"plan_cache_mode": "force_generic_plan", "jit": "off", "enable_seqscan": "off"}
 
 
@@ -45,7 +45,7 @@ async def claim_some(
 async def take_over(
     conn: asyncpg.Connection, *, worker_id: str, queue: str, limit: int, lease_ms: int, task_names: list[str] | None
 ) -> list[ClaimedTask]:
-    """What a claimer does with claims whose lease has run out."""
+    """Take over claims whose lease has run out, as a claimer does."""
     await release_expired(conn, [queue])
     return await claim(conn, worker_id, ClaimRequest(queue, limit, lease_ms, task_names))
 
@@ -68,7 +68,7 @@ async def running(conn: asyncpg.Connection, *ids: str, worker: str = ME, **colum
 
 
 def ended(token: Token, kind: OutcomeKind, **fields: Any) -> Outcome:
-    """An outcome with something in each field that its kind has."""
+    """An outcome with a value in each field that its kind has."""
     if kind is OutcomeKind.COMPLETED:
         return Outcome(token, kind, OK, **fields)
     told = {"result_json": '{"err":1}', "error_code": "BROKE", "error_message": "it broke", **fields}
@@ -91,13 +91,13 @@ async def attempts(conn: asyncpg.Connection, task_id: str) -> list[dict[str, Any
 
 
 async def everything(conn: asyncpg.Connection) -> list[list[tuple[Any, ...]]]:
-    """All that the lifecycle writes, for comparing before and after."""
+    """All rows that the lifecycle writes, for comparing before and after."""
     tables = ("horsies_tasks", "horsies_task_attempts", "horsies_heartbeats")
     return [[tuple(row) for row in await conn.fetch(f"SELECT * FROM {table} ORDER BY id")] for table in tables]
 
 
 async def waits_for_a_lock(observer: asyncpg.Connection, conn: asyncpg.Connection, step: Awaitable[Any]) -> Any:
-    """The running step once it stands behind somebody's lock, or has gone through without."""
+    """The running step, once it waits for another session's lock or has ended without waiting."""
     running = asyncio.ensure_future(step)
     while not running.done():
         if await observer.fetchval("SELECT pg_blocking_pids($1) <> '{}'", conn.get_server_pid()):

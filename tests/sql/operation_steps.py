@@ -1,4 +1,4 @@
-"""Short steps for the tests of manual operations: tasks in every state, verbs on them, audit rows out."""
+"""Steps for tests of operator actions: tasks in every state, verbs on them, audit rows."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ async def look(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: A
 async def act(
     conn: asyncpg.Connection, verb: TaskVerb, *ids: str, reason: str | None = "why", **options: Any
 ) -> Outcome:
-    """The verb on those of the ids that the preview finds eligible."""
+    """Apply the verb to those of the ids that the preview finds eligible."""
     return await apply(conn, await look(conn, verb, *ids, **options), OPS, reason)
 
 
 async def done(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> Outcome:
-    """The verb on all of the ids, none of which is refused."""
+    """Apply the verb to all of the ids; none may be refused."""
     outcome = await act(conn, verb, *ids, **options)
     assert [row.target.id for row in outcome.applied] == sorted(ids)
     return outcome
@@ -53,7 +53,7 @@ async def completed(conn: asyncpg.Connection, *ids: str, **columns: str) -> None
 
 
 async def in_state(conn: asyncpg.Connection, status: str, *ids: str) -> None:
-    """Tasks that came to this status the usual way, as far as there is one."""
+    """Tasks that reached this status through the engine's functions, as far as possible."""
     if status in ("PENDING", "CLAIMED"):
         await enqueue(conn, *ids)
     if status == "CLAIMED":

@@ -1,4 +1,4 @@
-"""Short steps for the tests of manual verbs on workers and queues."""
+"""Steps for tests of operator verbs on workers and queues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPS = Actor("ops", "bastion")
 async def snapshot(
     conn: asyncpg.Connection, worker: str, *, silent_s: float = 0, queues: tuple[str, ...] = ("default",)
 ) -> None:
-    """The worker told of itself so long ago."""
+    """A worker's snapshot of this age."""
     await conn.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
         " max_claim_per_worker, queues, worker_started_at)"
@@ -28,7 +28,7 @@ async def snapshot(
 
 
 async def fall_silent(conn: asyncpg.Connection, worker: str, seconds: float = 600) -> None:
-    """Everything that this worker ever did is so much longer ago."""
+    """Move all signs of life of this worker back by this time."""
     for statement in (
         "UPDATE horsies_tasks SET claimed_at = claimed_at - $2 * interval '1 s',"
         " started_at = started_at - $2 * interval '1 s' WHERE claimed_by_worker_id = $1",
@@ -39,7 +39,7 @@ async def fall_silent(conn: asyncpg.Connection, worker: str, seconds: float = 60
 
 
 async def audit(conn: asyncpg.Connection, kind: str = "%") -> list[dict[str, Any]]:
-    """The trace of what was done by hand, oldest first, with its states as Python has them."""
+    """The audit rows, oldest first, with their states decoded."""
     rows = await conn.fetch("SELECT * FROM horsies_operator_actions WHERE target_kind LIKE $1 ORDER BY id", kind)
     states = ("before_state", "after_state")
     return [{**row, **{name: json.loads(row[name] or "null") for name in states}} for row in rows]

@@ -1,4 +1,4 @@
-"""Short steps for the tests of sweeps: tasks whose worker has been silent for some minutes."""
+"""Steps for tests of sweeps: tasks whose worker has been silent for some minutes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def options(*codes: str, interval_s: int = 60) -> str:
 
 
 async def stale_runs(conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Token]:
-    """Tokens of RUNNING tasks that were started long ago and have never had a beat."""
+    """Tokens of RUNNING tasks that were started long ago and never had a beat."""
     await running(conn, *ids, worker=worker, **columns)
     return await _aged(conn, ids)
 
 
 async def stale_claims(conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Token]:
-    """Tokens of CLAIMED tasks that were claimed long ago and have never had a beat."""
+    """Tokens of CLAIMED tasks that were claimed long ago and never had a beat."""
     await enqueue(conn, *ids, **columns)
     await claim_tokens(conn, worker)
     return await _aged(conn, ids)

@@ -1,4 +1,4 @@
-"""A claim takes the first tasks that may run, and reads little more, whatever stands before them in its queue."""
+"""A claim takes the first tasks that may run, and reads little more, whatever precedes them in the queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 BACKLOG = 30_000
 KNOWN = ["demo.add", "demo.sum"]
 
-# What stands before the tasks that are to run, as columns of horsies_tasks.
+# The tasks that precede those that can run, as columns of horsies_tasks.
 HINDRANCES = {
     "unknown names": {"task_name": "'unknown.' || n % 7"},
     "unknown names of many priorities": {"task_name": "'unknown'", "priority": "n % 90"},
@@ -59,7 +59,7 @@ UPDATE horsies_workflows SET status = 'PAUSED';
 
 
 async def backlog(conn: asyncpg.Connection, hindrance: str, rows: int = BACKLOG, *, analyze: bool = True) -> None:
-    """So many at the head of the queue, by age as well as by priority; no session listens to their notifications."""
+    """This many at the head of the queue, by age as well as by priority; no session listens to their notifications."""
     columns = {
         "id": "'b' || lpad(n::text, 7, '0')",
         "task_name": "'demo.add'",
@@ -104,14 +104,14 @@ SELECT (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
 
 
 async def entries_read(conn: asyncpg.Connection) -> int:
-    """By all finished transactions, of tables and indexes."""
+    """Entries read by all finished transactions, of tables and indexes."""
     await conn.execute("SELECT pg_stat_force_next_flush()")
     return int(await conn.fetchval(READ))
 
 
 @pytest.fixture(params=[LANE, {}], ids=["lane", "not set up"])
 async def worker(request: pytest.FixtureRequest, database: str) -> AsyncIterator[asyncpg.Connection]:
-    """As a worker claims, and as it does behind a pooler, where no setting outlives a transaction."""
+    """With a worker's settings, and without, as behind a pooler, where no setting outlives a transaction."""
     connected = await asyncpg.connect(database, server_settings=request.param)
     yield connected
     await connected.close()
@@ -122,9 +122,9 @@ async def worker(request: pytest.FixtureRequest, database: str) -> AsyncIterator
 async def test_what_cannot_run_is_not_read(
     connection: asyncpg.Connection, database: str, hindrance: str, quiet: bool
 ) -> None:
-    """`quiet`: the server believes that nothing waits, as it found when it looked last.
+    """`quiet`: the planner's statistics say that no task waits.
 
-    All ways to claim meet the same backlog: to make it takes longer than the claims.
+    All kinds of claims use the same backlog: creating it takes longer than the claims.
     """
     if quiet:
         await connection.execute("ALTER TABLE horsies_tasks SET (autovacuum_enabled = false)")
@@ -142,7 +142,7 @@ async def test_what_cannot_run_is_not_read(
         await worker.close()
         await connection.execute("DELETE FROM horsies_tasks WHERE id LIKE 'mine-%'")
         await connection.execute("VACUUM horsies_tasks")
-    # A cap counts what it caps.
+    # A capped claim also reads the tasks that its cap counts: here the expired leases.
     counted = 50_000 if hindrance == "expired leases" else 0
     most = {way: 400 + (counted if way[0] == "claim_known_capped" else 0) for way in read}
     assert {way: entries for way, entries in read.items() if entries >= most[way]} == {}
@@ -267,7 +267,7 @@ async def random_queue(conn: asyncpg.Connection, rng: random.Random, rows: int) 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_any_queue_is_claimed_in_its_order(connection: asyncpg.Connection, seed: int) -> None:
-    """Against the rule in one plain query. Of two paused workflows one was so from its first row on, without marks."""
+    """Compared with the rule as one plain query. One of two paused workflows has no marks on its tasks."""
     rng = random.Random(seed)
     await connection.execute(
         "INSERT INTO horsies_workflows (id, name, status) VALUES ('w0', 'flow', 'RUNNING'), ('w1', 'flow', 'RUNNING'),"
@@ -342,7 +342,7 @@ COME_BACK = "UPDATE horsies_tasks SET status = 'PENDING'"
 async def test_a_task_that_comes_back_while_its_workflow_is_resumed_is_not_kept(
     connection: asyncpg.Connection, database: str, first: str, second: str
 ) -> None:
-    """A resume waits for a task that came back, and takes the mark away; a task that comes back waits for none."""
+    """A resume waits for a task that returns, and removes its mark; a task that returns waits for no resume."""
     await paused_task(connection)
     await connection.execute("UPDATE horsies_tasks SET status = 'RUNNING', workflow_paused_at = NULL")
     other = await asyncpg.connect(database)
@@ -371,9 +371,9 @@ async def test_a_pause_waits_for_no_task_and_a_task_without_mark_is_not_claimed(
 
 
 async def test_a_claim_is_never_compiled(connection: asyncpg.Connection) -> None:
-    """What a function forbids its plans, they still contain now and then, at a price that asks for compilation.
+    """Plans disabled for a function may still appear, with a cost that triggers compilation.
 
-    Where a pooler lets no setting through, and the server has JIT, each claim took 2 s for that.
+    Behind a pooler that passes no settings, on a server with JIT, each claim took 2 s for that.
     """
     settings = await connection.fetch(
         "SELECT proname, proconfig FROM pg_proc"

@@ -1,4 +1,4 @@
-"""The recovery report: each kind of trouble, its evidence, what will happen and what a person may do."""
+"""The recovery report: each kind of finding, its evidence, what will happen and what an operator can do."""
 
 from __future__ import annotations
 
@@ -401,7 +401,7 @@ async def test_rows_without_an_owner_a_time_or_readable_options_do_not_hide_the_
 
 
 async def refusals(conn: asyncpg.Connection, remedy: Remedy) -> tuple[object, ...]:
-    """Whom the verb would refuse, by its own preview."""
+    """The targets that the verb would refuse, by its own preview."""
     match remedy.target_kind:
         case "task":
             return (await tasks.preview(conn, TaskVerb(remedy.verb), Selection.of_ids(remedy.ids))).refused
@@ -435,7 +435,7 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     report = await diagnose(connection)
     assert {finding.kind for finding in report.findings} == set(FindingKind) - OF_WORKFLOWS
     for finding in report.findings:
-        assert finding.may or finding.kind is FindingKind.RULE_NOT_APPLIED  # the log of the workers says what helps
+        assert finding.may or finding.kind is FindingKind.RULE_NOT_APPLIED  # the workers' log names the remedy
         for remedy in finding.may:
             assert await refusals(connection, remedy) == (), (finding.kind, remedy.verb)
 

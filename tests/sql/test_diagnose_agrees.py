@@ -1,4 +1,4 @@
-"""The report and the sweep judge alike: what the one announces is what the other does, for every mixture."""
+"""The report and the sweep agree: what the report announces is what the sweep does, for every mixture of rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLAIM_BEATS = (None, 150, 125, 115, 5)
 
 @pytest.fixture
 async def mixture(connection: asyncpg.Connection) -> asyncpg.Connection:
-    """Every mixture of conditions once, each under a name of its own where that matters."""
+    """Every combination of conditions once, each with a distinct name where that matters."""
     await worker(connection, names=["demo.add"])
     await swept(connection, 31)
     rows: list[str] = []
@@ -105,7 +105,7 @@ async def test_what_is_spared_now_is_handled_as_announced_when_its_mark_is_old(m
     spared = [line for line in of_kind(await diagnose(mixture), FindingKind.FINALIZING) if line.in_seconds]
     will = {task_id: line.system_will.split(" after ")[0] for line in spared for task_id in line.ids}
     assert set(will.values()) == {"retry", "fail as WORKER_CRASHED"}
-    # As if the thirty seconds had passed for the marks: the deadlines of the rows are far from there either way.
+    # As if thirty seconds had passed for the marks: the thresholds of the rows are far away either way.
     await mixture.execute("UPDATE horsies_tasks SET finalizing_at = finalizing_at - interval '30 s'")
     await recover(mixture, RecoveryConfig())
     assert await done(mixture) == will

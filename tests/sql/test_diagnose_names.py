@@ -1,4 +1,4 @@
-"""Workers tell their names and version in their snapshots, and the report understands them."""
+"""Workers report their task names and version in their snapshots, and the report uses them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 async def snapshots(database: str, connection: asyncpg.Connection) -> AsyncIterator[Snapshots]:
-    """Those of a worker without children that knows two tasks."""
+    """The snapshots of a worker without children that knows two tasks."""
     started_at = await connection.fetchval("SELECT now()")
     config = AppConfig(broker=PostgresConfig(database_url=database))
     async with open_database(DatabaseChoice(config.broker.url, "given by the test")) as opened:

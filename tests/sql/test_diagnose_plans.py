@@ -1,4 +1,4 @@
-"""Each read of the recovery report is served by indexes, beside 200 000 finished tasks and 10 000 in flight."""
+"""Each read of the recovery report uses indexes, with 200,000 finished tasks and 10,000 in flight."""
 
 from __future__ import annotations
 

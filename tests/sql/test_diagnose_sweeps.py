@@ -1,4 +1,4 @@
-"""The report says who sweeps for what, which rule nobody applies, and what is spared after a fault."""
+"""The report on sweeps: which worker applies which rule, rules that no worker applies, and excused silence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_each_rule_tells_who_sweeps_it_when_and_for_how_many(connection: a
         ("recovery", None): ("w-1", 3, pytest.approx(25, abs=1)),
         ("runs", 300_000): ("w-1", 1, pytest.approx(20, abs=1)),
         ("runs", 60_000): ("w-3", 1, pytest.approx(10, abs=1)),
-        ("runs", 7_000): ("w-0", 0, None),  # by workers that are gone
+        ("runs", 7_000): ("w-0", 0, None),  # by workers that have stopped
     }
     assert report.settings_differ
 

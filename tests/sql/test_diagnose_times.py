@@ -1,4 +1,4 @@
-"""When the next sweep comes, who may run what, and how the report spells times: pure, for any numbers."""
+"""The time of the next sweep, which workers may run a task, and the wording of times: pure, for any numbers."""
 
 from __future__ import annotations
 

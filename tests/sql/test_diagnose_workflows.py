@@ -1,4 +1,4 @@
-"""Workflows in the recovery report: what is out of step, the evidence, what will happen and what a person may do."""
+"""Workflows in the recovery report: inconsistent ones, the evidence, what will happen and what an operator can do."""
 
 from __future__ import annotations
 

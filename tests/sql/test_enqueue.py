@@ -1,4 +1,4 @@
-"""Requests become rows: once per id, once per live key, all or none, and never at the cost of a neighbour."""
+"""Sends are stored once per id and once per live key, all or none, and do not affect others in the batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def broker(database: str) -> Iterator[PostgresBroker]:
 
 @pytest.fixture
 async def other(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """A second session, for what happens at the same moment."""
+    """A second session, for concurrent statements."""
     connected = await asyncpg.connect(database)
     yield connected
     await connected.close()
@@ -147,7 +147,7 @@ def test_an_id_that_was_there_and_is_pruned_counts_as_sent() -> None:
     next(steps)
     steps.send([])  # the insert did nothing
     with pytest.raises(StopIteration) as end:
-        steps.send([])  # and then nobody had the id
+        steps.send([])  # now the id is free
     assert end.value.value == Enqueued(asked.task_id, SAME)
 
 

@@ -1,4 +1,4 @@
-"""The feeds of one task's story and of the recovery desk, on a real database."""
+"""The feeds of a task's screen and of the recovery screen, on a real database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that the task list has found stay in it, whatever is sent meanwhile: what it shows is what SQL finds."""
+"""Rows that the task list has found stay in it while tasks are sent: it shows what SQL finds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RARE = [f"rare-{number:02}" for number in range(60)]
 
 
 async def on_child_exit(connection: asyncpg.Connection, count: int) -> None:
-    """So many newer tasks than all that are there."""
+    """This many tasks, newer than all others."""
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
         """INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, sent_at, enqueued_at, started_at,
@@ -45,7 +45,7 @@ async def shown(url: str, need: TaskNeed) -> AsyncIterator[tuple[TaskFeed, Publi
 
 @asynccontextmanager
 async def writing(url: str, every_s: float) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
-    """Another client sends tasks all the time; yields a wait until it has sent so many more."""
+    """Another client sends tasks all the time; yields a function that waits until it has sent this many more."""
     connection = await asyncpg.connect(url)
     more, sent = asyncio.Condition(), 0
 
@@ -134,7 +134,7 @@ _CHANGES = (
 
 
 class Traffic:
-    """Sends, changes and deletes tasks that some filter means, among many that none does."""
+    """Sends, changes and deletes tasks, some of which match a filter, among many that do not."""
 
     def __init__(self, connection: asyncpg.Connection, seed: int) -> None:
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The console's link through all that can happen to a database: down, killed, frozen, read-only, without LISTEN."""
+"""The console's link on a database that is down, killed, frozen, read-only, or without LISTEN."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ async def test_a_connection_that_a_firewall_forgot_is_replaced(database: str, co
 async def test_where_it_cannot_listen_it_polls(
     database: str, connection: asyncpg.Connection, role: str, rights: str, words: str
 ) -> None:
-    """A role that is not notified, as behind a pooler, which takes LISTEN and never delivers."""
+    """A role without notifications, as behind a pooler that accepts LISTEN and never delivers."""
     await connection.execute(
         f"GRANT {rights} ON ALL TABLES IN SCHEMA public TO {role}; REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC"
     )

@@ -1,4 +1,4 @@
-"""The overview's feed: the past once, then what was added to it, and another window without forgetting the first."""
+"""The overview's feed: the history once, then its newest part, and other windows without forgetting the first."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def ended(conn: asyncpg.Connection, count: int, *, ago_s: float, within_s:
 
 
 def total(snapshot: OverviewSnapshot) -> float:
-    """How many ended in the window, as far as its rates tell."""
+    """How many tasks ended in the window, by its rates."""
     assert snapshot.series is not None
     return sum(rate or 0 for rate in snapshot.series.ended) * snapshot.window.step.total_seconds()
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of how many buckets each read of the past was."""
+    """The number of buckets of each read of the history."""
     counts: list[int] = []
 
     async def read(conn: Any, buckets: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The tasks feed on a real database: arrivals, departures, paging, filters; rows keep still when they should."""
+"""The tasks feed on a real database: new and deleted rows, paging, filters; rows do not move when they should not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 async def watching(
     url: str, need: TaskNeed | None = None, rhythm: Rhythm = QUICK, **options: Any
 ) -> AsyncIterator[tuple[TaskFeed, Published[TaskSnapshot], Link]]:
-    """A feed whose first rows have come, on a link that hears of changes."""
+    """A feed whose first rows have arrived, on a link with notifications."""
     async with linked(url, **options) as (link, statuses):
         published: Published[TaskSnapshot] = Published()
         feed = TaskFeed(link, published, rhythm=rhythm)
@@ -232,11 +232,11 @@ async def test_the_newest_need_wins(database: str, connection: asyncpg.Connectio
         assert (ids(snapshot), snapshot.filter_text) == (["b"], "status:cancelled")
         assert dict(snapshot.counts.states) == {"CANCELLED": Count(1)}
         shown = {tuple(ids(snapshot)) for snapshot in published.all[asked_at:]}
-        assert shown == {("c", "b", "a"), ("b",)}  # those of before, dimmed, and the answer
+        assert shown == {("c", "b", "a"), ("b",)}  # the previous rows, dimmed, then the answer
 
 
 async def test_a_slow_read_that_nobody_wants_any_more_is_ended(database: str, connection: asyncpg.Connection) -> None:
-    """The table is locked, and the server's patience is endless: only the console itself can end the first question."""
+    """The table is locked, and the server has no timeout: only the console can cancel the first read."""
     await send(connection, "a")
     waits = "FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     async with watching(database, patience=Patience(statement_s=60, read_s=60)) as (feed, published, _):
@@ -245,7 +245,7 @@ async def test_a_slow_read_that_nobody_wants_any_more_is_ended(database: str, co
             feed.ask(need("name:nosuch"))
             await until(connection, f"EXISTS (SELECT {waits})")
             first = await connection.fetchval(f"SELECT query_start::text {waits}")
-            feed._reading_since -= 1  # it has been waiting for a second
+            feed._reading_since -= 1  # as if it had waited for a second
             feed.ask(need("id:a"))
             await until(connection, f"EXISTS (SELECT {waits} AND query_start > '{first}')")
         snapshot = await published.until(lambda snapshot: not snapshot.loading)
@@ -309,7 +309,7 @@ async def test_nothing_is_read_while_no_screen_wants_it(
 async def test_a_thousand_notifications_a_second_cost_four_reads(
     database: str, connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the usual rhythm, over one second and a half; the first of four such times in which the machine keeps up."""
+    """At the default intervals, over one and a half seconds; up to four tries, until the machine keeps up."""
     async with watching(database, rhythm=Rhythm()) as (_, published, link):
         loop = asyncio.get_running_loop()
         reads: list[float] = []

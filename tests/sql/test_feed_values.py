@@ -1,4 +1,4 @@
-"""What may be typed into a filter: read when somebody begins to type, seldom, and kept when the database is gone."""
+"""Suggestions for filters: read when a filter is opened, rarely, and kept when the database is down."""
 
 from __future__ import annotations
 

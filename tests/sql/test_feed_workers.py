@@ -1,4 +1,4 @@
-"""The feed of the Workers screen on a real database."""
+"""The feed of the workers screen on a real database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NEED = WorkersNeed(window=WINDOWS[0])
 
 
 async def tell(conn: asyncpg.Connection, worker_id: str, ago_s: float = 0.0, *, running: int = 0) -> None:
-    """A snapshot."""
+    """Insert a snapshot."""
     await conn.execute(
         "INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,"
         " max_claim_per_worker, queues, worker_started_at, tasks_running)"

@@ -1,4 +1,4 @@
-"""A model of each figure: what the screens and the CLI say is what plain SQL counts, of the same snapshot.
+"""A model of each figure: what screens and CLI show is what plain SQL counts in the same snapshot.
 
 The database is read in one REPEATABLE READ transaction while a writer goes on sending, claiming and ending tasks.
 """
@@ -80,7 +80,7 @@ WRITES = (
 
 @dataclass(frozen=True)
 class Scene:
-    """Which workers there are: how long each is silent, in s. `load` of all queues together."""
+    """The workers, with the seconds since the last sign of each. `load` of all queues together."""
 
     name: str
     load: int = 300
@@ -111,7 +111,7 @@ async def fill(conn: asyncpg.Connection, scene: Scene, rng: random.Random) -> No
             worker_id,
             silent,
             queues,
-            rng.randrange(9) if worker_id != "web-4-1-dd" else 0,  # what it told of itself, a moment ago
+            rng.randrange(9) if worker_id != "web-4-1-dd" else 0,  # its own snapshot, a moment ago
             worker_id == "web-4-1-dd",
         )
     if scene.drained:
@@ -152,7 +152,7 @@ async def fill(conn: asyncpg.Connection, scene: Scene, rng: random.Random) -> No
 
 @asynccontextmanager
 async def writer(url: str) -> AsyncIterator[None]:
-    """Somebody who sends, claims and ends tasks all the time."""
+    """A session that sends, claims and ends tasks all the time."""
     conn = await asyncpg.connect(url)
 
     async def write() -> None:
@@ -178,7 +178,7 @@ async def writer(url: str) -> AsyncIterator[None]:
 
 @dataclass(frozen=True)
 class Read:
-    """All that the screens and the CLI stand on, and what plain SQL says, of one snapshot."""
+    """The data behind the screens and the CLI, and the counts of plain SQL, from one snapshot."""
 
     glance: Glance
     report: Report
@@ -191,7 +191,7 @@ class Read:
     held: dict[str, int]
     moved: dict[str, tuple[int, int]]
     rates_over_s: float
-    """Five minutes, or less where the oldest task is younger."""
+    """Five minutes, or the age of the oldest task if it is younger."""
 
 
 async def read(conn: asyncpg.Connection) -> Read:
@@ -344,7 +344,7 @@ def the_desk_and_the_header_count_what_is_listed(seen: Read) -> None:
     need = sum(finding.severity is Severity.NEEDS_YOU for finding in seen.report.findings)
     assert RecoverySnapshot(seen.report).need_you == need
     assert headline(RecoverySnapshot(seen.report), seen.report.now).startswith(f"{need} need")
-    # Each is told on the overview, too: a verdict that all is well stands above no finding that needs an operator.
+    # Findings appear on the overview, too: its verdict is not Healthy while a finding needs an operator.
     assert (verdict(seen.glance, alerts(seen.glance)).lead == "Critical: ") or not need
 
 

@@ -1,4 +1,4 @@
-"""A claim that starts what children wait for, alone or in the statement that stores how tasks ended."""
+"""A claim that starts tasks for waiting children, alone or in the statement that stores outcomes."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(c
 
 
 def head(sql: str) -> str:
-    """What looks at the first tasks of a queue and locks those that may run."""
+    """The part that reads the first tasks of a queue and locks those that may run."""
     (text,) = re.findall(r"FROM \(SELECT task\.id, .*? SKIP LOCKED\) one", words(sql))[:1]
     return str(text)
 

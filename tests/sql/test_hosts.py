@@ -1,4 +1,4 @@
-"""A URL with several hosts: one that hangs, refuses or is no primary costs half a second, and the error names each."""
+"""A URL with several hosts: one that hangs, refuses or is not the primary costs half a second; the error names each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = "127.0.0.1:1"
 
 @pytest.fixture
 async def hung() -> AsyncIterator[str]:
-    """The address of a server that takes connections and says nothing, as one that was stopped."""
+    """The address of a server that takes connections and never answers, as a stopped one."""
 
     async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
@@ -61,7 +61,7 @@ async def test_a_host_that_hangs_costs_half_a_second_once(database: str, hung: s
 
 
 async def test_a_session_that_only_reads_finds_the_server_that_takes_writes(database: str) -> None:
-    """asyncpg alone takes its own default_transaction_read_only for a server that refuses writes."""
+    """asyncpg alone takes its own default_transaction_read_only for that of the server."""
     async with BlackholeProxy(database) as door:
         target = database_at(beside(door.url, NOBODY, target_session_attrs="read-write"))
         connection = await target.connect("test", settings=[("default_transaction_read_only", "on")])
@@ -97,7 +97,7 @@ async def test_an_unknown_kind_of_server_is_refused_before_any_is_asked() -> Non
 
 
 class Fake:
-    """As much of a connection as its choice takes."""
+    """The parts of a connection that the choice of a host uses."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -155,7 +155,7 @@ async def test_the_first_host_that_is_as_asked_for_is_chosen(wanted: str, kinds:
 
 @asynccontextmanager
 async def two_doors(database: str) -> AsyncIterator[tuple[BlackholeProxy, BlackholeProxy, str]]:
-    """Two ways to one server, as a primary and the standby that takes over from it; both take writes here."""
+    """Two proxies to one server, as a primary and the standby that takes over from it; both take writes here."""
     async with BlackholeProxy(database) as first, BlackholeProxy(database) as second:
         other = DatabaseUrl.parse(second.url).hosts[0]
         yield first, second, beside(first.url, other, behind=True, target_session_attrs="read-write")

@@ -1,4 +1,4 @@
-"""Caps hold whoever claims at the same moment, and a full queue does not keep the others waiting."""
+"""Caps hold for concurrent claims, and a full queue does not delay the others."""
 
 from __future__ import annotations
 
@@ -330,11 +330,11 @@ async def test_a_claim_tells_which_caps_have_no_room_left(connection: asyncpg.Co
     assert await full(1, None, 2, None) == {"default"}
     assert await full(1, 2, 3, 3) == {None}
     assert await full(1, 3, 3, 3) == {"default", None}
-    assert await full(1, None, 3, 1) == {"other"}  # nothing waits in the first one, so its cap was not asked
+    assert await full(1, None, 3, 1) == {"other"}  # no task waits in the first one, so its cap was not checked
 
 
 class TestCapsOnWhatRuns:
-    """With prefetching a claim counts only what runs; so the cap is kept where a task starts."""
+    """With prefetching a claim counts only running tasks, so the cap is enforced at the start of a task."""
 
     async def claimed(self, conn: asyncpg.Connection, *ids: str, worker: str = ME, **columns: str) -> list[Start]:
         await enqueue(conn, *ids, **columns)

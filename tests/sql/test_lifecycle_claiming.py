@@ -1,4 +1,4 @@
-"""Claiming takes what is due, in order, once, and leaves alone what is not to be run."""
+"""A claim takes due tasks, in order, once, and leaves those that must not run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A token from before changes nothing anywhere, however the task was lost and whoever has it now."""
+"""An old token changes nothing, however the task was lost and whichever worker has it now."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ LOSSES = [
 
 
 async def waits(conn: asyncpg.Connection, worker: str) -> None:
-    """Nobody has it; an expired lease counts as nobody."""
+    """The task has no owner; an expired lease counts as none."""
 
 
 async def is_claimed(conn: asyncpg.Connection, worker: str) -> Token:

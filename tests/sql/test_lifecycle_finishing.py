@@ -1,4 +1,4 @@
-"""An outcome is stored whole, with its attempt, or not at all; what may run again waits until it is due."""
+"""An outcome is stored completely, with its attempt, or not at all; a retry waits until it is due."""
 
 from __future__ import annotations
 

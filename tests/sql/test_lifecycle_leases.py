@@ -1,4 +1,4 @@
-"""Beats and leases reach what is ours and nothing else, and the next due time is found."""
+"""Beats and leases affect only the worker's own tasks, and the next due time is found."""
 
 from __future__ import annotations
 

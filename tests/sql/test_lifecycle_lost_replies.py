@@ -1,4 +1,4 @@
-"""An outcome that was stored although its reply was lost is told from one whose task somebody else has taken."""
+"""An outcome that was stored although its reply was lost differs from one whose task another worker has taken."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_what_a_later_claim_has_achieved_is_not_ours(connection: asyncpg.C
 
 
 async def test_another_outcome_than_the_stored_one_is_not_ours(connection: asyncpg.Connection) -> None:
-    """An operator has failed it by hand: the token stays in the row as the trace of who had it."""
+    """An operator has failed it: the token stays in the row and shows which worker had it last."""
     (token,) = await running(connection, "t")
     await finish(connection, ME, [ended(token, K.WORKER_FAILURE, error_code="OPERATOR_FAILED")])
     assert (await task(connection, "t"))["claimed_at"] == token.claimed_at

@@ -1,4 +1,4 @@
-"""Three workers, an operator and the clock write at random; after each step the tables are as the model says."""
+"""Three workers, an operator and the clock write at random; after each step the tables agree with the model."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ WEIGHTS = {
 class Lifecycle(RuleBasedStateMachine):
     """Any token that was ever issued may be used at any time, by the worker that got it.
 
-    One rule, because of several ones hypothesis leaves some out, and without claim or start little else happens. And
+    One rule, because hypothesis leaves out some of several rules, and without claim or start little else happens. And
     one seed, because hypothesis draws small numbers and short lists: 100 runs started 150 tasks, with seeds 600.
     """
 
@@ -118,7 +118,7 @@ class Lifecycle(RuleBasedStateMachine):
         return self._runner.run(step)
 
     def _tokens(self, rng: Random, status: TaskStatus) -> Iterable[tuple[asyncpg.Connection, str, list[Token]]]:
-        """Some tokens for each worker: of tasks in this status, or old ones of what it has again, or any."""
+        """Some tokens for each worker: of tasks in this status, older ones of a task that it has again, or any."""
         fitting = [token for token in self._issued if self._is(token, status)]
         old = [token for token in self._issued if self._has_again(token, status)]
         pool = rng.choices([fitting, old, self._issued], [6, 2, 1])[0] or fitting or self._issued
@@ -169,7 +169,7 @@ class Lifecycle(RuleBasedStateMachine):
             self._model.rows[row.id] = row
 
     def claim(self, rng: Random) -> None:
-        """Some of them start at once, in children that wait for work."""
+        """Some of them start at once, in idle children."""
         worker, request = rng.choice(WORKERS), self._wish(rng)
         expected = self._model.waiting(PLAIN)[: request.limit]
         claimed = self._do(claim(self._connections[worker], worker, request))
@@ -182,7 +182,7 @@ class Lifecycle(RuleBasedStateMachine):
     def _claimed(self, request: ClaimRequest, expected: list[Row], claimed: list[ClaimedTask], *, heard: bool) -> None:
         """The first ones run, in the order of the queue and of the children, unless they are large.
 
-        A worker that does not hear of them has children that wait on, and no user code begins.
+        A worker that does not get the reply has children that stay idle, and no user code begins.
         """
         assert [task.token.task_id for task in claimed] == [row.id for row in expected]
         for place, (row, task) in enumerate(zip(expected, claimed, strict=True)):
@@ -262,7 +262,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert (answer.due is not None) is (expected is S.PENDING)
 
     def finish_and_claim(self, rng: Random) -> None:
-        """A worker that does not hear of its outcomes sends them again, and finds that they are stored."""
+        """A worker that does not get the reply sends its outcomes again, and finds that they are stored."""
         for conn, worker, own in self._tokens(rng, S.RUNNING):
             outcomes = [Outcome(token, rng.choice(ENDS), "{}", "CODE", "text") for token in own]
             request = self._wish(rng)
@@ -285,7 +285,7 @@ class Lifecycle(RuleBasedStateMachine):
                 self._model.rows[token.task_id].wait()
 
     def take_back(self, rng: Random) -> None:
-        """What a worker has without knowing it, as the reply of the claim was lost."""
+        """Tasks that a worker holds without knowing it, because the reply of the claim was lost."""
         worker = rng.choice(WORKERS)
         unknown = [
             row
@@ -299,7 +299,7 @@ class Lifecycle(RuleBasedStateMachine):
             row.wait()
 
     def sweep(self, rng: Random) -> None:
-        """All workers have stalled for long: whatever is claimed, or runs, counts as left behind."""
+        """All workers have stalled for long: every claimed or running task counts as lost."""
         conn = self._connections[rng.choice(WORKERS)]
         if rng.random() < 0.3:
             claims = [row for row in self._model.rows.values() if row.status is S.CLAIMED]
@@ -369,7 +369,7 @@ class Lifecycle(RuleBasedStateMachine):
         self._do(self._audit())
 
     async def _audit(self) -> None:
-        """I1: each task is there, in one status. I4: an owner where there must be one and nowhere else. I5: the cap."""
+        """I1: each task exists, in one status. I4: an owner where there must be one and nowhere else. I5: the cap."""
         rows = await self._god.fetch("SELECT *, claim_expires_at > clock_timestamp() AS lease_runs FROM horsies_tasks")
         assert {row["id"] for row in rows} == self._model.rows.keys()
         for row in rows:
@@ -415,7 +415,7 @@ class Lifecycle(RuleBasedStateMachine):
             assert ends[task_id] == row.ends == row.reopened + (row.status in TASK_TERMINAL_STATES)
 
     def teardown(self) -> None:
-        """All workers die. Whatever they left can be brought to an end by another one, so nothing is stuck."""
+        """All workers die. Another one can end all their tasks, so nothing is stuck."""
         self._execute("DELETE FROM horsies_queue_state")
         for row in self._model.rows.values():
             if row.status is S.CLAIMED:

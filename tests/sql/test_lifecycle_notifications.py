@@ -1,4 +1,4 @@
-"""The life of a task is announced as documented: work when it is sent or put back, done when it has ended."""
+"""Notifications of a task's life are as documented: new work when it is sent or returned, done when it has ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ear:
             self._heard.append((channel, payload))
 
     async def after(self, step: Awaitable[object]) -> list[tuple[str, str]]:
-        """What is heard of this step, and nothing of those before."""
+        """The notifications of this step, without those of earlier ones."""
         await self._until_silence()
         self._heard.clear()
         await step

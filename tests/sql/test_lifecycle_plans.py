@@ -1,4 +1,4 @@
-"""Each statement of the lifecycle reads what it is about, beside 100 000 finished tasks and whatever statistics say."""
+"""Each statement of the lifecycle reads only its rows, with 100,000 finished tasks and with any statistics."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ STATEMENTS = {
     "next_due": ("ARRAY['default', 'other']", {"ix_horsies_tasks_ready"}),
 }
 
-# The worker's lane, and a connection that nobody has set up, such as one behind a pooler.
+# A worker's dedicated connection, and one without settings, such as one behind a pooler.
 MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
 
 
 async def fill(connection: asyncpg.Connection, *parts: str) -> None:
-    """Nobody listens to 100 000 notifications."""
+    """No session listens to 100,000 notifications."""
     await connection.execute("SET session_replication_role = replica")
     for part in parts:
         await connection.execute(part)
@@ -108,14 +108,14 @@ async def fill(connection: asyncpg.Connection, *parts: str) -> None:
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 100 000 finished, 4 000 waiting and 400 claimed or running tasks."""
+    """A database with 100,000 finished, 4,000 waiting and 400 claimed or running tasks."""
     with server.filled_database(f"SET session_replication_role = replica; {FILL_FINISHED} {FILL_LIVE}") as url:
         yield url
 
 
 @pytest.fixture(params=MODES)
 async def busy(request: pytest.FixtureRequest, full_database: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection to the full database; what it changes is taken back."""
+    """A connection to the full database; its changes are rolled back."""
     connection = await asyncpg.connect(full_database, server_settings=MODES[request.param])
     transaction = connection.transaction()
     await transaction.start()
@@ -140,7 +140,7 @@ async def test_the_statement_uses_its_indexes_however_it_is_planned(busy: asyncp
 
 
 async def indexes_read(conn: asyncpg.Connection, arguments: str) -> set[str]:
-    """The indexes in the plan of the prepared statement, and each table that it reads whole."""
+    """The indexes in the plan of the prepared statement, and each table with a sequential scan."""
     plan = json.loads(await conn.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot({arguments})"))
     steps = list(nodes(plan[0]["Plan"]))
     read = {step["Index Name"] for step in steps if "Index Name" in step}
@@ -193,7 +193,7 @@ SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('horsies
 
 
 async def read_by(conn: asyncpg.Connection, rounds: int) -> tuple[int, float]:
-    """Scans of whole tables, and entries of tables and indexes read in a round, by so many rounds of everything."""
+    """Sequential scans, and entries of tables and indexes read per round, over this many rounds of all statements."""
     await conn.execute("SELECT pg_stat_force_next_flush()")
     before = await conn.fetchrow(READ)
     for _ in range(rounds):
@@ -203,7 +203,7 @@ async def read_by(conn: asyncpg.Connection, rounds: int) -> tuple[int, float]:
     return after[0] - before[0], (after[1] - before[1]) / rounds
 
 
-@pytest.mark.alone  # while others fill their databases on this server, what the rounds leave behind is read again
+@pytest.mark.alone  # rows left by the rounds are read again while other tests fill their databases on this server
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_round_of_everything_reads_little_more_than_its_batch(full_database: str, mode: str) -> None:
     connection = await asyncpg.connect(full_database, server_settings=MODES[mode])

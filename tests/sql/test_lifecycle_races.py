@@ -1,4 +1,4 @@
-"""Two write to one row at once: the one that comes second waits, then finds that it has lost and changes nothing."""
+"""Concurrent writes to one row: the second one waits, finds that it has lost, and changes nothing."""
 
 from __future__ import annotations
 
@@ -180,14 +180,14 @@ async def test_who_comes_second_to_an_execution_waits_and_changes_nothing(
     await enqueue(connection, "a", "b", max_retries="5")
     tokens = await claim_tokens(connection)
     await starts(connection, tokens)
-    # A mark leaves a locked row out: beats come after it.
+    # A mark skips a locked row: beats must not be delayed.
     await race(winner, loser, tokens, rival, worker, connection, waits=loser is not mark_is_lost)
 
 
 async def test_a_start_that_waited_past_the_lease_is_no_start(
     connection: asyncpg.Connection, rival: asyncpg.Connection, worker: asyncpg.Connection
 ) -> None:
-    """The lease is judged when the row is free, not when the statement began."""
+    """The lease is checked when the row is unlocked, not when the statement began."""
     await enqueue(connection, "t")
     tokens = await claim_tokens(connection)
     async with rival.transaction():

@@ -1,4 +1,4 @@
-"""A start is what the token, the lease and the deadline allow; user code may run only after it."""
+"""A start requires the token, the lease and the deadline; user code may run only after it."""
 
 from __future__ import annotations
 

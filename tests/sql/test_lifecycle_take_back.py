@@ -1,4 +1,4 @@
-"""What a worker has without knowing it, because a reply was lost, goes back into the queue as if it had never left."""
+"""Tasks that a worker holds without knowing it, because a reply was lost, go back into the queue unchanged."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_what_the_worker_holds_stays_with_it(connection: asyncpg.Connectio
 
 
 async def test_it_is_the_token_that_is_held_not_the_task(connection: asyncpg.Connection) -> None:
-    """An old claim of ours, run out in a stall, is still in memory; the reply of the new one was lost."""
+    """An old claim of the worker, expired in a stall, is still in memory; the reply of the new one was lost."""
     await enqueue(connection, "t")
     (old,) = await claim_tokens(connection)
     await connection.execute("UPDATE horsies_tasks SET claim_expires_at = now() - interval '1 s'")

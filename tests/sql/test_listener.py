@@ -1,4 +1,4 @@
-"""Notifications arrive, and where they do not, that is known soon and made good."""
+"""Notifications arrive; if they do not, the listener notices soon and callers read again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FORTY_TWO = '{"__task_result__":true,"ok":42,"err":null}'
 
 @dataclass
 class Ear:
-    """Remembers what a listener tells it."""
+    """Records a listener's callbacks."""
 
     heard: list[str] = field(default_factory=list)
     gaps: int = 0
@@ -160,7 +160,7 @@ async def test_a_half_open_connection_is_found_by_the_probe_and_replaced(
 
 
 class Deaf(asyncpg.Connection):
-    """What LISTEN comes to behind a pooler in transaction mode: accepted, and without effect."""
+    """LISTEN behind a pooler in transaction mode: accepted, and without effect."""
 
     async def add_listener(self, channel: str, callback: object) -> None:
         pass
@@ -171,7 +171,7 @@ async def test_a_connection_that_never_hears_itself_is_not_healthy(database: str
     listener = Listener(connect, probe_interval_s=0.05, on_gap=ear.gap)
     await listener.start()
     assert not listener.healthy
-    await ear.until(lambda: ear.gaps >= 3)  # it goes on trying
+    await ear.until(lambda: ear.gaps >= 3)  # it retries
     assert not listener.healthy
     await listener.close()
 
@@ -227,7 +227,7 @@ async def test_a_closed_listener_leaves_no_session_behind(
 
 @pytest.fixture
 async def proxied(database: str) -> AsyncIterator[tuple[BlackholeProxy, PostgresBroker]]:
-    """A broker that reaches its database through a door that can go silent."""
+    """A broker that reaches its database through a proxy that can go silent."""
     async with BlackholeProxy(database) as proxy:
         broker = PostgresBroker(PostgresConfig(database_url=proxy.url))
         yield proxy, broker

@@ -1,4 +1,4 @@
-"""What a lock timeout is followed by: which rows are locked and by whom, and what the others are spared."""
+"""After a lock timeout: which rows are locked and by which session, and that other rows are not delayed."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_what_is_not_locked_is_stored_beside_what_is(
 async def test_a_mark_is_set_beside_a_locked_row_and_beside_a_finish_that_waits_for_it(
     database: str, connection: asyncpg.Connection, stranger: asyncpg.Connection, worker: asyncpg.Connection
 ) -> None:
-    """The finish has locked `a` and waits for `b`; it has not come to `c`."""
+    """The finish has locked `a` and waits for `b`; it has not reached `c`."""
     tokens = await running(connection, "a", "b", "c")
     patient = await asyncpg.connect(database, server_settings=LANE)
     async with stranger.transaction():

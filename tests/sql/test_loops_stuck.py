@@ -1,4 +1,4 @@
-"""A loop of the worker that does not come to its end is reported, once, while the others go on."""
+"""A worker's loop that hangs is reported, once, while the other loops continue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from horsies.store.dedicated_connection import Lane
 
 
 class Look:
-    """A loop that reads one table, again and again."""
+    """A loop that reads one table repeatedly."""
 
     interval_s = 0.02
     step_timeout_s = 0.2
@@ -38,7 +38,7 @@ class Look:
 
 
 class Log(logging.Handler):
-    """What was logged, for waiting."""
+    """The log records, for waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def log() -> Log:
 
 @pytest.fixture
 async def supervisor(log: Log, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Supervisor]:
-    """One that looks every 20 ms and loses its patience after 100 ms."""
+    """A supervisor that checks every 20 ms and reports after 100 ms."""
     monkeypatch.setattr(loops, "WATCH_S", 0.02)
     monkeypatch.setattr(loops, "MARGIN_S", 0.1)
     logger = logging.Logger("test", logging.INFO)
@@ -109,7 +109,7 @@ async def test_a_loop_whose_server_has_gone_silent_is_stuck_until_it_answers_aga
         supervisor.start([loop])
         begin = supervisor.last_success["cut off"]
         async with asyncio.timeout(10):
-            while supervisor.last_success["cut off"] == begin:  # noqa: ASYNC110 - it tells nobody when all is well
+            while supervisor.last_success["cut off"] == begin:  # noqa: ASYNC110 - it reports failures only
                 await asyncio.sleep(0.01)
         proxy.refuse(times=1_000)
         proxy.swallow()
@@ -128,7 +128,7 @@ async def test_a_stopped_loop_is_not_missed(database: str, supervisor: Superviso
         await supervisor.stop("over")
         before = supervisor.last_success["over"]
         async with asyncio.timeout(10):
-            while supervisor.last_success["going on"] < before + 0.4:  # noqa: ASYNC110 - it tells nobody when all is well
+            while supervisor.last_success["going on"] < before + 0.4:  # noqa: ASYNC110 - it reports failures only
                 await asyncio.sleep(0.01)
         assert supervisor.stuck() == {}
         assert log.told == []

@@ -1,4 +1,4 @@
-"""A database of upstream, and one of our version 7: no row is lost, and afterwards they are like a new one."""
+"""A database of upstream, and one of our version 7: no row is lost, and afterwards they equal a new one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UPSTREAM_TABLES = (
     "horsies_workflow_tasks",
 )
 
-# What two databases must have in common; the order of columns is free.
+# What two databases must have in common; the order of columns may differ.
 STRUCTURE = {
     "columns": """
         SELECT table_name, column_name, data_type, character_maximum_length, is_nullable, column_default, is_identity
@@ -96,7 +96,7 @@ async def version_7(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture(params=[UPSTREAM_SHAPE, VERSION_7_SHAPE], ids=["upstream", "version 7"])
 async def old(request: pytest.FixtureRequest, empty_database: str) -> AsyncIterator[asyncpg.Connection]:
-    """Each of the two."""
+    """Each of the two kinds of database."""
     async with made_of(request.param, empty_database) as connection:
         yield connection
 
@@ -138,7 +138,7 @@ async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(
 async def test_a_workflow_that_is_paused_while_version_7_is_upgraded_is_marked(
     empty_database: str, version_7: asyncpg.Connection
 ) -> None:
-    """By a session that has begun before the triggers are there, and so marks nothing itself."""
+    """By a session that began before the triggers existed, and so marks nothing itself."""
     pausing = await asyncpg.connect(empty_database)
     transaction = pausing.transaction()
     await transaction.start()
@@ -228,7 +228,7 @@ async def test_a_time_without_a_zone_was_utc_and_ids_go_on_beyond_four_bytes(ups
 
 async def test_what_upstream_inserts_is_still_accepted(upstream: asyncpg.Connection) -> None:
     await upgrade(upstream)
-    # The rows of the fixture once more, with other keys: it names upstream's columns only.
+    # The rows of the fixture again, with other keys: it names upstream's columns only.
     inserts = UPSTREAM_SHAPE[UPSTREAM_SHAPE.index("INSERT INTO horsies_tasks") :]
     for key in ("plain-", "node-task-", "'wf-", "'n-", "nightly", "hourly"):
         inserts = inserts.replace(key, f"{key}again-")

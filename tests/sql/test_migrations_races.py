@@ -1,4 +1,4 @@
-"""Migrations under fire: many processes at once, a kill in the middle, a table that somebody holds."""
+"""Migrations under load: many processes at once, a kill in the middle, a locked table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from horsies.store.schema import (
 UPSTREAM_SHAPE = Path(__file__).with_name("upstream_shape.sql").read_text("utf-8")
 ALL_NAMES = [migration.name for migration in MIGRATIONS]
 
-# A process of its own: says when it is connected, waits for the start shot, and says what it has applied.
+# A separate process: reports when it is connected, waits for the signal to start, and reports what it has applied.
 RUNNER = """
 import asyncio, sys, asyncpg
 from horsies.store.schema import create, upgrade
@@ -59,7 +59,7 @@ async def start_runner(verb: str, url: str) -> asyncio.subprocess.Process:
 
 
 async def until(connection: asyncpg.Connection, query: str, *args: object, is_: int) -> None:
-    """Ask again and again until the answer is the expected one."""
+    """Repeat the query until it returns the expected value."""
     async with asyncio.timeout(20):
         while await connection.fetchval(query, *args) != is_:
             continue
@@ -78,7 +78,7 @@ async def watcher(empty_database: str):
 
 @pytest.fixture
 async def holder(empty_database: str):
-    """Somebody whose transaction keeps a table of upstream's from everybody else."""
+    """A session whose transaction locks a table of upstream's."""
     connection = await asyncpg.connect(empty_database, server_settings={"application_name": "a long report"})
     await connection.execute(UPSTREAM_SHAPE)
     transaction = connection.transaction()
@@ -167,7 +167,7 @@ async def test_a_held_table_is_named_with_its_holder_and_the_way_out(
 async def test_a_deadlock_with_somebody_at_work_is_explained_like_a_held_table(
     empty_database: str, holder: asyncpg.Connection, watcher: asyncpg.Connection
 ) -> None:
-    await holder.execute("SET deadlock_timeout = '1min'")  # so that the migration is the one that gives way
+    await holder.execute("SET deadlock_timeout = '1min'")  # so that the migration is the one that is cancelled
     upgrading = await asyncpg.connect(empty_database, server_settings={"deadlock_timeout": "300ms"})
     attempt = asyncio.create_task(upgrade(upgrading))
     await until(watcher, WAITING, await database_name(watcher), is_=1)

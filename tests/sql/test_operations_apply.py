@@ -1,4 +1,4 @@
-"""Many rows: in batches, to the end of a batch when interrupted, and never an untrue account of what was done."""
+"""Operations on many rows: in batches, to the end of a batch when interrupted, with an exact account of the changes."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ async def test_a_read_only_session_is_refused_before_anything_is_tried(connectio
     await running(connection, "t")
     await connection.execute("SET default_transaction_read_only = on")
     seen = await look(connection, V.FAIL, "t")
-    assert len(seen.eligible) == 1  # to look is allowed
+    assert len(seen.eligible) == 1  # a preview is allowed
     with pytest.raises(OperationError, match="this session is read-only"):
         await apply(connection, seen, OPS, None)
     assert "read-only" in str(await why_not_writable(connection))

@@ -1,4 +1,4 @@
-"""Every change by hand has exactly one audit row, and there is no audit row of a change without the change."""
+"""Every operator change has exactly one audit row, and no audit row is without its change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from horsies.operations.undo import undo
 if TYPE_CHECKING:
     from horsies.operations.preview import Outcome, Preview
 
-# What the operators' sessions write, by transaction: an update that changes nothing but updated_at counts as well.
+# What the operators' sessions write, by transaction: an update that changes only updated_at counts as well.
 LOG = """
 CREATE TABLE written (pid integer, xid xid8, task_id text, source text, target text);
 CREATE TABLE traced (xid xid8, action bigint);
@@ -42,7 +42,7 @@ CREATE TRIGGER log_action AFTER INSERT ON horsies_operator_actions FOR EACH ROW 
 
 
 class Scene:
-    """Workers and two operators at work on the same tasks; the operators act on previews that may be old."""
+    """Workers and two operators act on the same tasks; the operators use previews that may be outdated."""
 
     def __init__(self, seed: int, workers: asyncpg.Connection, operators: list[asyncpg.Connection]) -> None:
         self.random = random.Random(seed)
@@ -68,7 +68,7 @@ class Scene:
             case _:
                 kinds = [OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.RETRY]
                 some = self.random.sample(self.tokens, min(3, len(self.tokens)))
-                # A task at a time: some of the tokens are older ones of the same task.
+                # One task at a time: some of the tokens are older ones of the same task.
                 for token in some:
                     await finish(self.workers, ME, [ended(token, self.random.choice(kinds))])
 
@@ -87,7 +87,7 @@ class Scene:
         self.previews.append(await preview(self.workers, verb, chosen))
 
     async def operate(self) -> None:
-        """Both operators at once, one in four times to take something back."""
+        """Both operators at once; one in four times to undo something."""
         self.outcomes += await asyncio.gather(*(self._operate(session) for session in self.operators))
 
     async def _operate(self, session: asyncpg.Connection) -> Outcome:
@@ -144,7 +144,7 @@ async def test_changes_by_hand_and_audit_rows_are_one_to_one(
 
 
 def _changed(target: str, after: dict[str, Any]) -> tuple[str, str]:
-    """The row that was written: of a rerun it is the copy."""
+    """The row that was written; for a rerun the copy."""
     return (after["new_task_id"], "PENDING") if "new_task_id" in after else (target, after["status"])
 
 

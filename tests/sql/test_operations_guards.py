@@ -1,4 +1,4 @@
-"""Somebody else was faster: the statement notices, changes nothing, and says what the row is now."""
+"""A row changed between preview and apply: the statement notices, changes nothing, and reports the row's state."""
 
 from __future__ import annotations
 
@@ -309,7 +309,7 @@ async def test_of_several_with_one_unique_key_the_last_one_lives_again(
     await connection.execute(
         "DELETE FROM horsies_operator_actions; DELETE FROM horsies_tasks; INSERT INTO horsies_tasks SELECT * FROM kept"
     )
-    # As two keystrokes that were both looked at before.
+    # As two keystrokes with previews from before.
     first, second = await look(connection, verb, "a"), await look(connection, verb, "b")
     assert len((await apply(connection, first, OPS, None)).applied) == 1
     (refused,) = (await apply(connection, second, OPS, None)).refused
@@ -325,7 +325,7 @@ async def test_a_unique_key_taken_while_the_statement_runs_is_a_refusal_of_that_
     seen = await look(connection, verb, "old", "plain")
     sending = other.transaction()
     await sending.start()
-    await enqueue(other, "new", unique_key="'k'")  # invisible, and in the index
+    await enqueue(other, "new", unique_key="'k'")  # not visible yet, but in the index
     observer = await asyncpg.connect(database)
     waiting = await waits_for_a_lock(observer, connection, apply(connection, seen, OPS, None))
     await sending.commit()

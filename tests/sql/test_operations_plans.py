@@ -1,4 +1,4 @@
-"""The statements of the manual verbs find rows by index, also in tables that have grown since their last ANALYZE."""
+"""The statements of the operator verbs find rows by index, also in tables that have grown since their last ANALYZE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from statements import statement
 ROWS = 30_000
 BATCH = 100
 
-# The statistics are of the time before: autovacuum comes later than operators do.
+# The statistics are older than the rows: autovacuum comes later than operators do.
 FILL = f"""
 ANALYZE;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, enqueued_at, started_at,
@@ -43,7 +43,7 @@ TASKS, ATTEMPTS = "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"
 TRACE, TRACE_ID = "ix_horsies_operator_actions_target", "horsies_operator_actions_pkey"
 KEYS = "uq_horsies_tasks_unique_key"
 
-# what it is given, and the indexes of its plan
+# For each statement its arguments and the indexes of its plan.
 STATEMENTS = {
     "op_see": (IDS, {TASKS}),
     "op_options": (IDS, {TASKS}),
@@ -70,7 +70,7 @@ async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
 
 
 def indexes(plan: dict[str, Any]) -> set[str]:
-    """Of the plan and its parts; a sequential scan stands for itself."""
+    """The indexes of the plan and its parts; a sequential scan stands for itself."""
     own = {plan["Index Name"]} if "Index Name" in plan else set()
     if plan["Node Type"] == "Seq Scan":
         own.add(f"all of {plan['Relation Name']}")

@@ -1,4 +1,4 @@
-"""Pause and resume queues by hand: claims stop and come back, and the trace says who did it."""
+"""Operators pause and resume queues: claims stop and continue, and the audit names the actor."""
 
 from __future__ import annotations
 

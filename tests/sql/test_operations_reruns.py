@@ -1,4 +1,4 @@
-"""A rerun is a new send with a fingerprint of its own; edited arguments are read before they are stored."""
+"""A rerun is a new send with its own fingerprint; edited arguments are validated before they are stored."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_arguments_that_a_worker_could_not_read_are_refused_where_they_are_wrong
 
 
 class Witness:
-    """Counts that it was made."""
+    """Counts its instances."""
 
     made = 0
 

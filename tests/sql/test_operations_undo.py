@@ -1,4 +1,4 @@
-"""What can be taken back comes back exactly; what cannot is refused with the reason, and both leave a trace."""
+"""An undo restores rows exactly, or is refused with the reason; both leave an audit row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = TaskVerb
 
 
 async def the_row(conn: asyncpg.Connection) -> dict[str, Any]:
-    """All of the only task but when it was written last."""
+    """All columns of the only task except the time of its last change."""
     return {name: value for name, value in (await task(conn, "t")).items() if name != "updated_at"}
 
 

@@ -1,4 +1,4 @@
-"""What each manual verb leaves behind in the row, its attempts, its audit row and on the channels."""
+"""The effect of each operator verb on the row, its attempts, its audit row and the notifications."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def picked(row: dict[str, Any], names: str) -> tuple[Any, ...]:
 
 
 class Heard:
-    """The notifications of a database, once all that were sent before have come."""
+    """The notifications of a database, once all earlier ones have arrived."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self._connection = connection
@@ -213,7 +213,7 @@ async def test_fail_and_cancel_end_pending_claimed_and_running_tasks(
 
 
 async def interrupted(conn: asyncpg.Connection, *ids: str) -> None:
-    """Tasks that were cut short at a shutdown and wait for a decision."""
+    """Tasks that were interrupted by a shutdown and wait for a decision."""
     await failed(conn, *ids)
     stored = dump_task_result(TaskResult(err=TaskError(error_code="TASK_INTERRUPTED", message="stopped")))
     await conn.execute(

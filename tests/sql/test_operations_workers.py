@@ -1,4 +1,4 @@
-"""Drain, resume and recover workers by hand: what is refused, what changes, what is written down."""
+"""Operators drain, resume and recover workers: refusals, changes, and audit rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reasons(found: Preview) -> dict[str, str]:
 
 
 async def dead_worker(conn: asyncpg.Connection) -> Sequence[str]:
-    """One that held a claim, a run that may be tried again and one that may not, and is silent for ten minutes."""
+    """A worker that held a claim, a run that may be retried and one that may not, and is silent for ten minutes."""
     await snapshot(conn, "dead")
     await running(conn, "again", worker="dead", **RETRIES)
     await running(conn, "once", worker="dead")
@@ -229,7 +229,7 @@ async def test_an_outcome_that_is_about_to_be_stored_is_left_to_the_sweep(connec
 async def test_one_that_was_silent_as_none_could_beat_is_not_recovered(
     connection: asyncpg.Connection, gap: tuple[float, float] | None, beaten_s: float, spared: bool
 ) -> None:
-    """After an outage of more than 30 s, each living worker looked dead to whoever came first."""
+    """After an outage of more than 30 s, each living worker appeared lost to the first one that reconnected."""
     await dead_worker(connection)
     await connection.execute("UPDATE horsies_worker_states SET snapshot_at = now() - interval '55 s'")
     await connection.execute(

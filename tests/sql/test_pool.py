@@ -1,4 +1,4 @@
-"""The producer's connections: as many as configured, as old as configured, and none in the middle of a statement."""
+"""The producer's connections: their configured number and age, and none is closed in the middle of a statement."""
 
 from __future__ import annotations
 

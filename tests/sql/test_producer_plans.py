@@ -1,4 +1,4 @@
-"""What sending and waiting read on the way is found by index, with plans made once for all parameters."""
+"""Sending and waiting read by index, with plans made once for all parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`horsies db prune` counts before it deletes, asks where it should, and takes ages as people write them."""
+"""`horsies db prune` counts before it deletes, asks for confirmation, and takes ages as users write them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_an_age_of_ones_own_counts_for_its_category(
 async def test_without_an_age_the_settings_of_the_newest_worker_count(
     command: Command, filled: str, connection: asyncpg.Connection
 ) -> None:
-    """Records that the application keeps for ever must not go because somebody typed a short command."""
+    """Records that the application keeps for ever must not be deleted by a short command."""
     await tell_settings(
         connection,
         terminal_record_retention_hours=None,
@@ -138,7 +138,7 @@ async def test_settings_that_cannot_be_used_are_the_defaults(
 
 
 async def in_thread(command: Command, *words: str) -> str:
-    """The command makes an event loop of its own."""
+    """In a thread, because the command creates its own event loop."""
     result = await asyncio.to_thread(command, *words)
     assert result.exit_code == 0, result.output
     return str(result.stdout)

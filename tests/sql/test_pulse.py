@@ -1,4 +1,4 @@
-"""The pulse tells when workers could beat; after a gap in it, silence is no proof of death, and never for ever."""
+"""The pulse records when workers could beat; after a gap silence is excused, but not for ever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EVERY_S = 0.5
 
 
 async def silent_run(conn: asyncpg.Connection, seconds: float, task_id: str = "t") -> None:
-    """A run whose worker has last told of it so long ago."""
+    """A run whose last beat is this old."""
     await running(conn, task_id)
     await conn.execute(
         "UPDATE horsies_tasks SET started_at = now() - $2 * interval '1 s', claimed_at = now() - $2 * interval '1 s'"
@@ -39,7 +39,7 @@ async def silent_run(conn: asyncpg.Connection, seconds: float, task_id: str = "t
 async def test_the_first_pulse_of_all_says_that_nothing_is_known_of_the_time_before(
     connection: asyncpg.Connection,
 ) -> None:
-    assert await silent_for(connection, CONFIG) == pytest.approx(6)  # as long as there is none, silence alone counts
+    assert await silent_for(connection, CONFIG) == pytest.approx(6)  # without a pulse, silence alone counts
     assert await write_pulse(connection, CONFIG, EVERY_S)
     assert await pulse_gaps(connection) == [10_800]
     assert await silent_for(connection, CONFIG) > 10_000
@@ -89,7 +89,7 @@ async def test_a_gap_counts_by_the_strictest_of_the_workers_whoever_pulses_first
             "UPDATE horsies_pulse SET gaps = (SELECT range_agg(tstzrange(lower(gap) - interval '20 s',"
             " upper(gap) - interval '20 s')) FROM unnest(gaps) gap)"
         )
-    # The strict one has left.
+    # The strict worker has stopped.
     await connection.execute(
         "UPDATE horsies_pulse SET beaten_at = now() - interval '15 s', least_at = now() - interval '11 min'"
     )
@@ -141,7 +141,7 @@ async def test_a_server_that_only_reads_takes_none(connection: asyncpg.Connectio
         ([(20, 5)], 0, 6),  # long enough ago
         ([(4, 2.5)], 0, 6),  # harmless
         ([(17, 2)], 0, 21),  # the 15 s do not count
-        ([(17, 3.6)], 0, 6),  # over, whatever came before it
+        ([(17, 3.6)], 0, 6),  # over, regardless of earlier gaps
         ([(40, 25), (18, 3)], 0, 21),  # the older one ended before that
         ([(18, 6), (4.5, 1.5)], 0, 21),
         ([], 15, 21),  # no worker pulses now
@@ -156,7 +156,7 @@ async def test_silence_counts_by_the_time_in_which_workers_could_beat(
 
 
 async def test_gaps_that_come_again_and_again_do_not_save_the_dead(connection: asyncpg.Connection) -> None:
-    """3 s away in each 4 s, for ever: it is found after 6 s of the remaining time, and so after 24 s."""
+    """3 s of each 4 s without a database, for ever: it is found after 6 s of the remaining time, and so after 24 s."""
     await pulse_row(connection, *((4.0 * number + 3.2, 4.0 * number + 0.2) for number in range(30)))
     await silent_run(connection, 20, "living")
     await silent_run(connection, 30, "dead")
@@ -185,7 +185,7 @@ async def test_a_clock_that_was_set_back_does_not_stop_it(connection: asyncpg.Co
 async def test_the_first_sweep_after_an_outage_spares_what_runs_whoever_sweeps(
     connection: asyncpg.Connection, ended_s: float, status: str
 ) -> None:
-    """The sweeper may have started a moment ago and know of no outage."""
+    """The sweeper may have started a moment ago and not know of the outage."""
     await silent_run(connection, 16 + ended_s)
     await pulse_row(connection, (15 + ended_s, ended_s))
     report = await StaleRuns(CONFIG, Events()).do(connection)
@@ -212,7 +212,7 @@ async def test_a_worker_that_starts_where_none_lived_waits_for_the_spare_period(
 async def test_a_run_is_judged_by_the_threshold_of_its_own_worker_where_that_is_longer(
     connection: asyncpg.Connection, told: int | str, status: str
 ) -> None:
-    """Its worker beats by that one, and stops it by that one: by a shorter one all that lives there would look dead."""
+    """Its worker beats and stops runs by its own threshold: by a shorter one all its live runs would appear lost."""
     await silent_run(connection, 20)
     await pulse_row(connection)
     settings = json.dumps({"running_stale_threshold_ms": told, "runner_heartbeat_interval_ms": 1_000})
@@ -246,7 +246,7 @@ async def test_claims_are_spared_in_the_same_way_and_what_waits_expires_meanwhil
 async def test_a_command_that_sweeps_asks_once_and_comes_back_after_the_spare_period(
     connection: asyncpg.Connection,
 ) -> None:
-    """Where no worker lives, nobody pulses: by gaps alone it would be told to come back for ever."""
+    """Without living workers there is no pulse: by gaps alone the command would have to be repeated for ever."""
     await pulse_row(connection, beaten_s=60)
     assert await write_pulse(connection, CONFIG, EVERY_S, lives=False)
     assert not await write_pulse(connection, CONFIG, EVERY_S, lives=False)
@@ -262,7 +262,7 @@ async def test_a_command_that_sweeps_asks_once_and_comes_back_after_the_spare_pe
     )
     await connection.execute("SELECT pg_sleep_until(horsies_spared_until(6000, 2000))")
     assert await silent_for(connection, CONFIG) == pytest.approx(6)
-    assert await write_pulse(connection, CONFIG, EVERY_S)  # a worker starts: now it is known that none could beat
+    assert await write_pulse(connection, CONFIG, EVERY_S)  # a worker starts, and records the gap
     assert await silent_for(connection, CONFIG) > 60
 
 
@@ -272,7 +272,7 @@ async def test_a_command_changes_nothing_while_workers_pulse(connection: asyncpg
     assert await connection.fetchval("SELECT asked_at FROM horsies_pulse") is None
 
 
-@pytest.mark.alone  # a transaction in another database of the server keeps the versions that it may still see
+@pytest.mark.alone  # a transaction in another database of the server keeps old row versions
 async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: asyncpg.Connection) -> None:
     for _ in range(300):
         assert await write_pulse(connection, CONFIG, 0.0)
@@ -287,7 +287,7 @@ async def test_each_pulse_is_one_version_of_a_row_in_the_same_page(connection: a
 
 @pytest.mark.alone
 async def test_a_look_at_a_fresh_pulse_costs_less_than_a_millisecond(connection: asyncpg.Connection) -> None:
-    """200 workers look four times in an interval of their beats."""
+    """200 workers read the pulse four times in an interval of their beats."""
     await pulse_row(connection)
 
     async def took() -> float:

@@ -1,4 +1,4 @@
-"""Handles and the broker tell what became of a task: results, waits, rows, attempts, and what looks wrong."""
+"""Handles and the broker report the state of a task: results, waits, rows, attempts, and damaged rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker's documented ways to recover by hand make the same transitions as a worker's sweep."""
+"""The broker's documented methods for recovery make the same transitions as a worker's sweep."""
 
 from __future__ import annotations
 

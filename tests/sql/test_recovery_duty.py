@@ -1,4 +1,4 @@
-"""One worker of many sweeps at a time, none is special, and a missing one is missed for one interval at most."""
+"""One worker sweeps at a time, none is special, and a lost one is replaced after one interval at most."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_a_report_is_written_by_whoever_has_the_duty(connection: asyncpg.C
 
 
 class OneLane:
-    """A lane without a worker around it."""
+    """A dedicated connection without a worker."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -142,7 +142,7 @@ class OneLane:
 
 
 class Counted:
-    """A chore that can be told to fail."""
+    """A chore that can be set to fail."""
 
     def __init__(self, name: str = "recovery", interval_ms: int = MINUTE_MS) -> None:
         self.name = name
@@ -216,7 +216,7 @@ async def test_a_sweep_that_failed_goes_on_at_the_next_try_and_not_an_interval_l
 async def test_a_rule_is_applied_at_the_shortest_interval_of_those_who_have_it_on_whoever_else_sweeps(
     connection: asyncpg.Connection, lanes: list[OneLane]
 ) -> None:
-    """A worker without the rule, and with a shorter interval, once took the duty each time: nobody applied it."""
+    """A worker without the rule, and with a shorter interval, once took the duty each time: no worker applied it."""
     off = RecoveryConfig(auto_fail_stale_running=False, auto_requeue_stale_claimed=False, check_interval_ms=10_000)
     on = RecoveryConfig(check_interval_ms=MINUTE_MS)
     without = Duty("recovery", rules_of(off, Events()), Identity(), lanes[0], lanes[1])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sweeps and retention read what they are about, by index, beside 100 000 finished tasks and 200 000 heartbeats."""
+"""Sweeps and retention read only their rows, by index, with 100,000 finished tasks and 200,000 heartbeats."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ STATEMENTS = {
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database in which nothing is stale, overdue or old, beside much that is not."""
+    """A database in which no row is stale, overdue or old, among many others."""
     with server.filled_database(FILL) as url:
         yield url
 
 
-# A worker's lane, and a connection that nobody has set up, such as a producer's or one behind a pooler.
+# A worker's dedicated connection, and one without settings, such as a producer's or one behind a pooler.
 MODES = {"lane": LANE, "generic": {"plan_cache_mode": "force_generic_plan"}, "auto": {"plan_cache_mode": "auto"}}
 
 
@@ -163,7 +163,7 @@ async def sweeper(request: pytest.FixtureRequest, full_database: str) -> AsyncIt
 
 
 async def test_a_pass_that_finds_nothing_reads_little_more_than_what_is_in_flight(sweeper: asyncpg.Connection) -> None:
-    """400 in flight, a beat of each, and one page of the 200 000 heartbeats: the oldest ones."""
+    """400 in flight, a beat of each, and one page of the 200,000 heartbeats: the oldest ones."""
     ages = ages_of(RecoveryConfig())
     await sweeper.execute("SELECT pg_stat_force_next_flush()")
     before = await sweeper.fetchrow(READ)

@@ -1,4 +1,4 @@
-"""A sweep among others who write to the same rows: whoever is first wins, and nobody's outcome is counted twice."""
+"""A sweep with concurrent writers to the same rows: the first write wins, and no outcome is counted twice."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def rival(database: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture
 async def sweeper(database: str) -> AsyncIterator[asyncpg.Connection]:
     connected = await asyncpg.connect(database, server_settings=LANE)
-    # A sweep that waits for a row of an open transaction fails. Not in a millisecond: each commit that notifies waits
-    # for the one before it, which takes as long as its disk, and that is no wait for a row.
+    # A sweep that waits for a row of an open transaction fails. Not within a millisecond: each commit that notifies
+    # waits for the previous one, which takes as long as its disk, and that is not a wait for a row.
     await connected.execute("SET lock_timeout = '2s'")
     yield connected
     await connected.close()
@@ -192,7 +192,7 @@ async def test_an_outcome_that_comes_while_the_sweep_settles_the_task_waits_and_
 async def test_a_mark_that_comes_while_the_sweep_settles_the_task_leaves_it_out_at_once(
     connection: asyncpg.Connection, rival: asyncpg.Connection, sweeper: asyncpg.Connection
 ) -> None:
-    """It does not wait, as the worker's beats come after it; the outcome that it would announce is stale later."""
+    """It does not wait, because the worker's beats come after it; the outcome that it announces is stale later."""
     tokens = await stale_runs(connection, "a", "b", max_retries="5", task_options=CRASH)
     async with sweeper.transaction():
         assert await sweep(sweeper) == Recovered(retried=2)
@@ -221,7 +221,7 @@ async def test_two_sweeps_at_once_share_the_work_and_neither_waits(
     async with rival.transaction():
         mine = await sweep(rival)
         await stale_pairs(connection, range(100, 300))
-        # The rival's rows are locked, and as anybody else sees them they are stale: neither waited for nor reported.
+        # The rival's rows are locked, and stale for other sessions: neither waited for nor reported.
         assert await sweep(sweeper) == Recovered(requeued=200, failed=200, expired=200)
     assert mine == Recovered(requeued=100, failed=100, expired=100)
     await all_were_swept_once(connection)
@@ -229,7 +229,7 @@ async def test_two_sweeps_at_once_share_the_work_and_neither_waits(
 
 async def test_four_sweeps_at_once_do_together_what_one_does(database: str, connection: asyncpg.Connection) -> None:
     await stale_pairs(connection, range(300))
-    # Each commit takes as long as on a slow disk, where a sweep's commit waits for the notifications of another one's.
+    # Each commit takes as long as on a slow disk, where a sweep's commit waits for the notifications of another one.
     slow = {**LANE, "commit_delay": "5000", "commit_siblings": "0"}
     sweepers = [await asyncpg.connect(database, server_settings=slow) for _ in range(4)]
     done = await asyncio.gather(*(sweep(each) for each in sweepers))
@@ -241,7 +241,7 @@ async def test_four_sweeps_at_once_do_together_what_one_does(database: str, conn
 
 
 async def stale_pairs(connection: asyncpg.Connection, numbers: range) -> None:
-    """As many runs and as many claims, past their deadlines; a hundred at a time, for so many are claimed at once."""
+    """As many runs as claims, past their deadlines; a hundred at a time, because so many are claimed at once."""
     for first in range(numbers.start, numbers.stop, 100):
         names = [f"{number:03}" for number in range(first, first + 100)]
         await stale_runs(connection, *(f"r{name}" for name in names))
@@ -271,7 +271,7 @@ async def test_an_expiry_and_a_claim_of_one_task_exclude_each_other(
 async def test_a_task_claimed_anew_after_the_sweep_belongs_to_its_new_owner_alone(
     connection: asyncpg.Connection, sweeper: asyncpg.Connection
 ) -> None:
-    """The zombie of F4: declared dead, its task run again elsewhere, then it comes back with a result."""
+    """The zombie of F4: declared dead, its task run again elsewhere, then it returns with a result."""
     columns = {"max_retries": "3", "task_options": options("WORKER_CRASHED", interval_s=1)}
     (zombie,) = await stale_runs(connection, "t", **columns)
     assert await sweep(sweeper) == Recovered(retried=1)

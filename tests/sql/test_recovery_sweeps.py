@@ -1,4 +1,4 @@
-"""What gives no sign of life any more is set free or settled, and nothing else is touched."""
+"""Tasks without signs of life are requeued or ended, and no other row is touched."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def test_a_claimers_beat_does_not_keep_a_run(connection: asyncpg.Connectio
 
 
 async def test_old_beats_of_the_first_attempt_do_not_doom_a_fresh_second_one(connection: asyncpg.Connection) -> None:
-    """The documented rule looks at the newest beat alone, and would call it dead as soon as it starts."""
+    """The documented rule reads only the newest beat, and would consider the task dead as soon as it starts."""
     await running(connection, "t", retry_count="1", max_retries="3", task_options=CRASH)
     await beat_before(connection, "t", "runner", 15)
     await enqueue(connection, "c")
@@ -205,7 +205,7 @@ async def test_old_beats_of_the_first_attempt_do_not_doom_a_fresh_second_one(con
 
 
 async def test_a_beat_of_the_first_attempt_does_not_save_a_dead_second_one(connection: asyncpg.Connection) -> None:
-    """Its worker died right after the start; what is newer than the threshold must be newer than the start, too."""
+    """Its worker died right after the start: a beat newer than the threshold must be newer than the start, too."""
     await stale_runs(connection, "t", retry_count="1", max_retries="3", task_options=CRASH)
     await beat_before(connection, "t", "runner", 6.2)
     assert await sweep_runs(connection) == Recovered(retried=1)

@@ -1,4 +1,4 @@
-"""When a refused connection proves that no sweep runs: only where the URL names a server of this machine itself."""
+"""When a refused connection proves that no sweep runs: only if the URL names a server on this machine."""
 
 from __future__ import annotations
 

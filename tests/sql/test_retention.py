@@ -1,4 +1,4 @@
-"""What is over and old goes, in small transactions; what is young, unfinished or needed stays."""
+"""Old rows that are over are deleted, in small transactions; young, unfinished or needed ones stay."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def add_states(conn: asyncpg.Connection, count: int, age: str) -> None:
 
 
 async def add_actions(conn: asyncpg.Connection, count: int, age: str) -> None:
-    """Operator actions, each of which but the first undoes the one before it."""
+    """Operator actions, each of which but the first undoes the previous one."""
     await conn.execute(
         "INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome)"
         f" SELECT now() - interval '{age}', gen_random_uuid(), 'fail', 'task', 't', 'applied'"
@@ -190,7 +190,7 @@ async def test_a_workflow_without_an_end_goes_by_its_last_change(connection: asy
 async def test_a_parent_stays_as_long_as_one_of_its_descendants(
     connection: asyncpg.Connection, status: str, ended: str
 ) -> None:
-    """Its row would take theirs with it, running or not."""
+    """Deleting its row would delete theirs, running or not."""
     await add_workflow(connection, "root", "CANCELLED", OLD, root_workflow_id="'root'")
     of_root = {"root_workflow_id": "'root'", "depth": "1"}
     await add_workflow(connection, "child", "COMPLETED", OLD, parent_workflow_id="'root'", **of_root)
@@ -212,7 +212,7 @@ async def test_heartbeats_and_snapshots_go_by_their_own_ages(connection: asyncpg
 
 
 async def test_operator_actions_go_after_a_year(connection: asyncpg.Connection) -> None:
-    """The one that undid an old one is young: it stays, and refers to nothing any more."""
+    """The one that undid an old one is young: it stays, and its reference is cleared."""
     await add_actions(connection, 3, "366 days")
     await add_actions(connection, 2, "364 days")
     assert await connection.fetchval("SELECT undoes FROM horsies_operator_actions WHERE id = 4") == 3
@@ -269,13 +269,13 @@ async def test_nothing_is_pruned_where_everything_is_kept(connection: asyncpg.Co
 
 
 def test_beats_by_which_a_run_is_judged_are_not_pruned_before() -> None:
-    """Two hours of patience, and the last beat of the run is gone after one: it would look as old as its start."""
+    """A threshold of two hours, and the last beat deleted after one: the run would appear as old as its start."""
     config = RecoveryConfig(heartbeat_retention_hours=1, running_stale_threshold_ms=7_200_000)
     assert ages_of(config)[Category.HEARTBEATS] == 7_200
 
 
 async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connection: asyncpg.Connection) -> None:
-    """Told by a trigger that notes the transaction of each deletion."""
+    """Recorded by a trigger that notes the transaction of each deletion."""
     await connection.execute("CREATE TABLE gone (what text, xid xid8)")
     await connection.execute(
         "CREATE FUNCTION note() RETURNS trigger AS"

@@ -1,4 +1,4 @@
-"""A family that is pruned and opened again at the same time: it stays whole, or it goes whole."""
+"""A family that is pruned and opened again at the same time: it stays whole, or is deleted whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UPDATE horsies_tasks SET completed_at = completed_at - interval '31 days', faile
 
 
 async def old_family(conn: asyncpg.Connection) -> None:
-    """A root that failed with one of its two children; the other went well."""
+    """A root that failed with one of its two children; the other completed."""
     await planted(conn, PARENT, "root")
     await planted_below(conn, plan(node(0)), "root", 0, "good")
     await planted_below(conn, plan(node(0), node(1, 0)), "root", 1, "bad")

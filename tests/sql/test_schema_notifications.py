@@ -1,4 +1,4 @@
-"""The triggers tell the documented channels the documented payloads, and nothing else."""
+"""The triggers send the documented payloads on the documented channels, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Listener:
             self.heard.append((channel, payload))
 
     async def after(self, statement: str, *args: object) -> list[tuple[str, str]]:
-        """What is heard of this statement; notifications arrive in the order of their commits."""
+        """The notifications of this statement; they arrive in the order of their commits."""
         self.heard.clear()
         self.silence.clear()
         await self.writer.execute(statement, *args)

@@ -155,7 +155,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 100 000 finished and 4 000 live tasks."""
+    """A database with 100,000 finished and 4,000 live tasks."""
     with server.filled_database(FILL) as url:
         yield url
 

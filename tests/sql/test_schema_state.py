@@ -1,4 +1,4 @@
-"""Every state a database may be in is told apart, and each refusal names the cause and the way out."""
+"""Every state of a database is recognised, and each refusal names the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def empty(empty_database: str):
 
 
 async def refused_by_all(connection: asyncpg.Connection, kind: SchemaKind, sentence: str) -> None:
-    """Neither create nor upgrade touch it, and everybody says the same."""
+    """Neither create nor upgrade touches it, and all commands report the same."""
     state = await inspect_schema(connection)
     assert (state.kind, state.detail) == (kind, sentence)
     for attempt in (create, upgrade, require_current):

@@ -1,4 +1,4 @@
-"""What a send leaves in the table: alone, repeated, in bulk, and inside the caller's own transaction."""
+"""The rows of a send: single, repeated, in bulk, and inside the caller's own transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def app(database: str) -> Iterator[Horsies]:
 
 @pytest.fixture
 def away() -> Iterator[Horsies]:
-    """An application whose database is away."""
+    """An application whose database is down."""
     made = Horsies(AppConfig(broker=PostgresConfig(database_url=UNREACHABLE)))
     yield made
     made.get_broker().close()
@@ -56,7 +56,7 @@ def away() -> Iterator[Horsies]:
 
 @pytest.fixture
 def error(away: Horsies) -> TaskSendError:
-    """The error of a send while the database is away."""
+    """The error of a send while the database is down."""
     return away.task("add", add).send(1, b=3).unwrap_err()
 
 

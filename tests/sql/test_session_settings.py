@@ -1,4 +1,4 @@
-"""What our sessions make of a server or a role that is set up otherwise: durable commits and READ COMMITTED."""
+"""Our sessions on a server or role with other settings: durable commits and READ COMMITTED."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_any_other_value_is_the_administrators_choice(connection: asyncpg.
 async def test_a_session_that_cannot_be_made_durable_is_not_left_open(
     connection: asyncpg.Connection, database: str, role: str
 ) -> None:
-    """As when a broker closes in this moment: it has no connection yet that it could close."""
+    """As when a broker closes at this moment: it has no connection yet that it could close."""
     await connection.execute("REVOKE EXECUTE ON FUNCTION set_config FROM PUBLIC")
     with pytest.raises(DatabaseUnavailable, match="permission denied for function set_config") as caught:
         await opened(url_with(database, role=role)).connect("left open", durable=True)

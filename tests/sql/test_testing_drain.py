@@ -1,4 +1,4 @@
-"""Drain mode and the database that tests of applications get."""
+"""Drain mode and the test database for applications."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_the_next_process_removes_what_a_killed_one_left_behind() -> None:
     assert (ended.returncode, directory.exists()) == (-9, True)
     hours_ago = (directory.stat().st_mtime - 7200,) * 2
     os.utime(directory, hours_ago)
-    for _ in range(20):  # its server takes a moment to notice that nobody is left
+    for _ in range(20):  # its server takes a moment to notice that its last user has left
         with suppress(FileNotFoundError):
             os.utime(directory, hours_ago)
         subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True, timeout=30)

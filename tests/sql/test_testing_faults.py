@@ -1,4 +1,4 @@
-"""Fault triggers: a statement of one's choice is stopped, failed or killed by the database itself."""
+"""Fault triggers: the database itself blocks, fails or kills a chosen statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HISTORY = FaultPoint("horsies_task_attempts", "INSERT")
 
 @pytest.fixture
 async def victim(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """The connection whose statements are struck."""
+    """The connection whose statements are hit."""
     connected = await asyncpg.connect(database, server_settings={"application_name": "victim"})
     yield connected
     await connected.close()

@@ -1,4 +1,4 @@
-"""Workers and queues: who lives by the database's clock, what each holds, what waits where."""
+"""Workers and queues: liveness by the database's clock, tasks in flight, tasks waiting."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_a_queue_tells_what_is_due_what_is_later_and_since_when(conn: asyn
     mail = found["mail"]
     assert (mail.due, mail.later, mail.running, mail.claimed) == (Count(3), Count(2), 1, 0)
     assert mail.oldest_due_at == await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'p1'")
-    # What is claimed has not begun, and waits as well.
+    # A claimed task has not started, and waits as well.
     claimed_at = await conn.fetchval("SELECT enqueued_at FROM horsies_tasks WHERE id = 'c'")
     assert (found["bulk"].claimed, found["bulk"].due, found["bulk"].oldest_due_at) == (1, Count(0), claimed_at)
 

@@ -1,4 +1,4 @@
-"""One task's whole story, found by its id or a part of it."""
+"""The details of one task, found by its id or a part of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each key of the filter language finds its rows, in pages, in counts, in groups and in what operations freeze."""
+"""Each key of the filter language finds its rows, in pages, in counts, in groups and in operations."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ async def test_each_key_finds_its_rows_in_pages_in_counts_in_groups_and_for_oper
         parameters = wanted(text)
         assert set(await every_id(conn, text, limit=3)) == expected, text
         assert {seen.task_id for seen in await matching(conn, parameters, 100)} == expected, text
-        # One cancelled by upstream has no time of its end: it is in every list but this one.
+        # A task cancelled by upstream has no time of its end: it is in every list but this one.
         finished = set(await every_id(conn, text, sort=Sort.FINISHED))
         assert finished == expected - {LONG, "retry", "claimed", "running", "cancelled"}, text
         assert set(await every_id(conn, text, sort=Sort.WAITING)) == expected & {LONG, "retry"}, text

@@ -1,4 +1,4 @@
-"""Pages of tasks: each order whole and without repetition, forwards and backwards, whatever the size of a page."""
+"""Pages of tasks: each order is complete and without repetition, in both directions, with any page size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every view reads a bounded number of rows by index, beside 240 000 tasks, whatever it is asked for."""
+"""Every view reads a bounded number of rows by index, with 240,000 tasks and any request."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
-# One in fifty failed, one in twenty has a random id as upstream makes them; of what waits, a tenth is new.
+# One in fifty failed, one in twenty has a random id as upstream makes them; a tenth of the waiting ones is new.
 FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 240 000 notifications
 INSERT INTO horsies_tasks (id, task_name, queue_name, priority, args, status, claimed_by_worker_id, claimed_at,
@@ -81,7 +81,7 @@ FILTERS = (
 )  # fmt: skip
 
 MOST = 85_000
-"""A page reads 20 000 entries for its edge, the rows up to there, and for each perhaps a node of a workflow."""
+"""A page reads 20,000 entries for its edge, the rows up to there, and for each perhaps a node of a workflow."""
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(child)
 
 
-# Where each source is read, with what its order needs afterwards: the sort of a walked one may only put ties in order.
+# The index of each source, with the later steps of its order: a source read in order may only sort ties.
 INDEX_OF = {
     Source.CREATED: "ix_horsies_tasks_created",
     Source.UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful_created",

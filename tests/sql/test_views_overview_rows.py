@@ -1,4 +1,4 @@
-"""Every number of the overview counts what its filter shows: no row more, none less."""
+"""Every number of the overview counts exactly the rows of its filter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
 
 @pytest.fixture
 async def rows(conn: asyncpg.Connection) -> None:
-    """In one queue a task of each kind, and in another the same."""
+    """A task of each kind in one queue, and the same in another."""
     for number, queue in enumerate((QUEUE, "other")):
 
         async def add(task_id: str, **columns: str) -> None:

@@ -1,4 +1,4 @@
-"""Series and rates over time: what each bucket says, where there is a gap, and that each read is bounded."""
+"""Series and rates over time: the value of each bucket, gaps, and the bound of each read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from horsies.views import (
 
 STEP = timedelta(minutes=1)
 
-# An hour of 40 tasks a second would be 144 000; they are squeezed into the last one, the others lie in the week before.
+# An hour of 40 tasks a second would be 144,000; they are put into the last one, the others into the week before.
 FILL = """
 SET session_replication_role = replica;
 INSERT INTO horsies_tasks (id, task_name, queue_name, status, created_at, enqueued_at, started_at, completed_at,
@@ -64,7 +64,7 @@ async def conn(database: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def buckets(conn: asyncpg.Connection, count: int = 5) -> Buckets:
-    """Minutes, the newest of which is over: what is put into them stays where it is."""
+    """Minutes, the newest of which is over, so that rows stay in their buckets."""
     now = await conn.fetchval("SELECT now()")
     whole = Buckets.until(now - STEP, count * STEP, STEP)
     assert whole.end <= now
@@ -74,7 +74,7 @@ async def buckets(conn: asyncpg.Connection, count: int = 5) -> Buckets:
 async def ended(
     conn: asyncpg.Connection, task_id: str, at: datetime, status: str = "COMPLETED", **columns: str
 ) -> None:
-    """It waited 1 s and ran 2 s."""
+    """Each waited 1 s and ran 2 s."""
     when = f"'{at.isoformat()}'::timestamptz"
     end = "completed_at" if status == "COMPLETED" else "failed_at"
     given = {
@@ -138,7 +138,7 @@ async def test_how_many_waited_is_told_of_every_moment_of_the_past(conn: asyncpg
     first, step = whole.first, timedelta(seconds=60)
     moment = "'{}'::timestamptz".format
     await ended(conn, "old", first + timedelta(seconds=1))
-    # Due before the window, begun in the third bucket; due in the second, begun never; due in the second, still runs.
+    # Due before the window, started in the third bucket; due in the second, never started; due in the second, running.
     await ended(conn, "a", first + 3 * step, enqueued_at=moment(first - step), started_at=moment(first + 2.5 * step))
     await insert(conn, "b", enqueued_at=moment(first + 1.5 * step))
     await insert(
@@ -235,7 +235,7 @@ async def test_a_clock_that_is_apart_is_seen_by_the_start_of_its_worker(conn: as
     now = await conn.fetchval("SELECT now()")
     long_ago, at = now - timedelta(days=6), now - timedelta(minutes=5)
     begun = "'{}'".format
-    # The oldest rows may be gone: of whoever begins with them nobody knows when it began, unless it claims the future.
+    # The oldest rows may be deleted: the start of a worker seen first there is unknown, unless it is in the future.
     await snapshot(conn, "pruned", long_ago, worker_started_at=begun(long_ago - timedelta(days=1)))
     await snapshot(conn, "ahead", at, worker_started_at=begun(at + timedelta(seconds=12)))
     await snapshot(conn, "behind", at, worker_started_at=begun(at - timedelta(minutes=3)))
@@ -255,7 +255,7 @@ def test_buckets_have_edges_that_stay_where_they_are() -> None:
     assert early.newest(99) == early
 
 
-# The cost, beside 210 000 tasks and a week of 500 workers.
+# The cost, with 210,000 tasks and a week of 500 workers.
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ async def full(full_database: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:
-    """Rows read by scans of whole tables, and entries of indexes read."""
+    """Rows read by sequential scans, and index entries read."""
     counts = []
     for ask in (None, read):
         if ask is not None:
@@ -290,7 +290,7 @@ async def test_a_series_reads_a_bounded_part_of_what_there_is(
     full: asyncpg.Connection, length: timedelta, step: timedelta
 ) -> None:
     whole = Buckets.until(await full.fetchval("SELECT now()"), length, step)
-    # 60 000 that ended and 50 000 that wait; of workers 150 snapshots a bucket; of one worker a probe a bucket.
+    # 60,000 that ended and 50,000 that wait; of workers 150 snapshots a bucket; of one worker a probe a bucket.
     for read, most in (
         (lambda: task_series(full, whole), 115_000),
         (lambda: cluster_series(full, whole), 160 * whole.count),

@@ -1,4 +1,4 @@
-"""Each view of workflows reads a bounded number of rows by index, beside 200 000 of them."""
+"""Each view of workflows reads a bounded number of rows by index, with 200,000 workflows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# One in twenty failed, one in twenty has a random id as upstream makes them; the newest has 1 000 nodes.
+# One in twenty failed, one in twenty has a random id as upstream makes them; the newest has 1,000 nodes.
 FILL = f"""
 SET session_replication_role = replica; -- nobody listens to 200 000 notifications
 INSERT INTO horsies_workflows (id, name, status, definition_key, parent_workflow_id, created_at, sent_at, started_at,
@@ -60,7 +60,7 @@ FILTERS = (
 )  # fmt: skip
 
 MOST = 45_000
-"""A page reads 10 000 entries for its edge, the rows up to there, and the nodes of what it shows."""
+"""A page reads 10,000 entries for its edge, the rows up to there, and the nodes of its workflows."""
 
 INDEX_OF = {
     Source.CREATED: "ix_horsies_workflows_created",

@@ -1,4 +1,4 @@
-"""One workflow's whole story, found by its id or a part of it: its nodes with tasks and children, texts, its parent."""
+"""The details of one workflow, found by its id or a part of it: nodes with tasks and children, texts, its parent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows for people: pages under a filter, counts, progress; each filter finds what its words say."""
+"""The workflow list: pages under a filter, counts, progress; each filter finds the rows that it names."""
 
 from __future__ import annotations
 

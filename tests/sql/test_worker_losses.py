@@ -1,4 +1,4 @@
-"""What a worker held when it died is remembered: by whom, what became of it, until an operator acknowledges it."""
+"""The tasks of a lost worker are recorded, with what happened to each, until an operator acknowledges the loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPS = Actor("ops", "bastion")
 
 
 async def killed(conn: asyncpg.Connection, worker_id: str = "web-3-88-aa", *, runs: int = 5, claims: int = 10) -> None:
-    """It held so many tasks 15 minutes ago, when it told of itself last; then a sweep took them."""
+    """It held so many tasks 15 minutes ago, at its last snapshot; then a sweep took them."""
     await worker(conn, worker_id, seconds=900)
     await running(conn, *(f"{worker_id}-r{n}" for n in range(runs)), seconds=905, worker=worker_id)
     await claimed(conn, *(f"{worker_id}-c{n}" for n in range(claims)), seconds=905, worker=worker_id)
@@ -120,7 +120,7 @@ async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_reco
     await running(connection, "r", seconds=905)
     done = await apply(connection, await preview(connection, WorkerVerb.RECOVER, ["w-1"]), OPS, None)
     assert [row.applied for row in done.rows] == [True]
-    # The operator knows of the death, for he recovered the worker; whether the task runs again is not decided.
+    # The operator knows of the death, because he recovered the worker; whether the task runs again is not decided.
     assert set(await desk(connection)) == {FindingKind.CRASHED}
     await connection.execute(
         "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"

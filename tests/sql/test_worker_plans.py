@@ -1,4 +1,4 @@
-"""Workers and what one of them holds are read by hops, beside a week of snapshots of 500 workers."""
+"""Workers and the tasks of one are read by index skips, with a week of snapshots of 500 workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from database_server import DatabaseServer
 
-# A week with a snapshot every ten minutes, and for a few workers an hour with one every 5 s: 2 s to fill. With all
-# 60 million the index is one level deeper. Each worker holds 8 tasks, each of which has beaten 20 times.
+# A week with a snapshot every ten minutes, and for a few workers an hour with one every 5 s: 2 s to fill. With all 60
+# million the index is one level deeper. Each worker holds 8 tasks, each of which has beaten 20 times.
 FILL = """
 SET session_replication_role = replica;
 INSERT INTO horsies_worker_states (worker_id, snapshot_at, hostname, pid, processes, max_claim_batch,
@@ -61,7 +61,7 @@ async def conn(a_week: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def cost_ms(read: Callable[[], Awaitable[Any]]) -> float:
-    """The fastest of some: others who want the same two cores make it slower, never faster."""
+    """The fastest of several: other load on the same two cores only makes it slower."""
 
     async def took() -> float:
         begin = time.perf_counter()
@@ -110,7 +110,7 @@ async def test_what_one_worker_holds_is_found_among_what_is_in_flight(conn: asyn
 
 
 async def refresh(conn: asyncpg.Connection) -> None:
-    """Each worker has told of itself just now: filling took some seconds."""
+    """A new snapshot of each worker: filling took some seconds."""
     await conn.execute(
         """SET session_replication_role = replica;
         INSERT INTO horsies_worker_states (worker_id, hostname, pid, processes, max_claim_batch, max_claim_per_worker,

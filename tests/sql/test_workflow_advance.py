@@ -1,4 +1,4 @@
-"""When a task of a workflow has ended, all that follows from it is there in one step, and only once."""
+"""When a task of a workflow has ended, all consequences are stored in one step, and only once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An advance reads what it is about, beside 100 000 nodes that are over, and whatever statistics say."""
+"""An advance reads only its rows, with 100,000 nodes that have ended and with any statistics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SELECT (SELECT sum(seq_scan) FROM pg_stat_user_tables
        (SELECT sum(seq_tup_read) FROM pg_stat_user_tables)::integer
        + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname <> ALL ($1))::integer
 """
-# A round makes 3 workflows with 14 nodes in all and ends 12 tasks one by one; a whole index has 100 000 entries.
+# A round makes 3 workflows with 14 nodes in all and ends 12 tasks one by one; a whole index has 100,000 entries.
 MOST = 3_000
 
 
@@ -92,7 +92,7 @@ async def everything_once(conn: asyncpg.Connection) -> None:
 
 
 async def read_by(conn: asyncpg.Connection, rounds: int, but_for: tuple[str, ...] = ()) -> tuple[int, float]:
-    """Scans of whole tables, and entries of tables and indexes read in a round, by so many rounds of everything."""
+    """Sequential scans, and entries of tables and indexes read per round, over this many rounds of all statements."""
     await conn.execute("SELECT pg_stat_force_next_flush()")
     before = await conn.fetchrow(READ, but_for)
     for _ in range(rounds):
@@ -104,7 +104,7 @@ async def read_by(conn: asyncpg.Connection, rounds: int, but_for: tuple[str, ...
 
 @pytest.fixture(scope="module")
 def full_database(server: DatabaseServer) -> Iterator[str]:
-    """A database with 2 000 workflows of 50 nodes."""
+    """A database with 2,000 workflows of 50 nodes."""
     with server.filled_database(FILL) as url:
         yield url
 
@@ -127,8 +127,8 @@ async def test_plans_of_empty_tables_still_serve_when_they_have_filled(
     worker = await asyncpg.connect(database, server_settings=LANE)
     await everything_once(worker)
     await connection.execute(FILL)
-    # In an empty table this index of (created_at, id) is as good as the primary key to find an id, and the younger one
-    # is taken. The first ANALYZE, after fifty workflows, makes new plans.
+    # In an empty table this index of (created_at, id) is as good as the primary key for finding an id, and the newer
+    # one is taken. The first ANALYZE, after fifty workflows, makes new plans.
     scans, entries = await read_by(worker, 3, but_for=("ix_horsies_workflows_created",))
     assert (scans, entries < MOST) == (0, True), entries
     await worker.close()

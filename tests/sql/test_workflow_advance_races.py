@@ -1,4 +1,4 @@
-"""Two who advance the same workflow, one who dies in it, and one who comes late: the graph is the same as after one."""
+"""Concurrent, killed and late advances of one workflow: the graph is the same as after a single one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def observer(database: str) -> AsyncIterator[asyncpg.Connection]:
 async def test_the_last_two_to_end_at_once_enqueue_what_waits_for_both_once(
     connection: asyncpg.Connection, other: asyncpg.Connection, observer: asyncpg.Connection
 ) -> None:
-    """Upstream does not lock: each of the two sees the other's node still running, and the third waits for ever."""
+    """Upstream does not lock: each of the two reads the other's node as still running, and the third waits for ever."""
     flow = await grow(connection, node(0), node(1), node(2, 0, 1))
     left, right = await end_task(observer, flow, 0), await end_task(observer, flow, 1)
     async with connection.transaction():
@@ -60,7 +60,7 @@ async def test_the_last_two_to_end_at_once_enqueue_what_waits_for_both_once(
 
 
 async def _until_free(conn: asyncpg.Connection, task_ids: list[str]) -> list[Advanced]:
-    """As the worker's loop: what was locked comes again."""
+    """As the worker's loop does: locked workflows are tried again."""
     done = []
     while task_ids:
         done.append(await advance(conn, task_ids))
@@ -148,7 +148,7 @@ async def test_two_who_build_the_same_child_make_one(connection: asyncpg.Connect
 async def test_a_child_that_one_has_built_is_not_failed_by_another_who_could_not(
     connection: asyncpg.Connection,
 ) -> None:
-    """One worker knows the definition, another one does not, or not any more."""
+    """One worker knows the definition, another one does not, or no longer."""
     parent = await grow(connection, node(0, sub_definition_key="child"))
     child = await start_child(connection, parent, 0, plan(node(0), output_index=0))
     assert (await fail_child(connection, parent, 0, ok(None))).ended == ()
@@ -229,7 +229,7 @@ async def test_paused_tasks_are_neither_claimed_nor_started_and_go_back_as_they_
 async def test_a_claim_passes_by_paused_tasks_however_many_workflows_are_paused(
     connection: asyncpg.Connection, paused: int
 ) -> None:
-    """Of more than a hundred it does not ask for all at once, but for each task that it meets."""
+    """With more than a hundred it does not read all at once, but checks each task that it meets."""
     await grow(connection, node(0), node(1))
     await connection.execute(
         "INSERT INTO horsies_workflows (id, name, status)"

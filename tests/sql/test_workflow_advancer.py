@@ -1,4 +1,4 @@
-"""The loop that brings ends of tasks into their workflows loses none of what it was told."""
+"""The loop that advances workflows after tasks have ended loses none of its notifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node whose child cannot be built fails with a code that says why; one whose child can, ends as its child does."""
+"""A node whose child cannot be built fails with a code that says why; otherwise it ends as its child does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows paused, resumed, cancelled and opened again, whatever their workers do at the same moment."""
+"""Workflows paused, resumed, cancelled and opened again, with workers acting at the same moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements of verbs and of the reconciliation read the workflows that they are about, however many are stored."""
+"""The statements of verbs and of the reconciliation read only their workflows, however many are stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from statements import statement
 
-# Most have ended long ago, a few live: 8 nodes each in a chain, the live ones at their third.
+# Most ended long ago, a few are live: 8 nodes each in a chain, the live ones at their third.
 FILL = """
 INSERT INTO horsies_workflows (id, name, status, root_workflow_id, parent_workflow_id)
 SELECT 'w' || n, 'demo', CASE WHEN n % 100 = 0 THEN 'RUNNING' ELSE 'COMPLETED' END, 'w' || n, NULL
@@ -31,7 +31,7 @@ ANALYZE;
 IDS, TASK_IDS, INDEXES = "ARRAY['w100', 'w7']", "ARRAY['t100-2', 't7-1']", "ARRAY[2, 1]"
 STATES, TEXTS, FLAGS = "ARRAY['READY', 'READY']", "ARRAY['a', 'b']", "ARRAY[true, false]"
 
-# what it is given
+# The arguments of each statement.
 STATEMENTS = {
     "family_of": "'w100'",
     "family_workflows": IDS,
@@ -67,7 +67,7 @@ async def grown(connection: asyncpg.Connection) -> asyncpg.Connection:
 
 
 def read_whole(plan: dict[str, Any]) -> set[str]:
-    """The tables that the plan, or a part of it, reads from end to end."""
+    """The tables with a sequential scan in the plan, or in a part of it."""
     own = {plan["Relation Name"]} if plan["Node Type"] == "Seq Scan" else set()
     return own.union(*(read_whole(part) for part in plan.get("Plans", [])))
 
@@ -88,5 +88,5 @@ async def test_the_scan_costs_what_lives_and_not_what_is_stored(grown: asyncpg.C
         + statement("stuck_workflows").replace("$1", "0").replace("$2", "''").replace("$3", "100")
     )
     touched = json.loads(plan)[0]["Plan"]["Shared Hit Blocks"]
-    # 40 workflows live, with 240 open nodes, each a few pages deep in three indexes; 32 000 nodes are stored.
+    # 40 live workflows, with 240 open nodes, each a few pages deep in three indexes; 32,000 nodes are stored.
     assert touched < 3_500

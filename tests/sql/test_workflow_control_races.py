@@ -1,4 +1,4 @@
-"""Workers that claim, run and finish, while operators do everything at once: all ends, and rows agree."""
+"""Workers claim, run and finish while operators apply every verb at once: all workflows end, and rows agree."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def meddle(conn: asyncpg.Connection, rng: random.Random, ids: list[str], s
 
 
 async def rest(conn: asyncpg.Connection, ids: list[str]) -> None:
-    """Until every workflow has ended, by workers that do not die and sweeps."""
+    """Run workers that do not die, and sweeps, until every workflow has ended."""
     for _ in range(200):
         for workflow_id in ids:
             await resume(conn, workflow_id)

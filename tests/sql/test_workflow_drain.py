@@ -1,4 +1,4 @@
-"""A drain takes workflows to their end as a worker does: nodes, children, maps, retries, what is paused left alone."""
+"""A drain takes workflows to their end as a worker does: nodes, children, maps, retries; paused ones are left alone."""
 
 from __future__ import annotations
 

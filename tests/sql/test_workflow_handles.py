@@ -1,4 +1,4 @@
-"""What the handle of a workflow sees in the tables, when it wakes up, and what it says when it cannot look."""
+"""The handle of a workflow: what it reads, when it wakes up, and its errors if the database is down."""
 
 from __future__ import annotations
 
@@ -63,26 +63,26 @@ def broker(app: Horsies) -> PostgresBroker:
 
 @pytest.fixture
 def handle(broker: PostgresBroker) -> WorkflowHandle[Any]:
-    """That of a diamond of four nodes which was just started."""
+    """The handle of a diamond of four nodes that was just started."""
     return start_workflow(Spec(DIAMOND, broker), broker, "w-1").unwrap()
 
 
 @pytest.fixture
 def nobody(broker: PostgresBroker) -> WorkflowHandle[Any]:
-    """The handle of a workflow that is not there."""
+    """The handle of a workflow that does not exist."""
     return WorkflowHandle("gone", broker)
 
 
 @pytest.fixture
 def away() -> Iterator[WorkflowHandle[Any]]:
-    """A handle whose database is away."""
+    """A handle whose database is down."""
     broker = PostgresBroker(PostgresConfig(database_url=UNREACHABLE))
     yield WorkflowHandle("w-1", broker)
     broker.close()
 
 
 class Unnamed:
-    """A node before a workflow is made of it."""
+    """A node before it is part of a workflow."""
 
     node_id = None
 
@@ -190,7 +190,7 @@ async def test_a_wait_is_woken_by_the_notification(
     begin = clock()
     await connection.execute(ENDED, "w-1", status, ONE, None)
     result = await wait
-    assert clock() - begin < 2  # it looks by itself every five seconds
+    assert clock() - begin < 2  # it polls every five seconds
     assert result.is_ok() is (status == "COMPLETED")
 
 

@@ -1,4 +1,4 @@
-"""A family that another session has locked is stepped over and comes later; it holds up no other family."""
+"""A family locked by another session is skipped and retried; it delays no other family."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def lane_to(database: str, role: str) -> AsyncIterator[Lane]:
 
 @pytest.fixture
 async def foreign(database: str) -> AsyncIterator[asyncpg.Connection]:
-    """The session of a person who has forgotten a transaction."""
+    """The session of an operator who has forgotten a transaction."""
     connected = await asyncpg.connect(database, server_settings={"application_name": "a forgotten psql"})
     yield connected
     await connected.close()
@@ -54,7 +54,7 @@ async def foreign(database: str) -> AsyncIterator[asyncpg.Connection]:
 async def test_a_session_that_is_stopped_within_a_statement_loses_its_locks(
     database: str, connection: asyncpg.Connection
 ) -> None:
-    """Its server has parsed the statement and waits for the parameters: no timeout of PostgreSQL 16 counts there."""
+    """Its server has parsed the statement and waits for the parameters: no timeout of PostgreSQL 16 applies there."""
     workflow_id = await grow(connection, node(0))
     async with BlackholeProxy(database) as proxy:
         stopped = await Database(DatabaseUrl.parse(proxy.url), "in a test", None).connect("worker advance")
@@ -80,7 +80,7 @@ async def advancer(database: str) -> AsyncIterator[Advancer]:
 
 
 async def steps_until(advancer: Advancer, pending: int, patience_s: float = 10.0) -> None:
-    """Drive the loop as the supervisor does."""
+    """Run the loop as the supervisor does."""
     async with asyncio.timeout(patience_s):
         while advancer.pending > pending:
             await advancer.wake.wait(5.0)
@@ -120,7 +120,7 @@ async def test_a_locked_family_is_asked_for_again_without_spinning(
             await steps_until(advancer, 0, 0.5)
         tried = sum("roots to leave alone" in each for each in statements)
         assert 4 <= tried <= 10
-        # What ends there meanwhile waits with it.
+        # Tasks that end there meanwhile wait with it.
         advancer.ended(await end_task(connection, flow, 2))
         await advancer.step()
         assert advancer.pending == 2

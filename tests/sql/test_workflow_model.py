@@ -1,4 +1,4 @@
-"""Random workflows, workers that die, operators that meddle: all of it comes to the end that a pure model foresees."""
+"""Random workflows, workers that die, operators that intervene: all ends are those that a pure model predicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck), data
 
 
 async def drama(connections: Sequence[asyncpg.Connection], flow: Flow, seed: int, upsets: frozenset[str]) -> None:
-    """What happens in it depends on the seed alone, but for what happens at the same time."""
+    """Everything in it depends on the seed, except the order of concurrent steps."""
     rng = Random(seed)
     conn = connections[-1]
     await conn.execute(EMPTY)
@@ -70,7 +70,7 @@ def perform(
 
 
 def some_upsets(seed: int) -> frozenset[str]:
-    """About half of them, where half of the sets that hypothesis draws are empty."""
+    """About half of them: half of the sets that hypothesis draws are empty."""
     rng = Random(seed)
     return frozenset(upset for upset in UPSETS if rng.random() < 0.5)
 
@@ -114,9 +114,10 @@ def test_workers_that_advance_one_workflow_at_the_same_moment_leave_nothing_to_r
 async def test_a_task_that_a_resume_overtakes_between_two_steps_of_its_start_goes_back_into_the_queue(
     connection: asyncpg.Connection, database: str
 ) -> None:
-    """Found by the play above: it stayed CLAIMED, held by nobody, for the second step asked whether it is paused *now*.
+    """Found by the test above: the task stayed CLAIMED without an owner, because the second step checked whether the
+    workflow is paused *now*.
 
-    The start stands between its steps for as long as somebody holds the other task, which is too late.
+    The start waits between its steps as long as another session holds the other task, which is too long.
     """
     workflow_id = await grow(connection, node(0))
     await enqueue(connection, "late")

@@ -1,4 +1,4 @@
-"""Manual verbs on workflows and nodes: what they promise, what they do, what they refuse, and the trace of it."""
+"""Operator verbs on workflows and nodes: previews, changes, refusals, and audit rows."""
 
 from __future__ import annotations
 

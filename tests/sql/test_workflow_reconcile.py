@@ -1,4 +1,4 @@
-"""Workflows left out of step, case by case, and what brings them back; hypothesis holds the promise to the deed."""
+"""Inconsistent workflows, case by case, and their repairs; with hypothesis, previews are compared with repairs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0))
 
 
 async def repaired(conn: asyncpg.Connection, workflow_id: str = "w1", grace_ms: int = 0) -> list[str]:
-    """Reconciles; the repairs as in `n0 RUNNING → COMPLETED`. A second time there is nothing left to do."""
+    """Reconciles; the repairs as in `n0 RUNNING → COMPLETED`. A second run has nothing to repair."""
     assert workflow_id in await stuck_workflows(conn, grace_ms), "the scan does not find it"
     foreseen = await plan_repairs(conn, workflow_id, grace_ms)
     repairs = await reconcile(conn, workflow_id, grace_ms)
@@ -58,7 +58,7 @@ async def repaired(conn: asyncpg.Connection, workflow_id: str = "w1", grace_ms: 
 
 
 async def put(conn: asyncpg.Connection, index: int, workflow_id: str = "w1", **columns: str) -> None:
-    """A node's row as somebody has left it; a column is given as an SQL expression."""
+    """Set a node's row; a column is given as an SQL expression."""
     changes = ", ".join(f"{name} = {value}" for name, value in columns.items())
     await conn.execute(
         f"UPDATE horsies_workflow_tasks SET {changes} WHERE workflow_id = $1 AND task_index = $2", workflow_id, index
@@ -397,7 +397,7 @@ _TASKS = (None, "GONE", "PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"
 
 @st.composite
 def wrecks(draw: st.DrawFn) -> tuple[Any, list[tuple[str, str | None]]]:
-    """A small graph, and in what state somebody has left each node and its task."""
+    """A small graph, with an arbitrary state of each node and its task."""
     nodes = []
     for index in range(draw(st.integers(1, 5))):
         dependencies = draw(st.sets(st.integers(0, index - 1))) if index else set()

@@ -1,4 +1,4 @@
-"""What starting a workflow leaves in the tables, and what it says when it cannot."""
+"""The rows that starting a workflow stores, and its errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def broker(app: Horsies) -> PostgresBroker:
 
 @pytest.fixture
 def away() -> Iterator[PostgresBroker]:
-    """A broker whose database is away."""
+    """A broker whose database is down."""
     made = PostgresBroker(PostgresConfig(database_url=UNREACHABLE))
     yield made
     made.close()

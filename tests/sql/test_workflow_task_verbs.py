@@ -1,4 +1,4 @@
-"""Tasks of workflows that sweeps or operators end or requeue: their workflow hears of it at once."""
+"""Sweeps or operators end or requeue tasks of workflows: their workflows are advanced at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NEEDS_NOBODY = plan(node(0), node(1, 0, allow_failed_deps=True))
 
 
 async def act(conn: asyncpg.Connection, verb: TaskVerb, *ids: str) -> list[str]:
-    """The verb on these tasks; the reasons of those that were refused, in the preview or later."""
+    """Apply the verb to these tasks; returns the reasons of refusals, in the preview or later."""
     looked = await preview(conn, verb, Selection.of_ids(ids))
     outcome = await apply(conn, looked, OPS, "why")
     return [refusal.reason for refusal in looked.refused] + [row.detail for row in outcome.refused]

@@ -1,4 +1,4 @@
-"""Waiting for something in the database to become true; the database does the looking."""
+"""Waits until an SQL condition holds, polling inside the database."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ async def until(connection: asyncpg.Connection, condition: str) -> None:
 
 
 async def until_listening(connection: asyncpg.Connection) -> None:
-    """Until a broker's listener has probed itself; from then on waits look by themselves only every five seconds."""
+    """Wait until a broker's listener has probed itself; from then on waits poll only every five seconds."""
     await until(connection, f"EXISTS (SELECT {LISTENERS} AND query LIKE '%pg_notify%' AND state = 'idle')")

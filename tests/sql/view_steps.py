@@ -1,4 +1,4 @@
-"""Short steps for the tests of the views: a reader's connection, rows in, what a filter finds."""
+"""Steps for tests of the views: a reader's connection, rows, and the results of filters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SELECT (SELECT COALESCE(sum(seq_tup_read), 0) FROM pg_stat_user_tables
 
 
 async def reader(database: str) -> asyncpg.Connection:
-    """As the console and the CLI open it."""
+    """A connection as the console and the CLI open it."""
     return await asyncpg.connect(database, server_settings=dict(READER_SETTINGS), statement_cache_size=0)
 
 
@@ -46,7 +46,7 @@ async def every_row(
     after: Cursor | None = None,
     backwards: bool = False,
 ) -> list[TaskRow]:
-    """All rows of one direction, page by page."""
+    """All rows in one direction, page by page."""
     found: list[TaskRow] = []
     while True:
         page: TaskPage = await task_page(conn, wanted(text), sort=sort, limit=limit, after=after, backwards=backwards)
@@ -70,7 +70,7 @@ async def counters(conn: asyncpg.Connection) -> tuple[int, int]:
 
 
 async def cost(conn: asyncpg.Connection, read: Callable[[], Awaitable[Any]]) -> tuple[int, int]:
-    """Rows read by scans of whole tables, and entries of indexes read."""
+    """Rows read by sequential scans, and index entries read."""
     before = await counters(conn)
     await read()
     after = await counters(conn)

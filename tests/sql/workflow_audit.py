@@ -1,4 +1,4 @@
-"""Whether a family of workflows has come to what the pure model foresees."""
+"""Checks that a family of workflows has reached the end that the pure model predicts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ OPENED = {(old, new) for old in NODE_ENDS for new in ("PENDING", "READY")}
 
 @dataclass(frozen=True)
 class Verdict:
-    """Compares the rows with the model; what the model cannot know comes from the ledger."""
+    """Compares the rows with the model; the ledger supplies what the model cannot know."""
 
     family: Family
 
     def check_model(self, flow: Flow, root: str) -> None:
-        """As far as nobody cancelled it."""
+        """Compare, unless the workflow was cancelled."""
         self._compare(flow, root, None if self._is(root, "CANCELLED") else expected(flow, self.facts(root)))
         self._check_given()
 
     def facts(self, workflow_id: str) -> Facts:
-        """What happened to it, by the ledger; nothing here is asked how a node ended."""
+        """The events of the workflow, from the ledger; the ends of nodes are not used here."""
         facts = Facts(cancelled=self._is(workflow_id, "CANCELLED"))
         facts.timely = {
             change["index"]
@@ -70,7 +70,7 @@ class Verdict:
             self._compare(step.child if step is not None else None, child_id, child)
 
     def _check_given(self) -> None:
-        """What a task was given is the end of those nodes; of one that was opened again it may be an older failure."""
+        """Each task received the ends of its nodes; of a node that was opened again it may be an older failure."""
         for place, given in self.family.ledger.given.values():
             for name, result in given.items():
                 source = self.family.nodes[place[0]][int(name[1:])]

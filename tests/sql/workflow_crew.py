@@ -63,7 +63,7 @@ PAUSED = "SELECT id FROM horsies_workflows WHERE status = 'PAUSED' ORDER BY dept
 
 @dataclass
 class Hand:
-    """A worker. `zombies`: what it, or who had its place before, ran when it died, and may still want to store."""
+    """A worker. `zombies`: tasks that it, or its predecessor, ran when it died and may still try to store."""
 
     name: str
     claimed: list[ClaimedTask] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Hand:
 
 
 class Crew:
-    """Three workers with a connection each, and one more for operators and sweeps."""
+    """Three workers with a connection each, and one connection for operators and sweeps."""
 
     def __init__(self, rng: Random, connections: Sequence[asyncpg.Connection], upsets: frozenset[str]) -> None:
         self.ledger = Ledger()
@@ -95,7 +95,7 @@ class Crew:
         return workflow_id
 
     async def play(self, steps: int) -> None:
-        """So many steps at random, some of them at the same time."""
+        """This many random steps, some of them concurrent."""
         for _ in range(steps):
             if "together" in self._upsets and self._rng.random() < 0.5:
                 await self._at_once()
@@ -105,13 +105,13 @@ class Crew:
                 await self._upset()(self._desk)
 
     async def _at_once(self) -> None:
-        """All of them, and half the time all the same: two ends that wait for each other, or miss each other."""
+        """A step of every worker at once, half the time the same one, to provoke deadlocks and lost updates."""
         alike = self._work() if self._rng.random() < 0.5 else None
         steps = [(alike or self._work())(conn, hand) for conn, hand in self._hands]
         await all_of([*steps, self._upset()(self._desk)])
 
     async def rest(self, *, resuming: bool) -> int:
-        """Until nothing is left to do but, without `resuming`, for what is paused; returns how many repairs it took."""
+        """Run until nothing is left but, without `resuming`, paused workflows; returns the number of repairs."""
         repairs = 0
         for _ in range(150):
             await self._desk.execute(TIME_PASSES)
@@ -132,7 +132,7 @@ class Crew:
         raise AssertionError("it never comes to rest")
 
     async def _shift(self, conn: asyncpg.Connection, hand: Hand) -> bool:
-        """What a worker does, in its order."""
+        """The steps of a worker, in its order."""
         works = (self._advance_all, self._claim, self._start, self._finish, self._advance_all, self._build)
         return any([await work(conn, hand) for work in works])
 
@@ -153,13 +153,13 @@ class Crew:
         return self._rng.choice([self._reconcile, *chosen])
 
     async def _claim(self, conn: asyncpg.Connection, hand: Hand) -> bool:
-        """With an idle process at hand one of them is RUNNING at once."""
+        """If a process is idle, one of the tasks is RUNNING at once."""
         idle = [4242] if self._rng.random() < 0.3 else []
         request = ClaimRequest("default", self._rng.randint(1, 3), LEASE_MS, None, idle, "host" if idle else None)
         return await self._take(conn, hand, await claim(conn, hand.name, request))
 
     async def _claim_and_run(self, conn: asyncpg.Connection, hand: Hand) -> bool:
-        """Of the dead, or what is next as soon as something has ended: both in one statement."""
+        """Claim after a task has ended, in one statement, or claim tasks of dead workers."""
         if self._rng.random() < 0.3 or not hand.running:
             return await self._take(conn, hand, await _of_the_dead(conn, hand.name))
         tasks = await self._outcomes(conn, [hand.running.pop()])
@@ -182,7 +182,7 @@ class Crew:
         hand.running += tasks
         ids = [task.token.task_id for task in tasks]
         self.ledger.starts.update(ids)
-        if ids and "together" not in self._upsets:  # where all is at once, a pause may come right after a start
+        if ids and "together" not in self._upsets:  # in concurrent runs a pause may come right after a start
             assert await conn.fetchval(STARTED_IN, ids) == ["RUNNING"]
 
     async def _start(self, conn: asyncpg.Connection, hand: Hand) -> bool:
@@ -206,7 +206,7 @@ class Crew:
         return bool(tasks)
 
     def _took(self, hand: Hand, outcomes: Mapping[ClaimedTask, Outcome], finished: Mapping[Token, Finished]) -> None:
-        """What is stale may have been ended by somebody else, as a worker sees it."""
+        """A stale task may have been ended by another process, and the worker's outcome is refused."""
         for task, outcome in outcomes.items():
             answer, task_id = finished[task.token], task.token.task_id
             if answer.verdict is Verdict.ACCEPTED and answer.status is not TaskStatus.PENDING:
@@ -217,7 +217,7 @@ class Crew:
                 hand.ended.append(task_id)
 
     async def _outcomes(self, conn: asyncpg.Connection, tasks: Sequence[ClaimedTask]) -> dict[ClaimedTask, Outcome]:
-        """The code of the tasks runs: it knows of the graph only what stands in its arguments."""
+        """Run the tasks' code: it knows of the graph only what its arguments contain."""
         return {task: await self._run(conn, task) for task in tasks}
 
     async def _run(self, conn: asyncpg.Connection, task: ClaimedTask) -> Outcome:
@@ -275,14 +275,14 @@ class Crew:
         return bool(ids)
 
     async def _build(self, conn: asyncpg.Connection, hand: Hand) -> bool:
-        """A worker that dies between reading and starting has done nothing."""
+        """A worker that dies between reading and starting has changed nothing."""
         waiting = await ready_children(conn, None, 10)
         done = False
         for workflow_id, index in waiting:
             try:
                 done |= await self._build_one(conn, workflow_id, index)
             except FamilyLockedError:
-                done = True  # it comes again
+                done = True  # it is read again
         return done
 
     async def _build_one(self, conn: asyncpg.Connection, workflow_id: str, index: int) -> bool:
@@ -305,7 +305,7 @@ class Crew:
         return map_plan(kwargs_json) if key == MAP_DEFINITION else plan_of(self._flows[key], key)
 
     async def _kill(self, _conn: asyncpg.Connection) -> None:
-        """All that it had in its memory is lost, between any two transactions."""
+        """Everything in the worker's memory is lost, between any two transactions."""
         place = self._rng.randrange(len(self._hands))
         lane, dead = self._hands[place]
         if not (dead.claimed or dead.running or dead.ended):
@@ -315,14 +315,14 @@ class Crew:
         self._dead.append(dead.name)
 
     async def _zombie_finishes(self, conn: asyncpg.Connection) -> None:
-        """One that was only thought to be dead."""
+        """A worker that was wrongly considered dead stores its outcomes."""
         _, hand = self._rng.choice(self._hands)
         zombies, hand.zombies = hand.zombies, []
         for task, outcome in (await self._outcomes(conn, zombies)).items():
             self._took(hand, {task: outcome}, await finish(conn, task.token.worker_id, [outcome]))
 
     async def _sweep(self, conn: asyncpg.Connection) -> int:
-        """Long after: what the dead had ordered, and nobody heard the answer to, is as old as the rest."""
+        """Long after: statements of dead workers whose replies were lost are as old as the rest."""
         await conn.execute(DIES, self._dead)
         recovered = await recover_stale_runs(conn, threshold_ms=STALE_MS, finalizing_ms=STALE_MS)
         recovered += await expire_pending(conn)
@@ -340,7 +340,7 @@ class Crew:
         assert (await reconcile_all(conn, self._rng.choice([0, 0, 60_000]))).refused == ()
 
     async def _any_workflow(self, conn: asyncpg.Connection) -> str:
-        """The root as often as all below it."""
+        """The root as often as all others together."""
         ids = [row[0] for row in await conn.fetch("SELECT id FROM horsies_workflows ORDER BY depth, id")]
         return ids[0] if self._rng.random() < 0.5 else self._rng.choice(ids)
 
@@ -366,7 +366,7 @@ class Crew:
         await self._retry_from_failed(conn, await self._any_workflow(conn))
 
     async def retry_all(self, root: str) -> None:
-        """When all is over; what has failed for good fails again."""
+        """Retry at the end; nodes that always fail do so again."""
         if "retry" in self._upsets:
             await self._retry_from_failed(self._desk, root)
 
@@ -386,7 +386,7 @@ async def _of_the_dead(conn: asyncpg.Connection, worker: str) -> list[ClaimedTas
 
 
 async def all_of(steps: Iterable[Awaitable[Any]]) -> list[Any]:
-    """To the end of each, whichever fails: the next play needs their connections."""
+    """Wait for all steps even if one fails: the next run needs their connections."""
     answers = await asyncio.gather(*steps, return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -17,7 +17,7 @@ from horsies.operations import tasks
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 
-# What a map makes of an item that was skipped, or of a value that is no number, is no matter of this model.
+# The model does not cover what a map makes of a skipped item, or of a value that is not a number.
 NODES = """
 SELECT node.workflow_id, node.task_index, node.status, workflow.definition_key
   FROM horsies_workflow_tasks node JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
@@ -47,7 +47,7 @@ class Operators:
                 await self._decided(conn, (workflow_id, index), None)
 
     async def complete(self, conn: asyncpg.Connection) -> None:
-        """With a list, for a map may be over it."""
+        """With a list as value, because a map may run over it."""
         nodes = [row for row in await conn.fetch(NODES) if row["status"] != "COMPLETED" and self._is_free(row)]
         if not nodes:
             return
@@ -71,7 +71,7 @@ class Operators:
                 self._ledger.ended_by_hand[row.target.id] = CODES[verb]
 
     def _is_free(self, node: asyncpg.Record) -> bool:
-        """A map that has failed without a list stays so when it gets one: only a retry would try it again."""
+        """A map that failed for lack of a list stays failed when it gets one: only a retry would run it again."""
         steps = self.flows[node["definition_key"]].steps
         return all(step.over != node["task_index"] or step.is_strict for step in steps)
 

@@ -1,4 +1,4 @@
-"""What workflows should come to: random ones, and a pure model of the outcome of each of their nodes."""
+"""Random workflows, and a pure model that predicts the end of each of their nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Act(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """A node. `child`: it is a workflow; `items` or `over`: a map, over numbers or over the list of another node."""
+    """A node. `child`: a sub-workflow; `items` or `over`: a map, over numbers or over the list of another node."""
 
     act: Act = Act.VALUE
     deps: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class Step:
 
     @property
     def is_strict(self) -> bool:
-        """All that it is given is there, and the same whoever comes first: only then may its value depend on it."""
+        """Whether all its arguments are present and independent of timing: only then may its value depend on them."""
         return self.join == "all" and not self.forgiving
 
 
@@ -78,7 +78,7 @@ class Flow:
 
 
 def _said(thing: Step | Flow) -> str:
-    """What is not as usual, for the report of a falsifying example."""
+    """The fields that differ from their defaults, for the report of a falsifying example."""
     told = {one.name: getattr(thing, one.name) for one in fields(thing)}
     usual = {one.name: one.default for one in fields(thing)}
     words = [
@@ -91,23 +91,23 @@ def _said(thing: Step | Flow) -> str:
 
 @dataclass
 class Facts:
-    """What happened to a workflow from outside, and is no matter of the graph."""
+    """Events from outside the graph that happened to a workflow."""
 
     cancelled: bool = False
     broke: dict[int, str] = field(default_factory=dict)
-    """Nodes whose task crashed for good, or ran out of tries by that; with its code."""
+    """Nodes whose task crashed for the last time, with the error code."""
     again: set[int] = field(default_factory=set)
     """Nodes whose task is not their first."""
     timely: set[int] = field(default_factory=set)
-    """Nodes that were opened again, without the deadline that had passed."""
+    """Nodes that were opened again, without their passed deadline."""
     children: dict[int, Facts] = field(default_factory=dict)
     decided: dict[int, End] = field(default_factory=dict)
-    """What a person said of nodes, whatever they wait for."""
+    """Operators' decisions on nodes, regardless of their dependencies."""
 
 
 @dataclass(frozen=True)
 class End:
-    """`plain` is the result as `plain()` makes it of the stored one; None of what was skipped."""
+    """`plain` is the stored result after `plain()`; None for a skipped node."""
 
     status: str
     plain: Any = None
@@ -127,7 +127,7 @@ class Expected:
 
 
 def plain(tree: Any) -> Any:
-    """Stored JSON with results as {"ok": value} or {"err": code}: the words of an error are nobody's promise."""
+    """Stored JSON with results as {"ok": value} or {"err": code}, because error texts may change."""
     if isinstance(tree, list):
         return [plain(item) for item in tree]
     if not isinstance(tree, dict):
@@ -151,7 +151,7 @@ def value_of(act: Act, key: str, index: int, given: Mapping[str, Any]) -> Any:
 
 
 def expected(flow: Flow, facts: Facts, key: str = "m") -> Expected:
-    """A workflow that was not cancelled, at its end."""
+    """The expected end of a workflow that was not cancelled."""
     ends: list[End] = []
     children: dict[int, Expected] = {}
     for index, step in enumerate(flow.steps):
@@ -208,7 +208,7 @@ def _run_child(
         items = step.items if step.over is None else ends[step.over].plain["ok"]
         end = _map(items or (), child)
     children[index] = end
-    # A workflow without a result, as its output node was skipped, hands on nothing.
+    # A workflow without a result, because its output node was skipped, passes on nothing.
     return End("COMPLETED", end.plain or {"ok": None}) if end.status == "COMPLETED" else _failed("SUBWORKFLOW_FAILED")
 
 
@@ -294,10 +294,10 @@ def _options(step: Step) -> str:
 
 
 def flows() -> st.SearchStrategy[Flow]:
-    """Of up to nine nodes, some of which are smaller ones.
+    """Workflows of up to nine nodes, some of which are smaller workflows.
 
-    Each node comes of one number: hypothesis can leave nodes out, and where it drew every detail itself, half of what
-    it drew were plain nodes in a row.
+    Each node is derived from one number, so that hypothesis can drop nodes. When it drew every detail itself, half of
+    its examples were plain nodes in a row.
     """
     number = st.integers(0, 2**32)
     sizes = st.sampled_from([3, 4, 5, 6, 7, 8, 9])
@@ -306,7 +306,7 @@ def flows() -> st.SearchStrategy[Flow]:
 
 @st.composite
 def layers(draw: st.DrawFn) -> Flow:
-    """Each node waits for all of the layer before it: its last two ends are all that two workers can miss."""
+    """Each node depends on the whole layer before it: two workers can miss each other at the layer's last two ends."""
     steps: list[Step] = []
     before: tuple[int, ...] = ()
     for width in draw(st.lists(st.integers(2, 3), min_size=2, max_size=4)):

@@ -1,4 +1,4 @@
-"""Plans of workflows for tests of what is stored, without the application that would make them."""
+"""Plans of workflows for tests of stored rows, without the application that would define them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def plan(*nodes: NodePlan, **columns: Any) -> WorkflowPlan:
 
 @dataclass
 class Spec:
-    """What starting needs of a WorkflowSpec."""
+    """The parts of a WorkflowSpec that a start uses."""
 
     planned: WorkflowPlan
     own: PostgresBroker | HorsiesError | None

@@ -1,4 +1,4 @@
-"""Short steps for the tests of the views of workflows: rows in, as they are stored, and what a filter finds."""
+"""Steps for tests of the workflow views: insert rows, and read the results of filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def wanted_workflows(text: str) -> WorkflowParameters:
 
 
 async def insert_workflow(conn: asyncpg.Connection, workflow_id: str, **columns: str) -> None:
-    """A column is given as an SQL expression."""
+    """A workflow; a column is given as an SQL expression."""
     given = {"id": f"'{workflow_id}'", "name": "'order'", "status": "'RUNNING'", **columns}
     await conn.execute(f"INSERT INTO horsies_workflows ({', '.join(given)}) VALUES ({', '.join(given.values())})")
 
@@ -44,7 +44,7 @@ async def every_workflow(
     after: WorkflowCursor | None = None,
     backwards: bool = False,
 ) -> list[WorkflowRow]:
-    """All rows of one direction, page by page."""
+    """All rows in one direction, page by page."""
     found: list[WorkflowRow] = []
     while True:
         page = await workflow_page(conn, wanted_workflows(text), limit=limit, after=after, backwards=backwards)

@@ -1,4 +1,4 @@
-"""The environment of a console in a terminal, and a shop with something to look at."""
+"""The environment of a console in a terminal, and databases with tasks to show."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 async def quiet(database: str, environ: dict[str, str]) -> dict[str, str]:
-    """The environment of a console on a database of 2 000 tasks that ended days ago."""
+    """The environment of a console on a database of 2,000 tasks that ended days ago."""
     connection = await asyncpg.connect(database)
     await fill(connection, 2_000)
     await connection.close()

@@ -1,4 +1,4 @@
-"""Tasks that ended days ago, as many as one likes."""
+"""Inserts any number of tasks that ended days ago."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'shop.task_' || n %
 
 async def fill(connection: asyncpg.Connection, count: int) -> None:
     """Number 1 is the newest; each is a second older than the one before."""
-    await connection.execute("SET session_replication_role = replica")  # nobody listens yet
+    await connection.execute("SET session_replication_role = replica")  # no listener needs the notifications
     await connection.execute(FILL, count)
     await connection.execute("SET session_replication_role = DEFAULT")
     await connection.execute("VACUUM ANALYZE horsies_tasks")

@@ -1,4 +1,4 @@
-"""The real `horsies tui` in a terminal: what it draws, byte by byte and at which moment, on a link of any speed."""
+"""The real `horsies tui` in a pseudo-terminal: its output with arrival times, over a link of any speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SLICE_S = 0.005
 
 
 class PtyConsole:
-    """Starts the command at once; `with` it, so that nothing stays behind. `rate`: bytes per second of the link."""
+    """Starts the command at once; used with `with`, so that no process is left. `rate`: the link's bytes per second."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PtyConsole:
         self.process.wait()
         self.hang_up()
 
-    # What one sees.
+    # The screen.
 
     @property
     def lines(self) -> list[str]:
@@ -90,14 +90,14 @@ class PtyConsole:
         return all(word in self.text for word in words)
 
     def until(self, *words: str, within: float = PATIENCE_S) -> float:
-        """When all of these stood on the screen, in seconds since the start."""
+        """Wait until all of these words are on the screen; returns the seconds since the start."""
         return self.until_so(lambda: all(word in "\n".join(self.screen.display) for word in words), repr(words), within)
 
     def until_gone(self, word: str, within: float = PATIENCE_S) -> float:
         return self.until_so(lambda: word not in "\n".join(self.screen.display), f"the end of {word!r}", within)
 
     def until_so(self, condition: Callable[[], bool], what: str, within: float = PATIENCE_S) -> float:
-        """The moment at which the bytes arrived that made it so."""
+        """Wait until the condition holds; returns when the bytes arrived that made it true."""
         with self._changed:
             if condition():
                 return time.perf_counter() - self.started
@@ -111,20 +111,20 @@ class PtyConsole:
             return made[0] - self.started
 
     def until_ready(self) -> None:
-        """Connected, with rows, and following."""
+        """Wait until it is connected, shows rows, and follows."""
         self.until("LIVE", "shop.", "FOLLOW")
 
     @property
     def cursor_line(self) -> int | None:
         return next((y for y in range(self.screen.lines) if self.screen.buffer[y][0].data == CURSOR), None)
 
-    # What one does.
+    # Input and events.
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     def key_to_paint(self, key: str, step: int) -> float:
-        """Seconds from a key to the arrival of what shows the cursor `step` lines lower."""
+        """Seconds from a key to the arrival of the bytes that show the cursor `step` lines lower."""
         before = self.cursor_line
         assert before is not None, self.text
         pressed = time.perf_counter()
@@ -149,13 +149,13 @@ class PtyConsole:
         self._master = self._slave = -1
 
     def end(self, within: float = PATIENCE_S) -> int:
-        """Its exit code, after everything that it still wrote."""
+        """The exit code, after the rest of the output."""
         code = self.process.wait(within)
         self.pass_time(0.1)
         return code
 
     def pass_time(self, seconds: float) -> int:
-        """How many bytes come in that time."""
+        """The number of bytes that arrive in that time."""
         before = self.received
         self._ended.wait(seconds)
         return self.received - before
@@ -171,7 +171,7 @@ class PtyConsole:
 
     @property
     def is_as_found(self) -> bool:
-        """The terminal's settings are those of before, and the usual screen and the cursor are back."""
+        """Whether the terminal's settings are restored, with the main screen and the cursor."""
         tail = self.written[-4_000:]
         back = tail.rfind(b"\x1b[?1049l") > tail.rfind(b"\x1b[?1049h") and b"\x1b[?25h" in tail
         return termios.tcgetattr(self._slave) == self.settings and back
@@ -210,7 +210,7 @@ class PtyConsole:
 
 
 def _take_terminal() -> None:
-    """As a login does: ctrl+z is the terminal's, so it must be somebody's."""
+    """As a login does: ctrl+z needs a controlling terminal."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

@@ -1,4 +1,4 @@
-"""A table of a million rows, and half an hour of work: what stays the same however much there is."""
+"""The console on a table of a million rows, and over half an hour of work: costs that must not grow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_million_rows_are_there_at_once_and_so_is_each_end_of_them(milli
 
 @pytest.mark.soak
 async def test_memory_stays_flat_while_all_moves(database: str, quiet: dict[str, str]) -> None:
-    """As many changes as a shop has in half an hour with 20 a second, and somebody who looks around."""
+    """As many changes as a shop has in half an hour at 20 a second, with an operator who switches screens."""
     connection = await asyncpg.connect(database)
     traffic = asyncio.create_task(connection.execute(TRAFFIC))
     memory: list[float] = []
@@ -87,7 +87,7 @@ async def test_memory_stays_flat_while_all_moves(database: str, quiet: dict[str,
 
 
 def _go(console: PtyConsole, key: str, words: str) -> tuple[float, int]:
-    """Seconds and bytes until these stand on the screen."""
+    """Seconds and bytes until these words are on the screen."""
     before, pressed = console.received, time.perf_counter() - console.started
     console.type(key)
     return console.until(words) - pressed, console.received - before

@@ -1,4 +1,4 @@
-"""The budgets of the console, measured at the terminal that a person sits at."""
+"""The console's budgets for time and bytes, measured at the terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def told(what: str, value: str, budget: str) -> None:
 
 
 async def live_tasks(url: str, count: int) -> asyncpg.Connection:
-    """A connection on which `live` are so many tasks, newer than all others."""
+    """A connection after inserting this many `live` tasks, newer than all others."""
     connection = await asyncpg.connect(url)
     await connection.execute("CREATE TEMP TABLE live (id text PRIMARY KEY)")
     await connection.execute(
@@ -74,7 +74,7 @@ async def running(connection: asyncpg.Connection, work: str) -> AsyncIterator[No
 
 
 def latencies(console: PtyConsole) -> list[float]:
-    """Of so many keys, one after the other, each when the last one is painted."""
+    """The times of single keys, each pressed when the previous one is painted."""
     found = []
     for number in range(KEYS):
         found.append(console.key_to_paint("j" if number % 2 == 0 else "k", 1 if number % 2 == 0 else -1))
@@ -83,13 +83,13 @@ def latencies(console: PtyConsole) -> list[float]:
 
 
 def best(rounds: list[list[float]]) -> list[float]:
-    """Of rounds that each measure the same: what is slow in all of them is ours, what in one, the machine's."""
+    """The best of several rounds: delays in all of them are the console's, delays in one the machine's."""
     return min(rounds, key=lambda found: percentile(found, 0.99))
 
 
 @pytest.mark.alone
 async def test_first_rows_come_within_800_ms_of_exec(quiet: dict[str, str]) -> None:
-    """The machine may be busy with other things: the first of six starts that is quick enough ends it."""
+    """The machine may be busy: the first of up to six starts that is quick enough counts."""
     taken: list[float] = []
     while len(taken) < 6 and min(taken, default=1.0) >= 0.8:
         with PtyConsole(quiet) as console:
@@ -149,7 +149,7 @@ async def test_rows_that_change_cost_little(
 async def test_a_key_is_painted_at_once(
     database: str, quiet: dict[str, str], rate: int | None, changes: int, most_s: float
 ) -> None:
-    """With both, what changes fills the slow link for 45 ms four times a second; a key may come just behind."""
+    """With both, changes fill the slow link for 45 ms four times a second; a key may come right after."""
     connection = await live_tasks(database, 500)
     rounds: list[list[float]] = []
     with PtyConsole(quiet, rate=rate) as console:
@@ -171,7 +171,7 @@ async def test_a_key_is_painted_at_once(
 
 @pytest.mark.alone
 async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: dict[str, str]) -> None:
-    """A page is 12 kB, four tenths of a second: what nobody will see is not drawn."""
+    """A page is 12 kB, four tenths of a second: pages that would be outdated when they arrive are not drawn."""
 
     def hold_down(console: PtyConsole) -> float:
         for _ in range(45):
@@ -191,7 +191,7 @@ async def test_a_slow_link_does_not_fall_behind_a_key_that_is_held_down(quiet: d
 async def test_a_hundred_arrivals_a_second_in_follow_mode_stay_within_the_same_budget(
     database: str, quiet: dict[str, str]
 ) -> None:
-    """Each quarter of a second all lines are others: there is no scrolling that a terminal would do by itself."""
+    """Each quarter of a second all lines are different: the terminal cannot scroll by itself."""
     connection = await asyncpg.connect(database)
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)

@@ -1,4 +1,4 @@
-"""The overview's budgets at the terminal: it opens at once, sends little where little happens, and keys are quick."""
+"""The overview's budgets at the terminal: it opens at once, sends few bytes when little happens, and keys are quick."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READY = ("LIVE", "busy", "all queues")
 
 
 async def queues(url: str) -> asyncpg.Connection:
-    """Two with tasks that wait, so that the cursor has somewhere to go."""
+    """Two queues with waiting tasks, so that the cursor can move."""
     connection = await asyncpg.connect(url)
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name)"
@@ -39,7 +39,7 @@ async def test_an_idle_overview_sends_its_clock_and_its_ages(database: str, quie
     with PtyConsole(quiet, screen="overview") as console:
         await asyncio.to_thread(console.until, *READY)
         await asyncio.to_thread(console.pass_time, 2.0)
-        idle = await asyncio.to_thread(console.pass_time, 10.0) / 10  # once a minute all charts move on by a place
+        idle = await asyncio.to_thread(console.pass_time, 10.0) / 10  # once a minute all charts move by one place
     await connection.close()
     told("an idle overview", f"{idle:.0f} B/s", "< 200 B/s")
     assert idle < 200

@@ -1,4 +1,4 @@
-"""What the recovery desk sends to the terminal, at rest and for each step down its findings."""
+"""The bytes that the recovery screen sends, idle and for each step of the cursor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SELECT 'i-' || n, 'shop.report_' || n, 'reports', 'FAILED', 'TASK_INTERRUPTED', 
 async def test_a_step_sends_what_is_told_of_the_next_and_rest_only_the_clock(
     database: str, environ: dict[str, str]
 ) -> None:
-    """A layout for each step sent all of the screen: 11 kB, and 60 ms for a key in a hundred."""
+    """A layout for each step sent the whole screen: 11 kB, and 60 ms for one key in a hundred."""
     connection = await asyncpg.connect(database)
     await connection.execute(STUCK)
     await connection.close()

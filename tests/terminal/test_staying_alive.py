@@ -1,4 +1,4 @@
-"""What terminals, shells and databases do to a console that is open: never a traceback, never a hang, all put back."""
+"""Faults of terminals, shells and databases under an open console: no traceback, no hang, the terminal restored."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_ctrl_z_and_fg(quiet: dict[str, str]) -> None:
 
 
 async def test_keys_that_come_all_at_once_mean_what_they_mean_one_by_one(quiet: dict[str, str]) -> None:
-    """As over a link that stalls and then hands over all that was typed: no letter of a filter is a verb."""
+    """As over a link that stalls and then delivers all keys at once: no letter of a filter is a verb."""
     with PtyConsole(quiet) as console:
         await asyncio.to_thread(console.until_ready)
         console.type("/name:CRETy_*\r")
@@ -115,7 +115,7 @@ async def test_a_database_that_freezes_is_told_and_keys_go_on(
             console.type("\x12")
             await asyncio.to_thread(console.until, "SLOW")
             assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
-            # The line that tells the age of the figures moves the table down by one, a frame later than the header.
+            # The line with the age of the figures moves the table down by one, a frame later than the header.
             await asyncio.to_thread(console.until, "STALE", "figures of")
             await asyncio.to_thread(console.until_so, lambda: console.cursor_line == 7, "the cursor moved with its row")
             assert await asyncio.to_thread(console.key_to_paint, "j", 1) < 1.0
@@ -165,7 +165,7 @@ def test_no_terminal_is_refused_with_another_way(environ: dict[str, str]) -> Non
 
 @contextmanager
 def frozen(server: EmbeddedServer) -> Iterator[None]:
-    """Neither the server nor one of its processes does anything."""
+    """The server and all its processes are stopped."""
     postmaster = psutil.Process(int((server.place.data / "postmaster.pid").read_text().splitlines()[0]))
     processes = [postmaster, *postmaster.children(recursive=True)]
     for process in processes:

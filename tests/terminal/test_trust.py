@@ -1,4 +1,4 @@
-"""What an operator relies on, at the terminal: found rows stay, a row is the one that was meant, a reason is a text."""
+"""Guarantees at the terminal: found rows stay, a verb acts on the chosen row, the letters of a reason are text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Workers screen sends: next to nothing at rest, and little with 500 workers that all tell of themselves."""
+"""The bytes that the workers screen sends: almost none when idle, and few with 500 workers that store snapshots."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ REST_S = 12
 
 @pytest.mark.parametrize("many", [0, 3])
 async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ: dict[str, str], many: int) -> None:
-    """Three workers tell of themselves in turns, always the same: nothing is allowed for numbers that change.
+    """Three workers store unchanged snapshots in turns, so no bytes are allowed for changing numbers.
 
-    What ticks is the age of the newest snapshot, each second, and of what the chosen worker holds, every five.
+    The age of the newest snapshot ticks each second, and those of the chosen worker's tasks every five.
     """
     connection = await asyncpg.connect(database)
     if many:
@@ -58,7 +58,7 @@ async def test_at_rest_it_sends_its_clock_and_little_else(database: str, environ
         await connection.execute(HELD)
     with PtyConsole({**environ, "HORSIES_DATABASE_URL": database}, screen="workers") as console:
         await asyncio.to_thread(console.until, "LIVE", "3 alive" if many else "No worker was here in the last hour")
-        if many:  # the claims are newer than what was told first: from now on the snapshots are the evidence
+        if many:  # the claims are newer than the first snapshots: from now on the snapshots are the evidence
             await connection.execute(THREE, [1, 2, 3])
         await asyncio.to_thread(console.pass_time, 2.0)
         before = console.received

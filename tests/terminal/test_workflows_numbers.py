@@ -1,4 +1,4 @@
-"""What the list of workflows and the graph of one send to the terminal, at rest and while their nodes change."""
+"""The bytes that the workflow list and a graph send, idle and while nodes change."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ $$
 
 @pytest.fixture
 async def orders(database: str, environ: dict[str, str]) -> dict[str, str]:
-    """Workflows of some hours ago and earlier, of which each has 24 nodes in six lanes."""
+    """Workflows of some hours ago and earlier, each with 24 nodes in six lanes."""
     connection = await asyncpg.connect(database)
     await connection.execute(ORDERS)
     await connection.close()
