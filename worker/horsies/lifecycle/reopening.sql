@@ -28,7 +28,7 @@ SELECT id
  ORDER BY id FOR NO KEY UPDATE
 
 -- name: reopen_tasks
--- reopening.reopen_for_tasks; reads only: nodes that ended badly, of tasks that live again ($1 tasks)
+-- reopening.reopen_for_tasks; reads only: failed or skipped nodes of tasks that are open again ($1 tasks)
 SELECT node.workflow_id, node.task_index
   FROM horsies_workflow_tasks node
   JOIN horsies_tasks task ON task.id = node.task_id
