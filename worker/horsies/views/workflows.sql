@@ -27,8 +27,8 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
           CASE WHEN NOT $2 THEN page.created_at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
 
 -- name: view_workflow_matching
--- views/workflows.py; reads only: what an operation acts on, newest first ($1 to $38 as in `view_workflow_candidates`,
--- $39 rows at most)
+-- views/workflows.py; reads only: the workflows that an operation acts on, newest first
+-- ($1 to $38 as in `view_workflow_candidates`, $39 rows at most)
 SELECT id FROM workflow
  ORDER BY created_at DESC, id DESC
  LIMIT $39
