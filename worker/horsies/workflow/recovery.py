@@ -23,7 +23,7 @@ _LONGEST_S = 120.0
 
 
 async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) -> int:
-    """Repair like the sweep of a worker; returns the number of repairs. Workers repair by themselves every check interval.
+    """Repair like the sweep of a worker; returns the number of repairs. Workers do it at every check interval.
 
     Each workflow is repaired in a transaction of its own; one that cannot be repaired is logged and skipped. Tasks that
     ended within crashed_worker_recovery_grace_ms are left to their worker. HorsiesError if the database cannot be
