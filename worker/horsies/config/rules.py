@@ -27,7 +27,7 @@ class CheckedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     rules_stand_alone: ClassVar[bool] = False
-    """Whether the rules say something new beside a field error, and do not just repeat it in other words."""
+    """Whether the rules can be reported together with a field error without repeating it."""
 
     def __init__(self, **data: Any) -> None:
         refused = None
@@ -59,7 +59,7 @@ class CheckedModel(BaseModel):
         return ()
 
     def without_effect(self) -> Iterable[str]:
-        """What is accepted although nothing comes of it, a sentence each: warned of where the object is made."""
+        """Accepted settings that have no effect, a sentence each: logged as warnings when the object is created."""
         return ()
 
 

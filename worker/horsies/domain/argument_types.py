@@ -198,7 +198,7 @@ def _is_alias(hint: Any) -> bool:
 def _value_of(alias: Any) -> Any:
     try:
         return alias.__value__
-    except Exception:  # noqa: BLE001 - evaluated here for the first time, so it may name what is not there
+    except Exception:  # noqa: BLE001 - evaluated here for the first time, so its names may be missing
         return Any
 
 

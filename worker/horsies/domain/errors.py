@@ -1,7 +1,7 @@
-"""Errors that a person has to act on: a code, where it is, what is wrong and the way out.
+"""Errors for users and operators: a code, the place, the problem and the remedy.
 
 HorsiesError
-├── ConfigurationError (also ValueError)   settings that contradict each other or make no sense
+├── ConfigurationError (also ValueError)   settings that are inconsistent or invalid
 ├── TaskDefinitionError                    a task that cannot be registered as written
 ├── WorkflowValidationError                a workflow that cannot run as written
 ├── RegistryError                          a task name unknown, or known twice

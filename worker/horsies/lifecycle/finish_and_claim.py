@@ -29,7 +29,7 @@ def is_end(outcome: Outcome) -> bool:
 async def finish_and_claim(
     conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], request: ClaimRequest
 ) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
-    """finish() for outcomes that end their tasks, and claim(). A claim that finds nothing does not delay an outcome."""
+    """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
         statement(__name__, "finish_and_claim"),

@@ -81,7 +81,7 @@ SELECT worker_id, pg_notify('horsies_operator', worker_id) FROM open
 -- operations/workers.py, in the transaction that has recovered these tasks of a worker; writes only the audit row, and
 -- notifies the worker, in case it is alive
 -- ($1 operation, $2 worker, $3 tasks, and as they were: $4 statuses, $5 claimed at, $6 retry counts;
--- $7 what became of them all, $8 OS user, $9 OS host, $10 reason)
+-- $7 the results for all, $8 OS user, $9 OS host, $10 reason)
 WITH audit AS (
     INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
                                           after_state, os_user, os_host, reason)

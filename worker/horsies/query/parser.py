@@ -104,7 +104,7 @@ _TURNED: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "since": "until", 
 
 
 def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
-    """The equivalent range without a minus."""
+    """The equivalent condition without a minus."""
     value = word.items[0].glob.plain
     if kind is Kind.MOMENT:
         return f"{_TURNED[key]}:{value}"

@@ -41,8 +41,8 @@ class LeaseTerms:
         """The start of the lease of a run that was alive at a moment when no worker could beat.
 
         No sweep counts it as stale before this lease expires: after a long gap sweeps leave runs that were silent
-        during it (horsies_spare_period). A gap that is too short for that (horsies_harmless_gap) uses up part of the
-        threshold, and an interval and a quarter more in which this worker had not beaten before the gap.
+        during it (horsies_spare_period); after a shorter one (up to horsies_harmless_gap) the rest of the threshold
+        remains, less an interval and a quarter in which this worker may not have beaten before the gap.
         """
         gap_ms = max(self.threshold_ms - 2 * self.beat_ms, self.threshold_ms / 4)
         left_ms = self.threshold_ms - gap_ms - 1.25 * min(self.beat_ms, self.stop_ms / 3)

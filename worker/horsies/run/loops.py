@@ -181,7 +181,7 @@ class Supervisor:
             try:
                 async with asyncio.timeout(loop.step_timeout_s):
                     await loop.step()
-            except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
+            except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the rows again
                 self._began.pop(loop.name, None)
                 failures += 1
                 if is_blocked(error):

@@ -166,7 +166,7 @@ async def _build_in_time(app: Horsies, child: ReadyChild, longest_s: float) -> W
     def build() -> None:
         try:
             plan = child_plan(app, child.definition_key, child.kwargs_json)
-        except BaseException as error:  # noqa: BLE001 - it goes to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed to the caller that waits
             _tell(loop, built, error)
         else:
             _tell(loop, built, plan)

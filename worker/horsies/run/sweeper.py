@@ -89,7 +89,7 @@ class Duty:
         for chore in [one for one in self._chores if one in self._on_duty]:
             try:
                 await self._do(chore)
-            except Exception as error:  # noqa: BLE001 - one rule that fails keeps no other from being applied
+            except Exception as error:  # noqa: BLE001 - a rule that fails must not prevent the others
                 failed.append(error)
         if failed:
             raise failed[0]

@@ -388,7 +388,7 @@ class Worker:
                 for held in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
                     self.in_flight.drop(held)
                 returned, locked = await self.claimer.take_back(await lane.ready())
-        except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
+        except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
             self.events.warn("could not give claims back", error=mask(words))
@@ -404,7 +404,7 @@ class Worker:
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.snapshots.step()
-        except Exception:  # noqa: BLE001 - without it the worker counts as late, then as gone, which it is
+        except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost
             self.snapshots.lane.discard()
 
     async def _drain(self, end: float) -> None:

@@ -75,7 +75,7 @@ def was_cancelled(error: BaseException) -> bool:
     return isinstance(error, asyncpg.QueryCanceledError)
 
 
-class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the world, not a mistake in code
+class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the database, not a mistake in code
     """No connection now. `transient` says whether waiting may help, as for a restart or a full pool."""
 
     default_code = ErrorCode.BROKER_INVALID_URL

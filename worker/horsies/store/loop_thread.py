@@ -22,7 +22,7 @@ T = TypeVar("T")
 _EXIT_PATIENCE_S = 2.0
 
 
-class LoopClosed(RuntimeError):  # noqa: N818 - what became of the caller's work, not a mistake in it
+class LoopClosed(RuntimeError):  # noqa: N818 - the end of the caller's work, not a mistake in it
     """The thread was closed before the work was done."""
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
-"""Real faults at a chosen statement of a real database: its backend dies, fails, or stands still until released.
+"""Real faults at a chosen statement of a real database: its backend dies, fails, or blocks until released.
 
 async with fault(connection, FaultPoint.status("CLAIMED", "RUNNING"), FaultAction.BLOCK) as blocked:
     ...                                  # send a task to a worker
-    (backend,) = await blocked.reached() # its start stands in the middle of its statement
+    (backend,) = await blocked.reached() # its start is blocked in the middle of its statement
     os.kill(worker_pid, signal.SIGKILL)
 
-A fault is a trigger, so it sees every row that anybody writes. It is removed when the block is left.
+A fault is a trigger, so it sees every row that any session writes. It is removed at the end of the block.
 """
 
 from __future__ import annotations

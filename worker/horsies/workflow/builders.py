@@ -135,7 +135,7 @@ def _errors_of(build: Callable[..., Any], arguments: Mapping[str, Any], where: s
             return []
     except HorsiesError as error:
         return [each.with_note(f"found by building {where}") for each in flatten([error])]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; sys.exit() in it is no clean end of a check
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; sys.exit() in it must not end the check
         text = traceback.TracebackException(type(error), error, None)
         return [_failed(f"{where} raised {type(error).__name__}: {text}", location)]
     if inspect.iscoroutine(spec):

@@ -20,7 +20,7 @@ class ChildPlanError(Exception):
     """A child workflow cannot be planned; the text is the reason."""
 
 
-class UnreadableKwargs(ChildPlanError):  # noqa: N818 - the names of the three say what is the matter
+class UnreadableKwargs(ChildPlanError):  # noqa: N818 - named after the problem
     """The arguments of the node cannot be read, or classes in them no longer exist."""
 
 
