@@ -1,4 +1,4 @@
-"""The application: its configuration, its tasks, and its way to the database."""
+"""The application: its configuration, its tasks, and its broker."""
 
 from __future__ import annotations
 

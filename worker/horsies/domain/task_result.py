@@ -1,4 +1,4 @@
-"""What a task gives back: a TaskResult that holds either a value or an error."""
+"""The result of a task: a TaskResult that holds either a value or an error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 -- name: advance_patience
--- advancing.lock_families; until the end of the caller's transaction ($1 how long to wait for a lock, as PostgreSQL writes it)
+-- advancing.lock_families; until the end of the caller's transaction
+-- ($1 how long to wait for a lock, in PostgreSQL's units)
 SELECT set_config('lock_timeout', $1, true)
 
 -- name: advance_lock
@@ -88,7 +89,7 @@ RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_started
 -- advancing.nodes_started; the task runs or is tried again, the node is ENQUEUED, its workflow has not ended; under the
--- workflow_rows' locks ($1 tasks)
+-- families' locks ($1 tasks)
 UPDATE horsies_workflow_tasks node
    SET status = 'RUNNING', started_at = COALESCE(task.started_at, statement_timestamp())
   FROM horsies_tasks task
@@ -99,9 +100,10 @@ UPDATE horsies_workflow_tasks node
 RETURNING node.workflow_id
 
 -- name: advance_wave
--- advancing; PENDING nodes of RUNNING workflows that depend on what has ended, or all of them; under the families' locks
+-- advancing; PENDING nodes of RUNNING workflows that depend on an ended node, or all of them; under the families' locks
 -- ($1 workflows, $2 indexes, NULL for all)
--- States of dependencies stand inside a CASE, as in `start`, but for those that ix_horsies_workflow_tasks_open is for.
+-- States of dependencies are inside a CASE, as in `start`, except those for which ix_horsies_workflow_tasks_open is
+-- made.
 WITH ended AS MATERIALIZED (
     SELECT workflow_id, array_agg(index) AS indexes, bool_or(index IS NULL) AS whole
       FROM unnest($1::text[], $2::integer[]) AS ended (workflow_id, index)
@@ -171,8 +173,9 @@ UPDATE horsies_workflow_tasks node
 RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_end_nodes
--- advancing.end_node and what it does itself; the node has not ended, its workflow is RUNNING or PAUSED; under the families'
--- locks ($1 workflows, $2 indexes, $3 statuses, $4 results, $5 summaries of children)
+-- advancing.end_node, and the ends that follow in an advance; the node has not ended, its workflow is RUNNING or
+-- PAUSED; under the families' locks
+-- ($1 workflows, $2 indexes, $3 statuses, $4 results, $5 summaries of children)
 WITH found AS MATERIALIZED (
     SELECT node.id, ended.status, ended.result, ended.summary
       FROM unnest($1::text[], $2::integer[], $3::text[], $4::text[], $5::text[])

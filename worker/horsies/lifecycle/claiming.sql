@@ -84,8 +84,9 @@ SELECT count(*)
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
 
 -- name: claim_capped
--- claiming.claim_capped; as `claim`, within the caps: horsies_claim_capped of migration 008 holds their locks
--- ($1 worker, $2 queues, $3 their caps, $4 budget, $5 cluster cap, $6 hard, $7 lease in ms, $8 task names, NULL for any)
+-- claiming.claim_capped; as `claim`, within the caps: horsies_claim_capped of the schema holds their locks
+-- ($1 worker, $2 queues, $3 their caps, $4 budget, $5 cluster cap, $6 hard, $7 lease in ms,
+--  $8 task names, NULL for any)
 -- Four queues and 250 to 3 000 tasks in flight: one task 0.22 ms (`claim`: 0.11), 50 tasks 1.4 ms (0.74).
 SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
        task.queue_name, task.priority,

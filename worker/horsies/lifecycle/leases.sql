@@ -1,5 +1,6 @@
 -- name: renew
--- leases.renew; CLAIMED by this worker ($1 worker, $2 lease in ms, $3 longest age of a claim in ms, $4 host name, $5 pid)
+-- leases.renew; CLAIMED by this worker
+-- ($1 worker, $2 lease in ms, $3 longest age of a claim in ms, $4 host name, $5 pid)
 WITH mine AS MATERIALIZED (
     SELECT id, claimed_at, claim_expires_at
       FROM horsies_tasks

@@ -1,6 +1,6 @@
 -- name: advance_ready
--- node_tasks; reads only: READY nodes of RUNNING workflows that have no task or child yet ($1 workflows, $2 indexes, NULL
--- for all)
+-- node_tasks; reads only: READY nodes of RUNNING workflows that have no task or child yet
+-- ($1 workflows, $2 indexes, NULL for all)
 SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node.queue_name, node.priority,
        node.args_from::text AS args_from, cardinality(node.workflow_ctx_from) > 0 AS has_context, node.task_options,
        node.is_subworkflow, node.sub_definition_key, statement_timestamp() AS now
@@ -58,8 +58,8 @@ SELECT asked.workflow_id, asked.index, source.status,
  WHERE source.status IN ('COMPLETED', 'FAILED', 'SKIPPED')
 
 -- name: advance_context
--- node_tasks; reads only: the ended nodes of each node's context ($1 workflows and $2 indexes of the readers, $3 how many
--- bytes to read)
+-- node_tasks; reads only: the ended nodes of each node's context
+-- ($1 workflows and $2 indexes of the readers, $3 how many bytes to read)
 SELECT asked.workflow_id, asked.index AS reader, source.node_id, source.task_index, source.status,
        CASE WHEN octet_length(source.result) <= $3 THEN source.result END AS result,
        COALESCE(octet_length(source.result), 0) AS result_bytes,

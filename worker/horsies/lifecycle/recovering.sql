@@ -1,5 +1,6 @@
 -- name: stale_claims
--- recovering.requeue_stale_claims, its scan; reads only ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
+-- recovering.requeue_stale_claims, its scan; reads only
+-- ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
   LEFT JOIN LATERAL (

@@ -1,6 +1,6 @@
 -- name: reopen_nodes
--- reopening.py; ended; under the family's lock ($1 workflows, $2 indexes, $3 new statuses, $4 whether they keep their task or
--- child workflow)
+-- reopening.py; ended; under the family's lock
+-- ($1 workflows, $2 indexes, $3 new statuses, $4 whether they keep their task or child workflow)
 UPDATE horsies_workflow_tasks node
    SET status = reopened.status, result = NULL, error = NULL, completed_at = NULL,
        task_id = CASE WHEN reopened.keep THEN node.task_id END,
@@ -19,7 +19,7 @@ UPDATE horsies_workflows
  WHERE id = ANY ($1::text[]) AND status IN ('FAILED', 'RUNNING', 'PAUSED')
 
 -- name: advance_lock_tasks
--- advancing.advance, nodes_started; as `advance_lock`, for the workflows of tasks ($1 tasks)
+-- reopening.lock_families_of; as `advance_lock`, for the workflows of tasks ($1 tasks)
 SELECT id
   FROM horsies_workflows
  WHERE id = ANY (ARRAY(SELECT COALESCE(root_workflow_id, id)

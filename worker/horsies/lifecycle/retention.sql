@@ -53,7 +53,7 @@ SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GRE
  WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
    AND COALESCE(completed_at, failed_at) < statement_timestamp() - $1 * interval '1 s'
    AND COALESCE(completed_at, failed_at) >= $2 AND (COALESCE(completed_at, failed_at), id) > ($2, $3)
-       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+       -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
          WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
@@ -71,7 +71,7 @@ SELECT id, created_at AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 
    AND created_at < statement_timestamp() - $1 * interval '1 s'
    AND updated_at < statement_timestamp() - $1 * interval '1 s'
    AND created_at >= $2 AND (created_at, id) > ($2, $3)
-       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+       -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
          WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')

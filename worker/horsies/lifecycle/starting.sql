@@ -25,8 +25,7 @@ UPDATE horsies_tasks task
 RETURNING token.number
 
 -- name: start_capped
--- starting.start under caps that count only RUNNING tasks; as `start`, and horsies_room_to_run of migration 008 finds
--- room
+-- starting.start under caps that count only RUNNING tasks; as `start`, and horsies_room_to_run finds room
 -- ($1 to $6 as in `start`, $7 queues of the tasks, $8 capped queues, $9 their caps)
 -- The same text as `start`, where the reasons are given; a test compares them.
 WITH fitting AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- name: op_see
--- operations/selection.py, the rows with these ids as operator_actions.Seen; reads only ($1 tasks)
+-- operations/selection.py, the rows with these ids as operator_actions.ExpectedState; reads only ($1 tasks)
 SELECT task.id, task.task_name, task.queue_name, task.status, task.claimed_by_worker_id, task.claimed_at,
        task.retry_count, task.error_code, GREATEST(task.enqueued_at, task.next_retry_at), task.good_until,
        task.finalizing_at, task.unique_key, task.is_workflow_task

@@ -99,8 +99,8 @@ SELECT edge.*
 SELECT count(*) <= $1 FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint + 1) AS pending
 
 -- name: view_candidates
--- views/search.py, which puts it as `task` before other view_task*.sql; reads only: the rows of a source that match a
--- filter
+-- views/search.py, which puts it as `task` before the statements on tasks; reads only: the rows of a source that match
+-- a filter
 -- An unused parameter is NULL. All are constants to a custom plan: unused conditions, sources and directions are
 -- removed, partial indexes are found to fit, and a statement that selects from here in the order of a source that is
 -- read along an index ends the scan with a LIMIT, without a sort.

@@ -21,7 +21,7 @@ SELECT edge.*
         OFFSET wanted.most - 1 LIMIT 1) edge
 
 -- name: view_workflow_candidates
--- views/workflow_search.py, which puts it as `workflow` before other view_workflow_*.sql; reads only: the rows of a
+-- views/workflow_search.py, which puts it as `workflow` before the statements on workflows; reads only: the rows of a
 -- source that match a filter
 -- An unused parameter is NULL, and all are constants to a custom plan, as in `view_candidates`.
 SELECT row.*

@@ -38,7 +38,8 @@ SELECT id FROM workflow
 SELECT status, count(*) AS number FROM workflow GROUP BY status
 
 -- name: view_workflow_table_size
--- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the first
+-- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the
+-- first
 SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_workflows'::regclass
 
 -- name: view_workflow_values

@@ -99,9 +99,9 @@ ALTER TABLE horsies_heartbeats SET (
     autovacuum_vacuum_insert_scale_factor = 0.02
 );
 
--- Nearly all indexes of tasks are partial: each update of a status writes every index that the row is in.
--- A status must therefore stand in the statement as a literal: a generic plan of `status = $1` can use none of them.
--- claim_expires_at, finalizing_at and updated_at are in no index and in no predicate: lease renewals stay heap-only.
+-- Nearly all indexes of tasks are partial: each update of a status writes every index that contains the row. A status
+-- must therefore be a literal in the statement: a generic plan of `status = $1` can use none of them. claim_expires_at,
+-- finalizing_at and updated_at are in no index and in no predicate: lease renewals stay heap-only.
 
 -- claim: the next tasks of a queue in order; also the depth of a queue
 CREATE INDEX IF NOT EXISTS ix_horsies_tasks_ready
@@ -183,8 +183,8 @@ CREATE INDEX IF NOT EXISTS idx_horsies_heartbeats_task_role_sent
 -- 250 000 old ones of 500 000 are deleted in 0.64 s. One on sent_at would make each beat a quarter to a third more
 -- expensive (3.9 µs instead of 3.0, and 6.3 instead of 5.2 in a second, busier run; 455 bytes of WAL instead of 388).
 
--- The text of this function and trigger is part of the contract with upstream. A channel name has at most 63 bytes, so a queue name
--- of more than 52 bytes fails here, in the insert.
+-- The text of this function and trigger is part of the contract with upstream. A channel name has at most 63 bytes, so
+-- a queue name of more than 52 bytes fails here, in the insert.
 CREATE OR REPLACE FUNCTION horsies_notify_task_changes() RETURNS trigger AS $$
 BEGIN
     IF TG_OP = 'INSERT' AND NEW.status = 'PENDING' THEN
