@@ -1,4 +1,4 @@
-"""The application: its configuration, its tasks, and its way to the database."""
+"""The application: its configuration, its tasks, and its broker."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 class Horsies:
     """One object for a whole program, usable from any thread and any event loop.
 
-    `config` is the AppConfig that it was made with, `tasks` the registry of its tasks by name, and `logger` the logger
-    `horsies`, which everything here logs to.
+    `config` is its AppConfig, `tasks` the registry of its tasks by name, and `logger` the logger `horsies`, which the
+    engine logs to.
     """
 
     config: AppConfig
@@ -73,14 +73,14 @@ class Horsies:
         self, task_name: str, func: Callable[P, TaskResult[T, E]], **options: Unpack[TaskOptions]
     ) -> TaskFunction[P, T, E, TaskResult[T, E]]: ...
     def task(self, task_name: Any, func: Any = None, **options: Any) -> Any:
-        """`@app.task("name")` makes a function a task, `app.task("name", fn)` too; TaskOptions lists the options.
+        """`@app.task("name")` turns a function into a task, as does `app.task("name", fn)`; see TaskOptions.
 
-        Everything that is wrong with the definition is reported at once.
+        All errors in the definition are reported at once.
         """
         caller = getattr(inspect.currentframe(), "f_back", None)
         names = {} if caller is None else caller.f_locals
         if func is None and not isinstance(task_name, str):
-            func = task_name  # `@app.task` without parentheses: define() says what is missing
+            func = task_name  # `@app.task` without parentheses: define() reports the missing name
         add = partial(self._add_task, task_name, options, names)
         return add if func is None else add(func)
 
@@ -126,7 +126,7 @@ class Horsies:
         definition_key: str | None = None,
         workflow_def_cls: type[WorkflowDefinition[Any]] | None = None,
     ) -> WorkflowSpec[Any]:
-        """Check a graph of nodes and give each its queue; `.start()` runs it. Everything wrong is reported at once.
+        """Check a graph of nodes and give each its queue; `.start()` runs it. All errors are reported at once.
 
         `definition_key` is the name under which stored workflows of this kind are found; it should never change.
         """
@@ -163,7 +163,7 @@ class Horsies:
         return [queue.name for queue in self.config.custom_queues or ()] or [DEFAULT_QUEUE]
 
     def validate_queue_name(self, queue_name: str | None) -> None:
-        """ConfigurationError when no task of this application may be sent to that queue."""
+        """ConfigurationError if no task of this application may be sent to that queue."""
         if (problem := queue_problem(self.config, queue_name)) is not None:
             raise problem
 
@@ -172,7 +172,7 @@ class Horsies:
     ) -> list[TaskSendResult[TaskHandle[Any]]]:
         """Store many tasks with one statement: `app.send_many([add.to_send(1, 2), add.to_send(3, 4)])`.
 
-        One result per call, in their order; a call that cannot be sent does not hold up the others.
+        One result per call, in their order; a call that cannot be sent does not prevent the others.
         """
         return bulk.send_many(self, calls, connection)
 
@@ -183,21 +183,21 @@ class Horsies:
         return await bulk.send_many_async(self, calls, connection)
 
     def suppress_sends(self, value: bool = True) -> None:
-        """While true, nothing is sent: every send is Err(SEND_SUPPRESSED)."""
+        """While true, every send returns Err(SEND_SUPPRESSED)."""
         self._suppressed = value
 
     def are_sends_suppressed(self) -> bool:
-        """By suppress_sends(), by TASKLIB_SUPPRESS_SENDS=1, or by an import of task modules in progress."""
+        """By suppress_sends(), by TASKLIB_SUPPRESS_SENDS=1, or during an import of task modules."""
         return self._suppressed or suppression.are_sends_suppressed()
 
     def discover_tasks(self, modules: Sequence[str]) -> None:
-        """Record where tasks are: dotted names or paths of .py files. Workers and checks import them later."""
+        """Record the modules of tasks: dotted names or paths of .py files. Workers and checks import them later."""
         if self._task_modules:
             self.logger.warning("discover_tasks() was called before; its modules are replaced")
         self._task_modules = list(modules)
 
     def expand_module_globs(self, patterns: Iterable[str], exclude: Sequence[str] | None = None) -> list[str]:
-        """The .py files that match, for `discover_tasks`; test files are left out unless `exclude` says otherwise."""
+        """The matching .py files, for `discover_tasks`; test files are left out unless `exclude` is given."""
         return discovery.expand_module_globs(patterns, discovery.NOT_TASKS if exclude is None else exclude)
 
     def get_discovered_task_modules(self) -> list[str]:
@@ -208,7 +208,7 @@ class Horsies:
         raise_collected(app_checks.imported(self._task_modules if modules is None else modules)[1])
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
-        """Everything that would keep a worker from running this application; `live` asks the database as well."""
+        """All errors that would keep a worker from running this application; `live` checks the database as well."""
         modules, errors = app_checks.imported(self._task_modules)
         return (
             errors
@@ -218,7 +218,7 @@ class Horsies:
         )
 
     def get_broker(self) -> PostgresBroker:
-        """The way to the database, made when first asked for; it connects when first used."""
+        """The application's broker, created on first use; it connects at its first operation."""
         if self._broker is None:
             with self._broker_lock:
                 if self._broker is None:
@@ -244,9 +244,9 @@ class Horsies:
         in a variable of a module, so that child processes can import it. After the block, `lost` of the worker has the
         ids of the tasks whose outcomes could not be stored.
         """
-        # By name: what sends must not import what runs, and a program that only sends should not pay for it.
+        # By name: the sending side must not import the worker, and a program that only sends should not load it.
         return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
 
     def set_role(self, role: str) -> None:
-        """Tell the log what this process is: producer, worker, scheduler."""
+        """Name the role of this process in the log: producer, worker, scheduler."""
         self.logger.info("role: %s", role)

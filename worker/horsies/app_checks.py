@@ -1,4 +1,4 @@
-"""What `app.check()` looks at, phase by phase: the first phase that finds errors is the last."""
+"""The phases of `app.check()`: the first phase that finds errors is the last."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesError]]:
-    """Import every module, with sends suppressed; one that fails does not keep the next from being tried."""
+    """Import every module, with sends suppressed; after a failure the others are tried, too."""
     modules: list[ModuleType] = []
     errors: list[HorsiesError] = []
     with sends_suppressed():
@@ -40,7 +40,7 @@ def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesE
 def workflow_errors(
     app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]
 ) -> list[HorsiesError]:
-    """Three phases: every definition has a key, every workflow can be built, every function that makes one is tried."""
+    """Three phases: every definition has a key, every workflow can be built, every builder function is tried."""
     with sends_suppressed():
         return (
             definition_errors(modules)
@@ -50,7 +50,7 @@ def workflow_errors(
 
 
 def task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:
-    """Codes that cannot be told from ours, and return types that no value can be held against."""
+    """User codes that equal built-in ones, and return types against which no value can be checked."""
     errors = [*_reserved_codes("AppConfig", config.exception_mapper, config.default_unhandled_error_code)]
     for task in tasks.values():
         mapper, default = task.exception_mapper or {}, task.default_unhandled_error_code
@@ -88,7 +88,7 @@ def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
 
 
 def database_errors(config: AppConfig) -> list[HorsiesError]:
-    """Why no query gets through to the database."""
+    """Why the database does not answer a query."""
     with ThreadPoolExecutor(1) as thread:  # the caller may be inside an event loop
         return thread.submit(asyncio.run, _ask_database(config)).result()
 

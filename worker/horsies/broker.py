@@ -1,4 +1,4 @@
-"""The database as the application sees it: send, wait for results, look at tasks; from any thread and any loop."""
+"""The application's access to the database: send, wait for results, read tasks; from any thread and any loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LONGEST_SWEEP_S = 120.0
 
 
 class EnqueueColumns(TypedDict, total=False):
-    """What `enqueue` takes besides the task's name and its queue."""
+    """The parameters of `enqueue` besides the task's name and its queue."""
 
     task_id: Required[str]
     enqueue_sha: Required[str]
@@ -64,8 +64,8 @@ class EnqueueColumns(TypedDict, total=False):
 class PostgresBroker:
     """One per application. Blocking methods work in any thread, also inside a running loop; async ones in any loop.
 
-    Nothing is opened before the first call, and `close` lets go of everything until the next one. All work is done on
-    the event loop of one thread, so that no caller's loop owns a connection that another one needs.
+    Nothing is opened before the first call, and `close` releases everything until the next one. All work is done on the
+    event loop of one thread, so that no caller's loop owns a connection that another one needs.
     """
 
     def __init__(self, config: PostgresConfig, *, resend_on_transient_err: bool = False) -> None:
@@ -77,7 +77,7 @@ class PostgresBroker:
         self._thread = LoopThread("horsies broker", on_stop=self._disconnect, after_fork=self._forget)
 
     async def ensure_schema_initialized(self) -> BrokerResult[None]:
-        """Connect; make the tables in an empty database; refuse one with other tables. Every call does this first."""
+        """Connect; create the tables in an empty database; refuse one with other tables. Every call does this first."""
         return await self._awaited(self._attempt(BrokerErrorCode.SCHEMA_INIT_FAILED, _nothing))
 
     def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
@@ -95,7 +95,7 @@ class PostgresBroker:
     def send_many(
         self, requests: Sequence[EnqueueRequest], *, connection: object = None
     ) -> BrokerResult[list[Enqueued]]:
-        """Insert all in one statement, or none; the outcome of each in its place, also a MISMATCH."""
+        """Insert all in one statement, or none; returns the outcome of each in its place, also a MISMATCH."""
         if connection is not None:
             return _on_callers(connection, many(requests))
         return self._blocking(self._send_many(requests))
@@ -111,7 +111,7 @@ class PostgresBroker:
     def enqueue(
         self, task_name: str, queue_name: str = "default", **columns: Unpack[EnqueueColumns]
     ) -> BrokerResult[str]:
-        """Insert a task from its stored parts; Ok(task_id), also where the same was inserted before."""
+        """Insert a task from its stored parts; Ok(task_id), also if the same task was inserted before."""
         return _request(task_name, queue_name, columns).and_then(self.send).map(_id_of)
 
     async def enqueue_async(
@@ -121,7 +121,7 @@ class PostgresBroker:
         return (await _request(task_name, queue_name, columns).and_then_async(self.send_async)).map(_id_of)
 
     def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
-        """The task's result, waited for at most `timeout_ms`; 0 looks once, None waits without end."""
+        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end."""
         return _result_in(self._blocking(self._outcome(task_id, timeout_ms)))
 
     async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
@@ -136,7 +136,7 @@ class PostgresBroker:
         include_failed_reason: bool = False,
         include_attempts: bool = False,
     ) -> BrokerResult[TaskInfo | None]:
-        """The task's row as it is now, Ok(None) where there is none."""
+        """The task's present row, Ok(None) if there is none."""
         return self._blocking(self._info(task_id, include_result, include_failed_reason, include_attempts))
 
     async def get_task_info_async(
@@ -151,7 +151,7 @@ class PostgresBroker:
         return await self._awaited(self._info(task_id, include_result, include_failed_reason, include_attempts))
 
     async def get_stale_tasks(self, stale_threshold_minutes: float = 2) -> BrokerResult[list[dict[str, Any]]]:
-        """RUNNING tasks whose execution has shown no heartbeat for that long."""
+        """RUNNING tasks whose execution has not beaten for that long."""
         return await self._awaited(self._monitor(partial(read_stale_tasks, threshold_minutes=stale_threshold_minutes)))
 
     async def get_worker_stats(self) -> BrokerResult[list[dict[str, Any]]]:
@@ -165,7 +165,7 @@ class PostgresBroker:
     async def mark_stale_tasks_as_failed(
         self, stale_threshold_ms: int = 300_000, *, finalizing_stale_threshold_ms: int = 300_000
     ) -> BrokerResult[int]:
-        """Settle RUNNING tasks without a heartbeat as a worker's sweep does; how many will run again or have failed.
+        """Recover RUNNING tasks without a heartbeat like a worker's sweep; returns how many were retried or failed.
 
         As in a sweep, silence does not count while no worker could beat, nor for the spare period after it.
         """
@@ -183,7 +183,7 @@ class PostgresBroker:
         return await self._awaited(self._clean_up(sweep))
 
     async def requeue_stale_claimed(self, stale_threshold_ms: int = 120_000) -> BrokerResult[int]:
-        """Put CLAIMED tasks without a heartbeat back into their queues, as a sweep does; how many there were."""
+        """Requeue CLAIMED tasks without a heartbeat, like a sweep; returns their number."""
         told = self._recovery(claimed_stale_threshold_ms=stale_threshold_ms)
 
         async def sweep(connection: asyncpg.Connection) -> Recovered:
@@ -194,13 +194,13 @@ class PostgresBroker:
         return await self._awaited(self._clean_up(sweep))
 
     async def expire_pending_tasks(self) -> BrokerResult[int]:
-        """Make PENDING tasks past their good_until EXPIRED; how many there were."""
+        """Expire PENDING tasks past their good_until; returns their number."""
         return await self._awaited(self._clean_up(expire_pending))
 
     def perform(
         self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], *, resend: bool = False
     ) -> BrokerResult[T]:
-        """For workflows: something over the link that may be done twice; `code` is what its failure is called."""
+        """For workflows: run an action that may be repeated; `code` is the code of its failure."""
         return self._blocking(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
 
     async def perform_async(
@@ -210,7 +210,7 @@ class PostgresBroker:
         return await self._awaited(self._attempt(code, act, _RESEND_PAUSES_S if resend else ()))
 
     def close(self) -> BrokerResult[None]:
-        """Let go of all connections and of the embedded server. Whoever waits for a result gets BROKER_ERROR."""
+        """Close all connections and release the embedded server. Callers that wait for a result get BROKER_ERROR."""
         if self._thread.close(_CLOSE_PATIENCE_S):
             return Ok(None)
         message = f"the connections to {self.config.url.label} have not closed in {_CLOSE_PATIENCE_S:.0f} s"
@@ -260,7 +260,7 @@ class PostgresBroker:
         return self._attempt(BrokerErrorCode.MONITORING_QUERY_FAILED, lambda link: link.use(read))
 
     def _recovery(self, **thresholds: int) -> RecoveryConfig:
-        """The application's, with these thresholds."""
+        """The application's settings, with these thresholds."""
         config: RecoveryConfig = RecoveryConfig() if self.app is None else self.app.config.recovery
         return config.model_copy(update=thresholds)
 
@@ -286,7 +286,7 @@ class PostgresBroker:
     async def _attempt(
         self, code: BrokerErrorCode, act: Callable[[Link], Awaitable[T]], pauses_s: Sequence[float] = ()
     ) -> BrokerResult[T]:
-        """Do it, and after each pause again while waiting may help."""
+        """Try it, and again after each pause as long as waiting may help."""
         pauses = iter(pauses_s)
         while True:
             try:
@@ -317,18 +317,18 @@ class PostgresBroker:
             await link.close()
 
     def _forget(self) -> object:
-        """In a forked child: the link is the parent's."""
+        """In a forked child: the client belongs to the parent."""
         parents = self._link, self._opening
         self._link = self._opening = None
         return parents
 
 
 async def _nothing(_link: Link) -> None:
-    """Being connected is all."""
+    """Connecting is all that is needed."""
 
 
 def _count_of(swept: Recovered) -> BrokerResult[int]:
-    """Rows that cannot be changed are an error only where no other was: its count would be lost with it."""
+    """Rows that cannot be changed are an error only if all failed: otherwise the count would be lost."""
     for refused in swept.refused:
         _log.warning("task %s could not be swept: %s", refused.item, mask(refused.error))
     if swept.refused and not swept.changed:

@@ -1,4 +1,4 @@
-"""Modules with tasks in them: which files patterns name, and how each is imported."""
+"""Modules with tasks: the files that patterns match, and how each is imported."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ LOGGER: Final = logging.getLogger("horsies.discovery")
 
 
 def expand_module_globs(patterns: Iterable[str], exclude: Sequence[str] = NOT_TASKS) -> list[str]:
-    """Absolute paths of the .py files that match, each once; dotted names pass through.
+    """Absolute paths of the matching .py files, each once; dotted names are returned unchanged.
 
-    `exclude` is held against the name and the whole path of each file.
+    `exclude` is matched against the name and the whole path of each file.
     """
     found: dict[str, None] = {}
     for pattern in patterns:
@@ -52,9 +52,9 @@ def _is_excluded(path: Path, exclude: Sequence[str]) -> bool:
 
 
 def import_reference(reference: str) -> ModuleType:
-    """The module behind a dotted name or a path of a .py file, imported once.
+    """The module of a dotted name or a path of a .py file, imported once.
 
-    ConfigurationError HRS-206 where there is none, HRS-210 where it raises; errors of its definitions as they are.
+    ConfigurationError HRS-206 if there is none, HRS-210 if it raises; errors of its definitions as they are.
     """
     if not _is_path(reference):
         return _import(reference, reference)
@@ -72,7 +72,7 @@ def put_on_path(directory: Path) -> None:
 
 
 def _loaded_from(path: Path) -> ModuleType | None:
-    """The module that was loaded from this very file under whatever name: twice would make two of each class."""
+    """The module that was loaded from this very file under any name: importing it twice would duplicate its classes."""
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__dict__", {}).get("__file__")
         if (
@@ -91,8 +91,8 @@ def _import_file(path: Path, reference: str) -> ModuleType:
     put_on_path(root)
     if _leads_to(name, path):
         return _import(name, reference)
-    # The name belongs to something else, as `email.py` or a second `tasks.py` would: give it one of its own, the same
-    # in each process, because stored values name the modules of their classes.
+    # The name belongs to another module, like `email.py` or a second `tasks.py`: use a name of its own, the same in
+    # each process, because stored values name the modules of their classes.
     name = f"{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     return _import(name, reference, path)
 
@@ -125,7 +125,7 @@ def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
             raise _not_found(f"there is no module {error.name!r}") from error
         raise _raised(reference, error) from error
-    # The user's module runs in here and may raise anything; sys.exit() in it must not pass for a clean end of ours.
+    # The user's module may raise anything; sys.exit() in it must not look like a clean exit of the command.
     except (Exception, SystemExit) as error:
         raise _raised(reference, error) from error
     milliseconds = (perf_counter() - begin) * 1000
@@ -134,7 +134,7 @@ def _import(name: str, reference: str, path: Path | None = None) -> ModuleType:
 
 
 def _trace(message: str, *arguments: object) -> None:
-    """With HORSIES_DEBUG_IMPORTS=1 it is told whatever the log level is otherwise."""
+    """With HORSIES_DEBUG_IMPORTS=1 it is logged whatever the log level is."""
     if os.environ.get("HORSIES_DEBUG_IMPORTS") == "1":
         LOGGER.setLevel(logging.DEBUG)
     LOGGER.debug(message, *arguments)
@@ -176,7 +176,7 @@ def _raised(reference: str, error: BaseException) -> ConfigurationError:
 
 
 def _origin(error: BaseException) -> SourceLocation | None:
-    """The line of the user's that failed: the innermost one that is neither ours nor the import machinery's."""
+    """The line of user code that failed: the innermost one outside the engine and the import machinery."""
     if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
         return SourceLocation(error.filename, error.lineno, error.offset)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -1,4 +1,4 @@
-"""What a send gives back: a handle to the task, or an error that says whether and how to send again."""
+"""The result of a send: a handle to the task, or an error that says whether and how to send again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BrokerErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerOperationError:
-    """Why the broker could not do it. `retryable`: the same call may succeed later without anybody changing it."""
+    """Why the broker failed. `retryable`: the same call may succeed later without any change."""
 
     code: BrokerErrorCode
     message: str
@@ -53,7 +53,7 @@ class TaskSendErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSendPayload:
-    """Everything that one send would have stored, so that `retry_send` stores exactly that."""
+    """Everything that one send would have stored, so that `retry_send` can store exactly that."""
 
     task_name: str
     queue_name: str
@@ -70,7 +70,7 @@ class TaskSendPayload:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TaskSendError:
-    """Why a task was not sent. Its text leaves out the message and the payload: they may quote arguments into a log."""
+    """Why a task was not sent. Its text leaves out the message and the payload, which may contain arguments."""
 
     code: TaskSendErrorCode
     message: str
@@ -87,7 +87,7 @@ TaskSendResult: TypeAlias = Result[T, TaskSendError]
 
 
 class ResultSource(Protocol):
-    """Where handles look: the broker."""
+    """Where handles read: the broker."""
 
     def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]: ...
 
@@ -102,15 +102,15 @@ class ResultSource(Protocol):
     ) -> BrokerResult[TaskInfo | None]: ...
 
 
-# These may pass: the database was away or slow, the row was not there yet, its text or its class could not be read.
-# A task whose own stored error has such a code is asked for again too, which costs a query.
+# Transient: the database was unavailable or slow, the row did not exist yet, its text or its class could not be read. A
+# task whose own stored error has such a code is also read again, which costs a query.
 _ASKED_ANEW = frozenset(
     {OperationalErrorCode.BROKER_ERROR, ContractCode.PYDANTIC_HYDRATION_ERROR, *RetrievalCode.__members__.values()}
 )
 
 
 class TaskHandle(Generic[T]):
-    """One sent task. Its stored outcome is kept once it was read; what only says why none was read is asked anew."""
+    """One sent task. Its stored outcome is cached once it was read; errors of reading are not."""
 
     __slots__ = ("_outcome", "_source", "task_id")
 
@@ -120,7 +120,7 @@ class TaskHandle(Generic[T]):
         self._outcome: TaskResult[T, TaskError] | None = None
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """The task's result, waited for at most `timeout_ms`; 0 looks once, None waits without end. Never raises."""
+        """The task's result; waits at most `timeout_ms`; 0 reads once, None waits without end. Never raises."""
         if self._outcome is not None:
             return self._outcome
         if self._source is None:
@@ -128,7 +128,7 @@ class TaskHandle(Generic[T]):
         return self._keep(self._source.get_result(self.task_id, timeout_ms))
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """`get` for a running event loop, whichever it is; only a cancellation gets through."""
+        """`get` for any running event loop; it raises only on cancellation."""
         if self._outcome is not None:
             return self._outcome
         if self._source is None:
@@ -138,7 +138,7 @@ class TaskHandle(Generic[T]):
     def info(
         self, *, include_result: bool = False, include_failed_reason: bool = False, include_attempts: bool = False
     ) -> BrokerResult[TaskInfo | None]:
-        """The task's row as it is now; None when there is none any more."""
+        """The task's present row; None if it was deleted."""
         if self._source is None:
             return self._no_broker()
         return self._source.get_task_info(

@@ -25,7 +25,7 @@ def locate_app(locator: str) -> Horsies:
     """Import the module that `locator` names, with sends suppressed, and return its application.
 
     The task modules that the application discovers are not imported: call `app.import_task_modules()`.
-    ConfigurationError HRS-206 or HRS-207 for a locator that leads nowhere, HRS-210 for a module that raises.
+    ConfigurationError HRS-206 or HRS-207 if nothing is found, HRS-210 for a module that raises.
     """
     reference, attribute = _take_apart(locator)
     _put_working_directory_on_path()
@@ -61,7 +61,7 @@ def _refuse_dotted_file(reference: str, rest: str) -> None:
 
 
 def _put_working_directory_on_path() -> None:
-    """A project's directory goes first, as if it were installed; any other last, where it can hide nothing."""
+    """A project's directory goes first, as if it were installed; any other last, where it cannot hide other modules."""
     here = Path.cwd()
     if any((here / name).exists() for name in _PROJECT_FILES):
         put_on_path(here)

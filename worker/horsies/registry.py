@@ -19,19 +19,20 @@ AnyTask = TaskFunction[..., Any, Any, Any]
 
 
 class TaskNotRegisteredError(RegistryError, KeyError):
-    """A name that no task of this application has; a KeyError too, so that the registry is a mapping like others."""
+    """A name that no task of this application has; a KeyError too, so that the registry behaves like other mappings."""
 
     default_code = ErrorCode.TASK_NOT_REGISTERED
 
 
 class TaskRegistry(Mapping[str, AnyTask]):
-    """Grows by `@app.task` and is never emptied."""
+    """Filled by `@app.task`, and never emptied."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, AnyTask] = {}
 
     def register(self, task: AnyTask) -> None:
-        """Add a task. A module imported twice defines its tasks twice: the first stays. Elsewhere it is HRS-301."""
+        """Add a task. A module imported twice defines its tasks twice: the first is kept. Any other duplicate is
+        HRS-301."""
         known = self._tasks.setdefault(task.task_name, task)
         if _place(known.location) == _place(task.location):
             return

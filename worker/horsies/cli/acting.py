@@ -1,4 +1,4 @@
-"""The way of every verb: look, show what would change, ask, change it under guard, tell what became of each row."""
+"""The steps of every verb: preview, show, confirm, apply under guard, report the result of each row."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
 
 class Verb(Protocol):
-    """What one command does."""
+    """The part of a command that differs between verbs."""
 
     async def look(self, connection: Connection) -> Preview:
-        """What would change. Reads only."""
+        """The preview. Reads only."""
         ...
 
     async def apply(
@@ -50,14 +50,15 @@ class Verb(Protocol):
         reason: str | None,
         on_progress: Callable[[int, int], None],
     ) -> Outcome:
-        """Change what the preview found eligible."""
+        """Change the eligible rows of the preview."""
         ...
 
 
 def act(asked: Asked, verb: Verb) -> NoReturn:
     """Ends the command with its exit code.
 
-    The question stands between two runs of the event loop: inside one, ctrl+c would not end a line that is being read.
+    The confirmation is between two runs of the event loop: inside one, ctrl+c would not interrupt the reading of a
+    line.
     """
     refuse_read_only(asked)
     with asyncio.Runner() as runner:
@@ -91,7 +92,7 @@ def show(lines: list[str], *, on_stderr: bool = False) -> None:
 
 
 def refuse_read_only(asked: Asked) -> None:
-    """Before a connection is made. A dry run changes nothing and goes on."""
+    """Before a connection is made. A dry run changes nothing and is allowed."""
     context = asked.choice.context
     if asked.dry_run or not (asked.read_only or asked.choice.read_only):
         return
@@ -106,7 +107,7 @@ def refuse_read_only(asked: Asked) -> None:
 
 
 def confirm(asked: Asked, count: int) -> None:
-    """By y; by the number of what will change above twenty; by the name of a production context."""
+    """By y; above twenty rows by their number; in a production context by its name."""
     context = asked.choice.context
     if context is not None and context.production:
         wanted, prompt = context.name, f"{context.shown_name} is a production database. Type its name to go on: "
@@ -130,7 +131,7 @@ def _unchanged(why: str, way_out: str) -> ConfigurationError:
 
 
 async def require_upgraded(connection: Connection) -> None:
-    """SchemaError with `horsies db upgrade`, or what else helps, where verbs have no place for their traces."""
+    """SchemaError with `horsies db upgrade`, or another remedy, if the tables for audit rows are missing."""
     state = await inspect_schema(connection)
     if state.kind not in _UPGRADED:
         raise state.error
@@ -147,7 +148,7 @@ async def _look(database: Database, asked: Asked, verb: Verb) -> Preview:
 
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb, preview: Preview) -> Outcome:
-    """A connection of its own: the question may have taken minutes."""
+    """A connection of its own: the confirmation may have taken minutes."""
 
     async def work(on_progress: Callable[[int, int], None]) -> Outcome:
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
@@ -163,7 +164,8 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb,
 
 
 async def _told_when_it_stops(applying: Coroutine[Any, Any, Outcome]) -> Outcome:
-    """The first ctrl+c lets the batch at hand end, which may take a while: that must not look like a hang."""
+    """The first ctrl+c lets the current batch end, which may take a while: without a message it would look like a
+    hang."""
     work = asyncio.ensure_future(applying)
     try:
         return await asyncio.shield(work)
@@ -175,7 +177,7 @@ async def _told_when_it_stops(applying: Coroutine[Any, Any, Outcome]) -> Outcome
 
 @contextmanager
 def _progress(count: int, label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr, where somebody sees it and it takes long enough."""
+    """A progress bar on stderr, if that is a terminal and the work takes long enough."""
     if count <= _LONG or not sys.stderr.isatty():
         yield lambda done, of: None
         return

@@ -1,4 +1,4 @@
-"""`horsies audit`: who did what by hand, and taking it back."""
+"""`horsies audit`: list operator actions, and undo them."""
 
 from __future__ import annotations
 

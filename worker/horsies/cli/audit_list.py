@@ -50,7 +50,7 @@ def list_audit(
     cursor = None if after is None else _read_cursor(after)
 
     async def work(session: Session) -> tuple[AuditPage, list[str]]:
-        """The page, and the options that ask for the next one."""
+        """The page, and the options for the next one."""
         connection = session.connection
         operation_id = None if operation is None else await operation_of(connection, operation)
         whole = None if target is None else await _whole(connection, *target)
@@ -62,7 +62,7 @@ def list_audit(
     page, options = read(choice, "audit ls", work)
     next_cursor = None if page.next is None else _write_cursor(page.next)
     if as_json:
-        actions = Masks.of().on(plain(page.rows))  # the state before may hold a result
+        actions = Masks.of().on(plain(page.rows))  # the state before may contain a result
         print_json({"now": page.now, "actions": actions, "next": next_cursor})
         return
     screen = Screen.of(sys.stdout)

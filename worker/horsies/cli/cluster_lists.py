@@ -209,7 +209,7 @@ def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Sc
     yield screen.paint(f"{clean(label)}{stored}", "bold")
     window = span(cluster.window.total_seconds())
     since = cluster.counted_since
-    # Of what is older nothing is known: a number with a plus would stand for all of the window.
+    # Nothing is known about the time before: a number with a plus would claim to cover all of the window.
     back = "" if since is None else f", counted back to {since.astimezone(UTC):%H:%M:%S}Z"
     failed = screen.paint(f"{at_least(cluster.failed)} failed", "red" if cluster.failed.number else "")
     other = f"{at_least(cluster.other)} cancelled or expired"

@@ -79,7 +79,7 @@ class _Undo:
     operation: str
 
     async def look(self, connection: Connection) -> Preview:
-        """All that the operation changed; what has moved on since is refused when it is tried."""
+        """All that the operation changed; rows that have changed since are refused when it is applied."""
         operation_id = await operation_of(connection, self.operation)
         actions = await actions_of(connection, operation_id)
         return Preview(

@@ -1,4 +1,4 @@
-"""Asking before something is changed where a mistake would cost."""
+"""Confirmation before changes in contexts where a mistake would be costly."""
 
 from __future__ import annotations
 

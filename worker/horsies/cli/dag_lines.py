@@ -1,4 +1,4 @@
-"""What waits for what, as lines beside a list: each node on a line of its own, below all that it waits for."""
+"""Dependencies as lines beside a list: each node on a line of its own, below all that it waits for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 MOST_RAILS: Final = 30
-"""Beside each other; beyond them nobody follows a line with the eyes."""
+"""The limit of parallel lines; more cannot be followed by eye."""
 
 _UNICODE: Final = {"node": "●", "down": "│", "across": "─", "right": "├", "left": "┤", "both": "┼"} | {
     "end right": "└",
@@ -25,7 +25,7 @@ _ASCII: Final = {"node": "*", "down": "|", "across": "-", **dict.fromkeys(("righ
 
 @dataclass(frozen=True, slots=True)
 class Railed:
-    """A node and the lines before it. `unseen`: what it waits for without a line, for that is a circle or is gone."""
+    """A node and the lines before it. `unseen`: dependencies without a line, because of a cycle or a missing node."""
 
     index: int
     rails: str
@@ -33,7 +33,7 @@ class Railed:
 
 
 def railed(needs: Mapping[int, Iterable[int]], *, unicode: bool = True) -> list[Railed]:
-    """The nodes in an order in which each comes after all that it waits for. Too many lines: none at all."""
+    """The nodes in an order in which each comes after all that it waits for. Too many lines: no lines at all."""
     order = _order(needs)
     place = {index: number for number, index in enumerate(order)}
     seen = {
@@ -51,7 +51,7 @@ def railed(needs: Mapping[int, Iterable[int]], *, unicode: bool = True) -> list[
 
 
 def _order(needs: Mapping[int, Iterable[int]]) -> list[int]:
-    """One branch to its end before the next begins, which keeps the lines short. A circle is cut open at its least."""
+    """One branch to its end before the next begins, which keeps the lines short. A cycle is cut at its lowest index."""
     waits = {index: {need for need in each if need in needs and need != index} for index, each in needs.items()}
     follow: dict[int, list[int]] = {index: [] for index in needs}
     for index, each in waits.items():
@@ -74,7 +74,7 @@ def _order(needs: Mapping[int, Iterable[int]]) -> list[int]:
 
 
 class _Drawing:
-    """Line by line; a column holds the node whose line runs down there."""
+    """Line by line; a column has the node whose line runs down there."""
 
     def __init__(self, needs: Mapping[int, Sequence[int]], glyphs: Mapping[str, str]) -> None:
         self._needs = needs
@@ -88,7 +88,7 @@ class _Drawing:
         self.most = 0
 
     def line(self, index: int) -> str:
-        """The next line, which is that of this node."""
+        """The line of this node, which comes next."""
         columns = [column for column, node in enumerate(self._columns) if node in self._needs[index]]
         ending = [column for column in columns if self._ends_here(column)]
         own = ending[0] if ending else self._free_column()
@@ -106,7 +106,7 @@ class _Drawing:
         return node is not None and self._left[node] == 1
 
     def _free_column(self) -> int:
-        """Not below a node that has just ended: it would look as if a line led on from there."""
+        """Not below a node that has just ended: a line would seem to continue from there."""
         for column, node in enumerate(self._columns):
             if node is None and column != self._ended:
                 return column

@@ -70,7 +70,7 @@ def demo(
 
 
 def _why_no_console(*, asked: bool) -> str | None:
-    """None where it can be opened, else the reason, empty where that is what was asked for."""
+    """None if it can be opened, else the reason, empty if the user asked for no console."""
     if asked:
         return ""
     if find_spec("horsies_tui") is None or find_spec("textual") is None:
@@ -132,7 +132,7 @@ def _shown(line: Line) -> str:
 
 
 def _recap(demo: Demo) -> Sequence[str]:
-    """What stood behind the rows that were on the screen."""
+    """The cause of each row that was on the screen."""
     lines = demo.lines[-_MOST_RECALLED:]
     return ["what happened in the shop:", *(f"  {_shown(line)}" for line in lines), ""] if lines else []
 
@@ -187,7 +187,7 @@ def _farewell(demo: Demo) -> Sequence[str]:
 
 
 def _end_cleanly_by_signal() -> None:
-    """By default SIGTERM ends this process at once; whoever sent it may look for what is left before all is cleared."""
+    """By default SIGTERM ends this process at once, and the demo's files might still exist afterwards."""
 
     def end(number: int, _frame: object) -> NoReturn:
         sys.exit(128 + number)

@@ -1,4 +1,4 @@
-"""Filters as they are given on a command line."""
+"""Filters on the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRONG_COMMAND_LINE = 2
 
 
 def understood(text: str) -> TaskFilter:
-    """The filter; with a mistake in it the command ends, and says where it is and what was probably meant."""
+    """The filter; if it is invalid, the command ends with the place and the probable meaning."""
     return _understood(text, parse)
 
 
@@ -44,7 +44,7 @@ def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:
 
 
 def chosen(ids: list[str] | None, text: str | None, language: Language = TASKS) -> None:
-    """A verb is told what it is for: by ids or by a filter, one of the two, and never by silence."""
+    """A verb requires ids or a filter, exactly one of the two."""
     thing = language.thing
     if ids and text is not None:
         raise typer.BadParameter("ids and --filter are two selections; give one of them")

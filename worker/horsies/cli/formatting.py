@@ -1,4 +1,4 @@
-"""States, ids, times and numbers as lists show them."""
+"""The format of states, ids, times and numbers in lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATES: Final = {
     "EXPIRED": ("⌛", "!", "yellow"),
     "RETRY": ("↻", "~", "yellow"),
     "INTERRUPTED": ("⏸", "=", "magenta"),
-    # Of workflows and their nodes; no list shows them beside a state of a task that looks alike.
+    # Of workflows and their nodes; no list shows them beside a task state with the same glyph.
     "READY": ("○", "o", ""),
     "ENQUEUED": ("◔", "o", "cyan"),
     "SKIPPED": ("⊘", "-", "dim"),
@@ -35,25 +35,25 @@ _END: Final = 8
 
 
 def state(name: str, screen: Screen, more: str = "") -> Cell:
-    """Glyph and word: the colour says nothing that they do not."""
+    """Glyph and word: the colour adds no information."""
     unicode, ascii_only, style = _STATES.get(name, ("?", "?", ""))
     return Cell(f"{screen.glyph(unicode, ascii_only)} {name.lower()}{more}", style)
 
 
 def short(task_id: str, screen: Screen) -> str:
-    """The end of an id, which tells two of them apart: they begin with the time. Whole where nothing is cut."""
+    """The end of an id, which distinguishes it: ids begin with the time. The whole id if nothing is cut."""
     if screen.width is None or len(task_id) <= _WHOLE:
         return clean(task_id)
     return screen.glyph("…", "...") + clean(task_id[-_END:])
 
 
 def unshortened(text: str) -> str:
-    """What was meant by an id that was copied from a list."""
+    """The id without the mark of a shortened one that was copied from a list."""
     return text.removeprefix("…").removeprefix("...")
 
 
 def lasting(length: timedelta | None) -> str:
-    """8ms, 0.4s, 12s, 2m04s, 3h05m; nothing for what there is not."""
+    """8ms, 0.4s, 12s, 2m04s, 3h05m; empty for None."""
     if length is None:
         return ""
     seconds = max(length.total_seconds(), 0.0)
@@ -63,14 +63,14 @@ def lasting(length: timedelta | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """How long it has been, or with a plus how long it will be."""
+    """How long ago it was, or with a plus how long it will take."""
     if moment is None:
         return ""
     return f"+{lasting(moment - now)}" if moment > now else lasting(now - moment)
 
 
 def at(moment: datetime, now: datetime) -> str:
-    """The time in UTC, and how far away it is."""
+    """The time in UTC, and the distance from now."""
     far = f"in {lasting(moment - now)}" if moment > now else f"{lasting(now - moment)} ago"
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z  {far}"
 
@@ -84,7 +84,7 @@ def counted(count: Count) -> str:
 
 
 def at_least(count: Count) -> str:
-    """Where a sentence has room for the words."""
+    """For sentences, which have room for the words."""
     return f"at least {number(count.number)}" if count.at_least else number(count.number)
 
 

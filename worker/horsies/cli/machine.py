@@ -1,4 +1,4 @@
-"""`--json`: one object on stdout, with the names of the fields that the views and operations have."""
+"""`--json`: one object on stdout, with the field names of the views and operations."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _GROUPS = {
     "db": db.app,
 }
 
-# UsageError: click has it, or typer itself from the release on that carries its own click.
+# UsageError: click's, or typer's own in releases that bundle click.
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 
@@ -111,7 +111,7 @@ def main() -> None:
         if debugging.on:
             raise
         _fail(render(error, colour=_coloured()))
-    except Exception as error:  # the outermost frame: whatever gets here is a bug of ours
+    except Exception as error:  # the outermost frame: an exception that gets here is a bug in horsies
         if debugging.on:
             raise
         _fail(f"error: {type(error).__name__}: {mask(str(error))}\n = help: run the command again with --debug")
@@ -129,7 +129,7 @@ def _coloured() -> bool:
 
 
 def _hide_passwords_from_process_list() -> None:
-    """`--database-url` may hold a password, and `ps` shows the command line to everybody."""
+    """`--database-url` may contain a password, and `ps` shows the command line to every user."""
     words = ["horsies", *sys.argv[1:]]
     masked = [_masked(word) for word in words]
     if masked != words:

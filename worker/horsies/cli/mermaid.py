@@ -23,7 +23,7 @@ _CLASSES: Final = {
 
 
 def mermaid(nodes: Sequence[NodeView]) -> Iterator[str]:
-    """Line by line. A child workflow has a double frame; colours say nothing that words do not."""
+    """Line by line. A child workflow has a double frame; colours add no information."""
     yield "flowchart LR"
     known = {node.index for node in nodes}
     for node in nodes:
@@ -48,5 +48,5 @@ def _said(node: NodeView) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Letters, digits and harmless signs as they are, all others by their numbers: a name may hold anything."""
+    """Letters, digits and harmless signs unchanged, all others as numbers: a name may contain anything."""
     return re.sub(r"[^\w .,:/()+-]", lambda found: f"#{ord(found[0])};", text)

@@ -1,4 +1,4 @@
-"""Whether a value that a person gives fits what the task of a node returns."""
+"""Whether a value from the operator fits what the task of a node returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fitting(module: str) -> Callable[[str, str], str | None]:
-    """Imports the application. The answer says why a value as JSON does not fit a task; None where it does."""
+    """Imports the application. The returned function says why a JSON value does not fit a task; None if it does."""
     app = locate_app(module)
     app.import_task_modules()
 

@@ -1,4 +1,4 @@
-"""What a line says of a node besides its name and its state."""
+"""The details of a node's line besides its name and its state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "EXPIR
 
 
 def out_of_step(node: NodeView) -> str | None:
-    """What it has not heard of: its task, or its child, has ended or is gone, and the node does not know."""
+    """The inconsistency of a node, if any: its task, or its child, has ended or was deleted, and the node is still
+    open."""
     if node.status in _ENDED:
         return None
     if node.task_id is not None and node.task_status is None:
@@ -28,7 +29,7 @@ def out_of_step(node: NodeView) -> str | None:
 
 
 def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterator[str]:
-    """The sentence below the nodes where some are out of step, for a moment or since a worker was killed."""
+    """The sentence below the nodes if some are inconsistent, for a moment or since a worker was killed."""
     names = [node.label for node in nodes if out_of_step(node) is not None]
     if not names or status not in ("RUNNING", "PAUSED"):
         return
@@ -41,7 +42,7 @@ def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterato
 
 
 def details(node: NodeView) -> Iterator[str]:
-    """How it joins what it waits for, how far its child is, and what it has not heard of."""
+    """Its join, the progress of its child, and its inconsistency."""
     if node.join == "any":
         yield f"any of {len(node.dependencies)}"
     elif node.join == "quorum":

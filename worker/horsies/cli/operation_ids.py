@@ -1,4 +1,4 @@
-"""Which operation is meant."""
+"""Finds an operation by its id or the end of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEARCHED: Final = 1_000
 
 
 async def operation_of(connection: Connection, text: str) -> UUID:
-    """By its whole id, or by the end of one among the newest that were done."""
+    """By its whole id, or by the end of one among the newest operations."""
     wanted = unshortened(text).lower()
     if len(wanted) == _WHOLE:
         try:

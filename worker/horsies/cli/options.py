@@ -1,4 +1,4 @@
-"""Options that several commands share, spelled and explained once."""
+"""Options that several commands share, with the same spelling and help."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogLevel(StrEnum):
 
 @dataclass(slots=True)
 class Debugging:
-    """Whether a failure shows its traceback; set while options are read."""
+    """Whether a failure shows its traceback; set while options are parsed."""
 
     on: bool = False
 
@@ -77,7 +77,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machine
 
 
 def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
-    """The database that these options and the environment name."""
+    """The database that these options and the environment select."""
     from horsies.config.contexts import choose_database
 
     if database_url is not None and context is not None:
@@ -86,12 +86,13 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
 
 
 def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
-    """The same, for a command that is about what a database holds: where none is configured, none is made unasked."""
+    """The same, for a command that needs an existing database: if none is configured, none is created without a
+    question."""
     return existing(choose(database_url, context))
 
 
 def existing(choice: DatabaseChoice) -> DatabaseChoice:
-    """Once there is a database behind this choice."""
+    """Returns once the chosen database exists."""
     from horsies.cli.unconfigured import make_if_wished
 
     if choice.url is None:
@@ -100,7 +101,7 @@ def existing(choice: DatabaseChoice) -> DatabaseChoice:
 
 
 def only_module(argument: str | None, option: str | None) -> str:
-    """The one module that was named, as an argument or as an option."""
+    """The one module that was given, as an argument or as an option."""
     named = {name for name in (argument, option) if name is not None}
     if len(named) == 1:
         return named.pop()

@@ -1,4 +1,4 @@
-"""Stored arguments and results for people: nothing of the user's runs, and what is secret stays hidden."""
+"""Stored arguments and results for display: no user code runs, and secrets stay hidden."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _ON_ONE_LINE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Names, or patterns like `card_*`, under which nothing is shown, in any case of letters and at any depth."""
+    """Names, or patterns like `card_*`, whose values are hidden, in any case of letters and at any depth."""
 
     names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, names: Iterable[str] = ()) -> Masks:
-        """These, and those of the user's config file."""
+        """These names, and those of the user's config file."""
         return cls(frozenset(names) | frozenset(read_config_file(config_path(os.environ)).mask_arguments))
 
     def hides(self, name: str) -> bool:
         return any(fnmatchcase(name.casefold(), each.casefold()) for each in self.names)
 
     def on(self, tree: Any) -> Any:
-        """The same tree without what is hidden; text that is JSON itself is looked through too."""
+        """The same tree without hidden values; strings that contain JSON are searched too."""
         match tree:
             case Labelled():
                 return Labelled(tree.label, self.on(tree.data))
@@ -62,7 +62,7 @@ class Masks:
 
 
 def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[str]:
-    """`hide`: all of it."""
+    """`hide`: hides everything."""
     if hide:
         return [HIDDEN]
     try:
@@ -73,7 +73,7 @@ def stored_lines(stored: Stored, masks: Masks, *, hide: bool = False) -> list[st
 
 
 def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> Any:
-    """As it is stored; text that is no JSON as text."""
+    """The stored JSON; text that is no JSON as text."""
     if stored is None or hide:
         return None if stored is None else HIDDEN
     try:
@@ -83,7 +83,7 @@ def stored_json(stored: Stored | None, masks: Masks, *, hide: bool = False) -> A
 
 
 def _lines(value: Any, key: str = "", indent: int = 0, end: str = "") -> Iterator[str]:
-    """JSON with the names of types, short things on one line, and text of several lines as such."""
+    """JSON with the names of types, short values on one line, and multi-line text as such."""
     pad = "  " * indent
     line = _inline(value) + end
     if len(line) + len(key) <= _ON_ONE_LINE and not _has_lines(value):

@@ -1,4 +1,4 @@
-"""`horsies db prune`: delete what is over and old, now."""
+"""`horsies db prune`: delete old rows of ended work now."""
 
 from __future__ import annotations
 

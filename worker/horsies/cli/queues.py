@@ -1,4 +1,4 @@
-"""`horsies queues`: what waits in them, and stopping and starting them."""
+"""`horsies queues`: list, pause and resume them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that only read, on whatever tables the database has."""
+"""Read-only sessions, on any version of the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Connection: TypeAlias = Any
-"""The driver's; only the store may name it."""
+"""The driver's type, which only the store may import."""
 
 READ_ONLY_SETTINGS: Final = (*READER_SETTINGS, ("default_transaction_read_only", "on"))
 _UNREADABLE: Final = frozenset({SchemaKind.EMPTY, SchemaKind.FOREIGN})
@@ -26,14 +26,14 @@ _UNREADABLE: Final = frozenset({SchemaKind.EMPTY, SchemaKind.FOREIGN})
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connection, and in words which database it leads to."""
+    """A connection, and the description of its database."""
 
     connection: Connection
     label: str
 
 
 def read(choice: DatabaseChoice, role: str, work: Callable[[Session], Awaitable[T]]) -> T:
-    """Older tables and those of upstream are read as well; where there are none, SchemaError says how to make them."""
+    """Older tables and those of upstream are read as well; without tables, SchemaError says how to create them."""
     return asyncio.run(_read(choice, role, work))
 
 

@@ -81,7 +81,7 @@ def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
 
 
 def _findings(report: Report, screen: Screen) -> Iterator[str]:
-    """One line each where there is room for all that they say, otherwise a few."""
+    """One line each if the width is sufficient, otherwise a few."""
     cells = [_cells(finding, report, screen) for finding in report.findings]
     whole = table(_COLUMNS, cells, replace(screen, width=None))
     if screen.width is None or max(width_of(line) for line in table(_COLUMNS, cells, Screen())) <= screen.width:
@@ -116,7 +116,7 @@ def _next_sweep(report: Report) -> str:
 
 
 def _rules(report: Report, screen: Screen) -> Iterator[str]:
-    """Who sweeps for what; of rules that no living worker has on, nothing."""
+    """Which workers sweep by which rules; rules that no live worker has on are left out."""
     for sweep in report.sweeps:
         if sweep.workers and sweep.threshold_ms is not None:
             every, after = span(sweep.interval_ms / 1000), span(sweep.threshold_ms / 1000)
@@ -126,7 +126,7 @@ def _rules(report: Report, screen: Screen) -> Iterator[str]:
 
 
 def _when(in_seconds: float | None) -> str:
-    """Nobody knows how late a sweep comes whose worker has just died."""
+    """A sweep may come later, if its worker has just died."""
     if in_seconds is None:
         return ""
     return f" in {span(in_seconds)}" if in_seconds > 0 else " at the next sweep"
@@ -148,7 +148,7 @@ def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]
 
 
 def _id(finding: Finding, screen: Screen) -> str:
-    """The one task; several are in the commands of --why."""
+    """The id of a single task; several are in the commands of --why."""
     return short(finding.ids[0], screen) if finding.target_kind == "task" and finding.count == 1 else ""
 
 
@@ -157,7 +157,7 @@ def _verb(remedy: Remedy) -> str:
 
 
 def _command(remedy: Remedy, screen: Screen) -> str:
-    """What does it; of many tasks the first few, and how to get the others."""
+    """The command of the remedy; of many tasks the first few, and how to get the others."""
     ids = [unshortened(short(one, screen)) if remedy.target_kind == "task" else clean(one) for one in remedy.ids]
     command = shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]])
     left = len(remedy.ids) - _NAMED
@@ -169,11 +169,12 @@ SWEPT: Final = {
     FindingKind.STALE_RUN: "stale_runs",
     FindingKind.PAST_DEADLINE: "overdue",
 }
-"""What a sweep takes, by the names of `horsies recovery run --dry-run --json`; and workflows that are out of step."""
+"""The rows that a sweep handles, by the names of `horsies recovery run --dry-run --json`; and inconsistent
+workflows."""
 
 
 def sweepable(report: Report) -> dict[str, int]:
-    """How many a sweep would take now, by the settings that the report goes by."""
+    """How many a sweep would handle now, by the settings of the report."""
     counts = dict.fromkeys(SWEPT.values(), 0)
     counts["workflows"] = len(_reconcilable(report))
     for finding in report.findings:
@@ -195,7 +196,7 @@ def _reconcilable(report: Report) -> set[str]:
     return {
         workflow_id
         for finding in report.findings
-        if finding.kind is not FindingKind.CHILD_NOT_STARTED  # of which workers are only told again
+        if finding.kind is not FindingKind.CHILD_NOT_STARTED  # for these, workers are only notified again
         for remedy in finding.may
         if remedy.verb == WorkflowVerb.RECONCILE
         for workflow_id in remedy.ids

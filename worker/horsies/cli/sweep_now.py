@@ -1,4 +1,4 @@
-"""`horsies recovery run`: one sweep, by hand."""
+"""`horsies recovery run`: one sweep, started by an operator."""
 
 from __future__ import annotations
 

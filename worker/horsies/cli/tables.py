@@ -1,4 +1,4 @@
-"""Tables and sentences for people: as wide as their terminal, and no byte of a stored text acts on it."""
+"""Tables and sentences for people: as wide as the terminal, and safe against control characters in stored texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GAP: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What the output can show. `width` None: no terminal but a pipe or a file, so nothing is cut."""
+    """The capabilities of the output. `width` None: a pipe or a file, so nothing is cut."""
 
     width: int | None = None
     colour: bool = False
@@ -35,7 +35,7 @@ class Screen:
 
     @classmethod
     def of(cls, stream: TextIO) -> Screen:
-        """COLUMNS wins over what the terminal says, as it does for other tools."""
+        """COLUMNS takes precedence over the terminal's width, as in other tools."""
         terminal = stream.isatty()
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         utf = (getattr(stream, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf")
@@ -49,7 +49,7 @@ class Screen:
 
     @property
     def inside(self) -> Screen:
-        """Two places less, for what stands indented."""
+        """Two columns less, for indented text."""
         return self if self.width is None else replace(self, width=self.width - 2)
 
 
@@ -61,7 +61,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least`: it may be cut to that, None for never. `rank`: where that is not enough the highest goes; 0 stays."""
+    """`least`: the minimum width, None if it is never cut. `rank`: if that is not enough, the highest is dropped; 0
+    stays."""
 
     title: str
     right: bool = False
@@ -70,19 +71,19 @@ class Column:
 
 
 def say(text: str, *, stream: TextIO | None = None) -> None:
-    """A line on stdout, or on `stream`; what its encoding lacks is a question mark and no traceback."""
+    """A line on stdout, or on `stream`; characters that its encoding lacks are replaced by question marks."""
     target = stream or sys.stdout
     encoding = getattr(target, "encoding", None) or "ascii"
     print(text.encode(encoding, "replace").decode(encoding), file=target)
 
 
 def clean(text: str) -> str:
-    """On one line, and without the characters that a terminal obeys: names and messages come from anywhere."""
+    """On one line, and without control characters: names and messages may contain anything."""
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
 
 
 def width_of(text: str) -> int:
-    """How many places it takes in a terminal."""
+    """The number of columns that it takes in a terminal."""
     if text.isascii():
         return len(text)
     return sum(
@@ -91,7 +92,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, screen: Screen) -> str:
-    """At most so wide; where something is left out, it says so."""
+    """At most this wide; omitted text is marked."""
     if width_of(text) <= width:
         return text
     end = screen.glyph("…", "~")
@@ -101,7 +102,7 @@ def cut(text: str, width: int, screen: Screen) -> str:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell | str]], screen: Screen) -> list[str]:
-    """The lines, heading first. A column with a rank in which nothing stands is left out."""
+    """The lines, heading first. A column with a rank is left out if it is empty."""
     cells = [[_cleaned(cell) for cell in row] for row in rows]
     natural = [
         max([width_of(column.title), *(width_of(row[index].text) for row in cells)])

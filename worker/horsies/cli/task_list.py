@@ -63,7 +63,7 @@ def list_tasks(
 
 
 def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
-    """A task for `--json`: what is stored, and what follows from it at `now`."""
+    """A task for `--json`: the stored fields, and those derived from them at `now`."""
     wait, run = row.wait(now), row.run(now)
     stored: dict[str, Any] = plain(row)
     return stored | {
@@ -79,7 +79,7 @@ def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
 async def _page(
     connection: Connection, wanted: TaskParameters, sort: Sort, limit: int, after: Cursor | None
 ) -> tuple[list[TaskRow], datetime, Cursor | None]:
-    """One page may end before it is full, where little matches: here there is time to go on."""
+    """A page may end before it is full, if little matches: here there is time to continue."""
     rows: list[TaskRow] = []
     while True:
         page = await task_page(connection, wanted, sort=sort, limit=limit - len(rows), after=after)

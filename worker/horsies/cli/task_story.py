@@ -68,7 +68,7 @@ def tell_story(choice: DatabaseChoice, text: str, names: list[str], *, as_json: 
 
 
 def report(detail: TaskDetail, why: Why | None, masks: Masks) -> dict[str, Any]:
-    """All there is to tell of a task: what `--json` prints and what the console copies."""
+    """All data of a task: printed by `--json` and copied by the console."""
     return {
         "now": detail.now,
         "task": task_report(detail.row, detail.now),
@@ -103,7 +103,7 @@ def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) ->
 
 
 def titled(title: str, lines: list[str], screen: Screen) -> Iterator[str]:
-    """A part that has nothing to say is left out."""
+    """A section without lines is left out."""
     if lines:
         yield ""
         yield screen.paint(title, "bold")

@@ -71,7 +71,7 @@ class _OnTasks:
 
 
 async def _whole(connection: Connection, text: str) -> str:
-    """An id that nothing has is refused later, like every other row that cannot be changed."""
+    """An unknown id is refused later, like every other row that cannot be changed."""
     if len(text) == _WHOLE:
         return text
     found = await find_task(connection, text)

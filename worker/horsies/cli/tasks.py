@@ -1,4 +1,4 @@
-"""`horsies tasks`: look at tasks, and act on them by hand."""
+"""`horsies tasks`: list tasks, and operator actions on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ app = typer.Typer(
 
 
 class TaskOrder(StrEnum):
-    """Those of horsies.views, which this module cannot import: `--help` must be quick."""
+    """The values of horsies.views, which this module cannot import: `--help` must be quick."""
 
     NEWEST = "newest"
     OLDEST = "oldest"
@@ -167,7 +167,7 @@ def rerun(
 
 
 def _plain(verb: str) -> Callable[..., None]:
-    """The command of a verb that takes nothing but tasks."""
+    """The command of a verb that has no arguments but tasks."""
 
     def command(
         ids: TaskIdsArgument = None,

@@ -98,7 +98,7 @@ def tui(
     choice = choose(database_url, context)
     # By name, because the engine must work, and be checked, without the console.
     launch = import_module("horsies_tui.shell.launch")
-    # Before a database is asked for: the question would wait for an answer on a terminal that is of no use.
+    # Before the database question, which would wait for an answer on an unsuitable terminal.
     if not launch.has_terminal():
         raise typer.Exit(1)
     options = import_module("horsies_tui.options").ConsoleOptions(

@@ -1,4 +1,4 @@
-"""No database is configured: which places were looked at, the ways out, and on a terminal the offer to make one."""
+"""No database is configured: the places that were searched, the remedies, and in a terminal the offer to create one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def make_if_wished(choice: DatabaseChoice) -> None:
-    """Return once the embedded server of the default place exists: made earlier, or now that the caller said yes.
+    """Return once the embedded server of the default place exists: created earlier, or now that the caller agreed.
 
-    A list that made a server on the way answered "no task" to the operator whose URL was not set in that shell.
+    Otherwise a list would create a server and answer "no task" to an operator whose URL was not set in that shell.
     """
     from horsies.store.embedded import default_place
 

@@ -1,4 +1,4 @@
-"""Options of the commands that look at tasks, workers and queues and act on them."""
+"""Options of the commands that list and change tasks, workers and queues."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """How a verb was asked for. `command` is what stands after `horsies`."""
+    """The options of a verb. `command` is the command line after `horsies`."""
 
     choice: DatabaseChoice
     command: str
@@ -25,12 +25,12 @@ class Asked:
 
     @property
     def thing(self) -> str:
-        """What it is for: `tasks requeue` is for a task."""
+        """The kind of its targets: `tasks requeue` is for a task."""
         return self.command.split()[0].removesuffix("s")
 
 
 def fit_for_text(value: str | list[str] | None) -> str | list[str] | None:
-    """Bytes that are no UTF-8 come as surrogates, which PostgreSQL takes in no text: each becomes a question mark."""
+    """Bytes that are not UTF-8 arrive as surrogates, which PostgreSQL refuses: each is replaced by a question mark."""
     if isinstance(value, list):
         return [_fit(text) for text in value]
     return None if value is None else _fit(value)

@@ -1,4 +1,4 @@
-"""What a verb would do and has done, in lines for people and as one object for machines."""
+"""The preview and the result of a verb, in lines for people and as one object for machines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _DONE: Final = {
 
 
 def code_of(preview: Preview, outcome: Outcome | None) -> int:
-    """0 all applied, 3 some refused, 4 nothing matched, 1 trouble on the way, 130 interrupted by ctrl+c."""
+    """0 all applied, 3 some refused, 4 nothing matched, 1 an error on the way, 130 interrupted by ctrl+c."""
     if not preview.eligible and all(refusal.target.state in _NOT_THERE for refusal in preview.refused):
         return NOTHING_MATCHED
     if outcome is not None and outcome.stopped is not None:
@@ -109,7 +109,7 @@ def undo_command(outcome: Outcome) -> str | None:
 
 
 def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, dry_run: bool) -> list[str]:
-    """What will change, what will not and why, and what a person should know before."""
+    """What will change, what will not and why, and what the operator should know before."""
     if not preview.eligible and not preview.refused:
         asked = f"matches {preview.filter}" if preview.filter else "was named"
         return [f"nothing to {preview.verb}: no {thing} {clean(asked)}"]
@@ -128,7 +128,7 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
 
 
 def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview_shown: bool) -> list[str]:
-    """How many, what became of each where they are few, those refused that were not shown before, and the way back."""
+    """How many; the result of each if there are few; refusals that were not shown before; and how to undo it."""
     applied, not_applied = outcome.applied, len(outcome.refused) + len(preview.refused)
     parts = [f"{number(len(applied))} {_DONE.get(outcome.verb, outcome.verb)}"]
     parts += [f"{number(not_applied)} refused"] if not_applied else []
@@ -157,9 +157,9 @@ def _things(targets: Sequence[Target]) -> str:
 
 
 def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
-    """One by one where they are few, else by kind."""
+    """One by one if there are few, else by kind."""
     if len(targets) <= _MOST_LISTED:
-        # Of a worker or a queue the name is the id.
+        # For a worker or a queue the name is the id.
         few = [(_id(target, screen), target.label, target.state) for target in targets]
         columns = (Column("ID", rank=1), Column("NAME", least=10), Column("STATE", least=12))
         return [f"  {line}" for line in table(columns, few, screen.inside)[1:]]
@@ -172,7 +172,7 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
 
 
 def _detail(row: RowOutcome) -> str:
-    """What it is now; of an order the verb alone, which has been said."""
+    """Its present state; of an order the verb alone, which was printed already."""
     return "" if row.detail in _DONE else row.detail
 
 
@@ -181,7 +181,7 @@ def _id(target: Target, screen: Screen) -> str:
 
 
 def _refusals(refused: Iterable[tuple[Target, str]], screen: Screen, heading: str) -> list[str]:
-    """By reason, with the first few that it is said of."""
+    """By reason, with the first few targets of each."""
     by_reason: dict[str, list[Target]] = {}
     for target, reason in refused:
         by_reason.setdefault(reason, []).append(target)

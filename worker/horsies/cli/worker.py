@@ -1,4 +1,4 @@
-"""`horsies worker`: run tasks until told to stop."""
+"""`horsies worker`: run tasks until stopped."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def worker(
 
 
 def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: LogFormat) -> list[str]:
-    """Work until told to stop; the ids of tasks whose outcomes could not be stored."""
+    """Work until stopped; returns the ids of tasks whose outcomes could not be stored."""
     from horsies.cli.status_line import StatusLine
     from horsies.locate import locate_app
     from horsies.run.events import Events, configure_logging
@@ -134,7 +134,7 @@ async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
 
 
 def _banner(running: Worker) -> None:
-    """What this worker is and does, once, on stdout."""
+    """Print the worker's settings once, on stdout."""
     config, settings = running.app.config, running.settings
     queues = ", ".join(
         f"{name} (at most {cap} at once)" if cap is not None else name

@@ -1,4 +1,4 @@
-"""`horsies workers`: who is there, how they are, and orders to them."""
+"""`horsies workers`: list workers, and give them orders."""
 
 from __future__ import annotations
 

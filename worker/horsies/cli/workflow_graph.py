@@ -1,4 +1,4 @@
-"""`horsies workflows graph`: what waits for what, as text, as Mermaid, or as JSON."""
+"""`horsies workflows graph`: dependencies of nodes, as text, as Mermaid, or as JSON."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:
 
 
 def node_report(node: NodeView) -> dict[str, Any]:
-    """A node for `--json`: what is stored, and what follows from it."""
+    """A node for `--json`: the stored fields, and those derived from them."""
     stored: dict[str, Any] = plain(node)
     return stored | {"state": node.state, "is_map": node.is_map, "out_of_step": out_of_step(node)}

@@ -1,4 +1,4 @@
-"""A workflow in lines: how it stands, and its nodes with lines between them."""
+"""A workflow in lines: its state, and its nodes with lines between them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _cells(node: NodeView, line: Railed, nodes: dict[int, NodeView], now: dateti
 
 
 def _after(line: Railed, nodes: dict[int, NodeView]) -> Iterator[str]:
-    """What it waits for, where no line tells."""
+    """Its dependencies, if no line shows them."""
     names = [nodes[need].label if need in nodes else f"#{need}, which is not there" for need in line.unseen]
     if names:
         more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""

@@ -59,7 +59,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
 
 
 def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
-    """A workflow for `--json`: what is stored, and what follows from it at `now`."""
+    """A workflow for `--json`: the stored fields, and those derived from them at `now`."""
     stored: dict[str, Any] = plain(row)
     age_s, run_s = (now - row.sent_at).total_seconds(), row.run(now).total_seconds()
     return stored | {"done": row.done, "age_s": age_s, "run_s": run_s}
@@ -68,7 +68,7 @@ def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
 async def _page(
     connection: Connection, wanted: WorkflowParameters, limit: int, after: WorkflowCursor | None
 ) -> tuple[list[WorkflowRow], datetime, WorkflowCursor | None]:
-    """One page may end before it is full, where little matches: here there is time to go on."""
+    """A page may end before it is full, if little matches: here there is time to continue."""
     rows: list[WorkflowRow] = []
     while True:
         page = await workflow_page(connection, wanted, limit=limit - len(rows), after=after)

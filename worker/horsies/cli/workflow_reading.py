@@ -1,4 +1,4 @@
-"""Which workflow, and which node of it, is meant; the command ends where that cannot be said."""
+"""Finds a workflow, and a node of it, by the given text; the command ends if that is ambiguous or unknown."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def story_of(connection: Connection, text: str, most_characters: int = SHO
 
 
 async def whole_id(connection: Connection, text: str) -> str:
-    """An id that nothing has stays as it is: verbs refuse it like every other row that cannot be changed."""
+    """An unknown id is returned unchanged: verbs refuse it like every other row that cannot be changed."""
     found = await find_workflow(connection, text)
     if isinstance(found, Ambiguous):
         raise ambiguous(found)

@@ -1,4 +1,4 @@
-"""`horsies workflows show`: the whole story of one workflow, or of one of its nodes."""
+"""`horsies workflows show`: all data of one workflow, or of one of its nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def tell_node(choice: DatabaseChoice, text: str, name: str, names: list[str], *,
 
 
 def workflow_story_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:
-    """All there is to tell of a workflow."""
+    """All data of a workflow."""
     return {
         "now": story.now,
         "workflow": workflow_report(story.row, story.now),
@@ -80,7 +80,7 @@ def workflow_story_report(story: WorkflowStory, masks: Masks) -> dict[str, Any]:
 
 
 def node_story_report(story: NodeStory, masks: Masks) -> dict[str, Any]:
-    """All there is to tell of a node."""
+    """All data of a node."""
     return {
         "now": story.now,
         "workflow_id": story.workflow_id,
@@ -145,7 +145,7 @@ def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Sc
 
 
 def _inputs(node: NodeView, nodes: dict[int, NodeView]) -> Iterator[str]:
-    """What it waits for, and what it takes from there."""
+    """Its dependencies, and the results that it takes from them."""
 
     def name(index: int) -> str:
         return f"{nodes[index].label} ({nodes[index].state.lower()})" if index in nodes else f"#{index}"

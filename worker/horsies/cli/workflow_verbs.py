@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.query import WorkflowFilter
 
 _MOST: Final = 10_000
-"""Each is looked at with its whole family: 5 ms."""
+"""Each is read with its whole family: 5 ms."""
 
 
 def act_on_workflows(asked: Asked, verb: str, ids: list[str] | None, filter_text: str | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`horsies workflows`: look at workflows, and act on them by hand."""
+"""`horsies workflows`: list workflows, and operator actions on them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def graph(
 
 
 def _on_workflows(verb: str) -> Callable[..., None]:
-    """The command of a verb that takes nothing but workflows."""
+    """The command of a verb that has no arguments but workflows."""
 
     def command(
         ids: WorkflowIdsArgument = None,

@@ -1,1 +1,1 @@
-"""What an application says about itself, validated as a whole."""
+"""The configuration of an application, validated as a whole."""

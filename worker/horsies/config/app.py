@@ -1,4 +1,4 @@
-"""Everything an application configures, checked as a whole."""
+"""The configuration of an application, checked as a whole."""
 
 from __future__ import annotations
 

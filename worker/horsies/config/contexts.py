@@ -60,13 +60,13 @@ class Context:
 
     @property
     def shown_name(self) -> str:
-        """Somebody's name may be a whole URL."""
+        """The name of a context may be a whole URL."""
         return mask_word(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The user's config file; empty where there is none."""
+    """The user's config file; empty if there is none."""
 
     path: Path
     contexts: Mapping[str, Context]
@@ -79,7 +79,7 @@ class ConfigFile:
     """By queue, in seconds."""
 
     def context(self, name: str) -> Context:
-        """The context called `name`; an error that lists the others where there is none."""
+        """The context called `name`; otherwise an error that lists the others."""
         if name in self.contexts:
             return self.contexts[name]
         if not self.contexts:
@@ -95,7 +95,7 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseChoice:
-    """The database that a command works on, and why that one. No URL: the embedded server in its default place."""
+    """The database that a command uses, and why. No URL: the embedded server in its default place."""
 
     url: DatabaseUrl | None
     reason: str
@@ -124,7 +124,7 @@ def choose_database(database_url: str | None, context: str | None, environ: Mapp
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
-    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME where that is set; None for a user without a home."""
+    """`~/.config/horsies/config.toml`, or below XDG_CONFIG_HOME if that is set; None for a user without a home."""
     if base := environ.get("XDG_CONFIG_HOME"):
         return Path(base) / "horsies" / "config.toml"
     try:
@@ -134,7 +134,7 @@ def config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def read_config_file(path: Path | None) -> ConfigFile:
-    """Read and check the file; every mistake names the file, the key and what would be right."""
+    """Read and check the file; every error names the file, the key and a valid value."""
     if path is None:
         return ConfigFile(_USUAL_PATH, {}, None)
     try:
@@ -143,7 +143,7 @@ def read_config_file(path: Path | None) -> ConfigFile:
     except (FileNotFoundError, NotADirectoryError):
         return ConfigFile(path, {}, None)
     except tomllib.TOMLDecodeError as error:
-        # The line itself is not shown: it may hold a password.
+        # The line itself is not shown: it may contain a password.
         raise _config_error(f"{path} is not valid TOML: {error}", "correct the file at the place named") from None
     except UnicodeDecodeError as error:
         raise _config_error(
@@ -201,7 +201,7 @@ def _targets(path: Path, table: object) -> Iterator[tuple[str, float]]:
 
 
 def _keys(path: Path, table: object, where: str) -> Iterator[tuple[str, str]]:
-    """Ids have a dot in them, which TOML without quotes reads as tables within tables."""
+    """Ids contain a dot, which TOML without quotes reads as tables within tables."""
     if not isinstance(table, dict):
         raise _config_error(f"{path}: {where} is not a table", 'write [keys] and tasks.follow = "f" below it')
     for name, value in table.items():
@@ -255,5 +255,5 @@ def _parse(text: str, setting: str) -> DatabaseUrl:
 
 
 def _config_error(message: str, help_text: str) -> ConfigurationError:
-    """Names and keys are quoted, and somebody's name or misplaced key is a whole URL: hence the masks."""
+    """Names and keys are quoted, and a name or a misplaced key may be a whole URL: hence the masks."""
     return ConfigurationError(mask(message), code=ErrorCode.CLI_INVALID_ARGS, help_text=mask(help_text))

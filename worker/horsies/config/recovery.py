@@ -1,4 +1,4 @@
-"""When something counts as dead, what is done about it, and how long history is kept."""
+"""When a worker's tasks count as lost, how they are recovered, and how long history is kept."""
 
 from __future__ import annotations
 

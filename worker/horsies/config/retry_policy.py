@@ -1,4 +1,4 @@
-"""What users write about retries."""
+"""The retry policies that users write."""
 
 from __future__ import annotations
 

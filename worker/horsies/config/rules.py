@@ -1,4 +1,5 @@
-"""The base of every configuration class: field ranges by pydantic, cross-field rules by us, all reported together."""
+"""The base of every configuration class: field ranges by pydantic, cross-field rules by horsies, all reported
+together."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class CheckedModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     rules_stand_alone: ClassVar[bool] = False
-    """Whether the rules say something new beside a field error, and do not just repeat it in other words."""
+    """Whether the rules can be reported together with a field error without repeating it."""
 
     def __init__(self, **data: Any) -> None:
         refused = None
@@ -37,10 +38,10 @@ class CheckedModel(BaseModel):
             if self.rules_stand_alone and (rules := _rules_broken_too(type(self), data, error)):
                 raise_collected([*_as_ours(error), *rules], ConfigurationErrors)
             refused = _without_inputs(error)
-        if refused is not None:  # raised out here, so that the error with the inputs is not even its context
+        if refused is not None:  # outside the except block, so that the error with the inputs is not its context
             raise refused
         raise_collected(self.broken_rules(), ConfigurationErrors)
-        if not in_child_process():  # each child imports the application again
+        if not in_child_process():  # each child process imports the application again
             for text in self.without_effect():
                 warnings.warn(text, stacklevel=2)
 
@@ -48,7 +49,7 @@ class CheckedModel(BaseModel):
         refused = None
         try:
             super().__setattr__(name, value)
-        except ValidationError as error:  # of frozen fields it prints the input, hide_input_in_errors or not
+        except ValidationError as error:  # for frozen fields it prints the input, despite hide_input_in_errors
             refused = _without_inputs(error)
         if refused is not None:
             raise refused
@@ -58,17 +59,17 @@ class CheckedModel(BaseModel):
         return ()
 
     def without_effect(self) -> Iterable[str]:
-        """What is accepted although nothing comes of it, a sentence each: warned of where the object is made."""
+        """Accepted settings that have no effect, a sentence each: logged as warnings when the object is created."""
         return ()
 
 
 def in_child_process() -> bool:
-    """Whether this is a child process of a worker, which has said everything about the configuration itself."""
+    """Whether this is a child process of a worker, which has already logged everything about the configuration."""
     return os.environ.get("HORSIES_CHILD_PROCESS") == "1"
 
 
 def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:
-    """Our own errors of nested models given as dicts; empty when a plain field error is among them."""
+    """Our own errors of nested models given as dicts; empty if a plain field error is among them."""
     causes = [line.get("ctx", {}).get("error") for line in error.errors(include_input=False)]
     ours = [cause for cause in causes if isinstance(cause, HorsiesError)]
     return ours if len(ours) == len(causes) else []
@@ -77,7 +78,7 @@ def _rules_broken_inside(error: ValidationError) -> list[HorsiesError]:
 def _rules_broken_too(
     model: type[CheckedModel], data: dict[str, Any], error: ValidationError
 ) -> list[ConfigurationError]:
-    """The cross-field rules broken beside field errors, of other fields, as far as they can be judged."""
+    """The cross-field rules broken beside field errors, of other fields, as far as they can be checked."""
     wrong = [str(line["loc"][0]) for line in error.errors(include_url=False, include_input=False) if line["loc"]]
     try:
         rules = list(model.model_construct(**data).broken_rules())
@@ -87,15 +88,15 @@ def _rules_broken_too(
 
 
 def _as_ours(error: ValidationError) -> list[HorsiesError]:
-    """Each field error as a sentence of ours: only so can it stand in one report with the rules."""
+    """Each field error as one of our own errors, so that it fits into one report with the rules."""
     lines = error.errors(include_url=False, include_input=False)
     return [ConfigurationError(f"{'.'.join(map(str, line['loc']))}: {line['msg']}") for line in lines]
 
 
 def _without_inputs(error: ValidationError) -> ValidationError:
-    """The same error, whose errors() and json() hold no inputs either: one of them may be a password."""
+    """The same error without inputs in errors() and json(): one of them may be a password."""
     lines = [
-        # Braces in a message are only filled in where there is a context, so none can go wrong.
+        # Braces in a message are only filled in if there is a context, so none can go wrong.
         InitErrorDetails(type=PydanticCustomError(line["type"], line["msg"]), loc=line["loc"], input=None)
         for line in error.errors(include_url=False, include_input=False)
     ]

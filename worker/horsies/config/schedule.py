@@ -1,4 +1,4 @@
-"""What users write about recurring tasks: the five patterns, one schedule, all schedules."""
+"""The schedules that users write: the five patterns, one schedule, all schedules."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class ScheduleConfig(CheckedModel):
 
 
 def config_hash(schedule: TaskSchedule) -> str:
-    """Changes with the pattern or the zone: then the stored next run no longer holds."""
+    """Changes with the pattern or the zone: then the stored next run is no longer valid."""
     plan = {"pattern": dict(schedule.pattern), "timezone": schedule.timezone}
     return hashlib.sha256(dump_value(plan).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Database URLs: the forms that we accept, taken apart, and shown without their password."""
+"""Database URLs: the accepted forms, parsed, and shown without their password."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EMBEDDED_SCHEME = "embedded"
 _DRIVERS = re.compile(r"postgres(?:ql)?(?:\+\w+)?")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
 _PASSWORD_BEFORE_HOST = re.compile(r"(//[^:@\s]*):.*@", re.DOTALL)
-# Who forgets the host writes //user:password, which reads like //host:port; only a number may be a port.
+# A URL without a host is //user:password, which reads like //host:port; only a number may be a port.
 _PORT = r"(?!\d{1,5}(?:[/?,;:.'\")\]\s]|$))"
 _PASSWORD_WITHOUT_HOST = re.compile(rf"(//(?:\[[^\]\s]*\]|[^:@\s/?#\[]*)):(?!\*\*\*@){_PORT}\S+")
 _ASSIGNMENT = re.compile(r"([\w%+]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^&\s]*)")
@@ -26,7 +26,7 @@ _FORMS = (
     "percent-encode / # ? % and spaces in the password (for example # as %23)"
 )
 
-# libpq knows these and asyncpg does not: it would send them to the server as settings, which refuses them.
+# libpq knows these and asyncpg does not: it would send them to the server as settings, which rejects them.
 _LIBPQ_ONLY = frozenset(
     {
         *("channel_binding", "client_encoding", "connect_timeout", "fallback_application_name", "gssencmode"),
@@ -54,7 +54,7 @@ class DatabaseUrl:
 
     @property
     def where(self) -> str:
-        """`host:port` as a person would say it, several joined by commas, or a socket's directory."""
+        """`host:port`, several joined by commas, or a socket's directory."""
         return ", ".join(self.hosts) or "the default socket"
 
     @property
@@ -71,20 +71,20 @@ class DatabaseUrl:
 
     @classmethod
     def parse(cls, text: str) -> DatabaseUrl:
-        """Take a URL apart; ConfigurationError HRS-203 where it is none of ours."""
+        """Parse a URL; ConfigurationError HRS-203 if it is invalid."""
         text = text.strip()
         scheme, found, rest = text.partition("://")
         if text.partition(":")[0].casefold() == EMBEDDED_SCHEME:
             return _embedded(text)
         if not found or not _DRIVERS.fullmatch(scheme):
-            # Text before a later :// may hold a password, so only what can be a scheme is quoted.
+            # Text before a later :// may contain a password, so it is quoted only if it can be a scheme.
             kind = f"{scheme}:// is not PostgreSQL" if found and _SCHEME.fullmatch(scheme) else "it has no scheme"
             raise _refused(text, kind)
         if "#" in rest:
             raise _refused(text, "it holds a '#', which ends a URL")
         try:
             parts = urlsplit(f"postgresql://{rest}")
-        except ValueError:  # its words quote the whole login, password included
+        except ValueError:  # its message quotes the whole login, password included
             reason = "a bracket of an IPv6 address is not closed, or a character looks like one of / ? # @ :"
             raise _refused(text, reason) from None
         if not all("=" in parameter for parameter in parts.query.split("&") if parameter):
@@ -96,17 +96,17 @@ class DatabaseUrl:
 
 def mask(text: str) -> str:
     """`text` with every password that looks like part of a URL or a connection string replaced by ***."""
-    text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would pass for the end of a login
+    text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would look like the end of a login
     return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
 
 
 def mask_whole(text: str) -> str:
-    """Like `mask` for a text that is one URL and nothing else, so that spaces do not end its password."""
+    """Like `mask` for a text that is a single URL, so that spaces do not end its password."""
     scheme, found, rest = text.partition("://")
     if not found or not _SCHEME.fullmatch(scheme):
         scheme, found, rest = "", "", text
     for parameter in _PARAMETER.finditer(rest):
-        if _is_secret(parameter[1]):  # its value may hold a raw '&': nothing behind it is shown
+        if _is_secret(parameter[1]):  # its value may contain a raw '&': nothing after it is shown
             rest = f"{rest[: parameter.end()]}***"
             break
     rest = _WHOLE_WITHOUT_HOST.sub(r"\1:***", _WHOLE_LOGIN.sub(r"\1:***@", rest))
@@ -114,7 +114,7 @@ def mask_whole(text: str) -> str:
 
 
 def mask_word(text: str) -> str:
-    """For a name or an argument, which may be a URL by mistake; `shop.tasks:app` stays as it is."""
+    """For a name or an argument, which may be a URL by mistake; `shop.tasks:app` is returned unchanged."""
     return mask_whole(text) if "://" in text or "@" in text else mask(text)
 
 
@@ -157,7 +157,7 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
 
 
 def _parameters(query: str) -> dict[str, str]:
-    """SQLAlchemy writes several hosts as ?host=a:1&host=b:2; of any other repeated name the last one counts."""
+    """SQLAlchemy writes several hosts as ?host=a:1&host=b:2; for any other repeated name the last one counts."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         several = name in ("host", "port") and name in parameters
@@ -166,7 +166,7 @@ def _parameters(query: str) -> dict[str, str]:
 
 
 def _encode(text: str) -> str:
-    # A raw '@' in a password is understood here and not by asyncpg, which takes the first one for the end of it.
+    # A raw '@' in a password is accepted here but not by asyncpg, which takes the first one for its end.
     return quote(unquote(text), safe="", errors="surrogateescape")
 
 
@@ -175,7 +175,7 @@ def _encode_all(parameters: dict[str, str]) -> str:
 
 
 def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ...]:
-    """`h1:1,h2` and `?host=h1,h2&port=1,2` alike -> (('h1', 1), ('h2', 5432))."""
+    """`h1:1,h2` and `?host=h1,h2&port=1,2` both give (('h1', 1), ('h2', 5432))."""
     given = [port.strip() for port in ports.split(",")] if ports else ["5432"]
     parts = unquote(address).split(",") if address else []
     if len(parts) > 1 and not all(parts):
@@ -190,7 +190,7 @@ def _addresses(text: str, address: str, ports: str) -> tuple[tuple[str, int], ..
         if ":" in host and not host.startswith("["):
             raise _refused(text, "a host holds a ':'; an IPv6 address stands in brackets, as in [::1]:5432")
         port = port or given[min(index, len(given) - 1)]
-        if not port.isdecimal():  # not quoted: without an '@' the password stands here
+        if not port.isdecimal():  # not quoted: without an '@' the password is here
             raise _refused(text, "its port is not a number; if that was the password, add @host behind it")
         if not 0 < int(port) < 65536:
             raise _refused(text, "its port is not a number from 1 to 65535")

@@ -1,1 +1,1 @@
-"""`horsies demo`: a shop with customers and mishaps, on a PostgreSQL of its own that is gone afterwards."""
+"""`horsies demo`: a shop with customers and failures, on a PostgreSQL of its own that is removed afterwards."""

@@ -1,4 +1,4 @@
-"""The shop's workers: real `horsies worker` processes, some of which end badly."""
+"""The shop's workers: real `horsies worker` processes, some of which crash."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 15.0
 
 @dataclass(slots=True)
 class Member:
-    """One worker process. `dismissed`: its end is wanted."""
+    """One worker process. `dismissed`: its end is intended."""
 
     name: str
     processes: int
@@ -31,7 +31,7 @@ class Member:
 
 
 class Crew:
-    """Whoever ends unasked is replaced. None outlives this process: the kernel sees to that."""
+    """A worker that ends unexpectedly is replaced. None outlives this process: the kernel ensures that."""
 
     def __init__(self, directory: Path, say: Callable[[str], None]) -> None:
         self._directory = directory
@@ -44,7 +44,8 @@ class Crew:
         return self._members[name].process.pid
 
     async def start(self, name: str, processes: int) -> None:
-        """From the main thread only: the kernel takes the end of the thread that started a process for its parent's."""
+        """From the main thread only: for the kernel, the end of the thread that started a process is the end of its
+        parent."""
         with (self._directory / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *_command(processes),
@@ -80,7 +81,7 @@ class Crew:
 
 
 async def _end(member: Member, number: signal.Signals) -> None:
-    """Send the signal, and wait until the process has gone."""
+    """Send the signal, and wait until the process has exited."""
     member.dismissed = True
     with suppress(ProcessLookupError):
         member.process.send_signal(number)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _ORDERS_PER_S: Final = 0.9
 _BY_WEB: Final = 0.35
-"""Of these orders each is a workflow; those by telephone are tasks of their own, as in the years before."""
+"""Share of orders that are workflows; orders by telephone are single tasks."""
 _WAVE_S: Final = 180.0
 _NAMES: Final = ("ada", "björn", "chiara", "dmitri", "émile", "fatima", "grace", "hana", "ivo", "jun")
 _COUNTRIES: Final = ("NL", "DE", "FR")
@@ -39,7 +39,7 @@ _GOODS: Final = ("mug", "lamp", "chair", "kettle", "blanket", "clock")
 
 
 class Customers:
-    """`gateway` is what payments go through; `changed_minds` are orders whose mail for a review is still to be sent."""
+    """`gateway` is what payments go through; `changed_minds` are orders whose review mail is not sent yet."""
 
     def __init__(self) -> None:
         self.gateway = "pay-eu-1"
@@ -49,7 +49,7 @@ class Customers:
         self._opened = time.monotonic()
 
     async def rush(self, orders: int) -> None:
-        """Many at once: the night's orders, so that the first look is not at an empty shop."""
+        """Many at once: the night's orders, so that the shop is not empty at first."""
         by_phone = round(orders * (1 - _BY_WEB))
         calls = [call for _ in range(by_phone) for call in self._calls(next(self._orders))]
         await app.send_many_async(calls)
@@ -57,7 +57,7 @@ class Customers:
             await self.order_by_web()
 
     async def shop(self) -> None:
-        """Busier and quieter in waves. What cannot be stored while the database is away is lost, as in a shop."""
+        """Busier and quieter in waves. Orders that cannot be stored while the database is down are lost."""
         while True:
             wave = 1 + 0.6 * math.sin(2 * math.pi * (time.monotonic() - self._opened) / _WAVE_S)
             await asyncio.sleep(self._dice.expovariate(_ORDERS_PER_S * wave))

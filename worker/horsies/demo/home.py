@@ -1,4 +1,4 @@
-"""The directory in which one demo has everything it makes."""
+"""The directory that contains everything of one demo."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from horsies.store.embedded import EmbeddedServer
 
 PREFIX: Final = "horsies-demo-"
-KEPT: Final = "horsies-kept-demo-"  # does not begin with the other one: the next demo removes what killed ones left
+KEPT: Final = "horsies-kept-demo-"  # not with the prefix above, by which the next demo removes directories
 
 
 def make(*, keep: bool) -> Path:
-    """An empty directory; those that killed demos have left are removed by the way."""
+    """An empty directory; those of killed demos are removed as well."""
     disk = Path(tempfile.gettempdir())
     parent = disk if keep or "TMPDIR" in os.environ else fast_place()
     for place in {disk, parent}:
@@ -37,7 +37,7 @@ def url_of(directory: Path) -> str:
 
 
 def vacate(server: EmbeddedServer, *, keep: bool) -> None:
-    """Let go of the server, wait until nobody else uses it either, and remove the files."""
+    """Release the server, wait until no other process uses it either, and remove the files."""
     server.release()
     with FileLock(server.place.keeper_lock) as keeper:
         keeper.wait_exclusive()
@@ -46,7 +46,7 @@ def vacate(server: EmbeddedServer, *, keep: bool) -> None:
 
 
 def clear(directory: Path, patience_s: float) -> bool:
-    """Remove what somebody has left there who was killed; False where the server is still used after so long."""
+    """Remove the files of a killed demo; False if the server is still in use after this time."""
     place = Place(directory)
     if directory.exists():
         with FileLock(place.keeper_lock) as keeper:

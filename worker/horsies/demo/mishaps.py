@@ -1,4 +1,4 @@
-"""Chance, as it plays in the tasks of the shop."""
+"""Random durations and failures for the tasks of the shop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def failed(code: str, message: str, **data: Any) -> TaskResult[Any, TaskError]:
 
 
 def about(seconds: float) -> float:
-    """Most take about that long, some much longer, as everywhere."""
+    """Most take about this long, some much longer."""
     return seconds * random.lognormvariate(0, 0.4)
 
 

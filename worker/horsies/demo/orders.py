@@ -1,4 +1,4 @@
-"""What follows from an order of the web shop: paid, invoiced, taken from the shelf, shipped, confirmed."""
+"""The processing of a web order: paid, invoiced, taken from the shelf, shipped, confirmed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def print_label(order: int, grams: TaskResult[int, TaskError]) -> TaskResu
 
 
 class Shipping(WorkflowDefinition[str]):
-    """A workflow of its own, for returns are shipped the same way."""
+    """A workflow of its own, because returns are shipped the same way."""
 
     name = "shipping"
     definition_key = "horsies.demo.shipping"
@@ -68,7 +68,7 @@ class Shipping(WorkflowDefinition[str]):
 def order_workflow(
     order: int, customer: dict[str, Any], lines: list[dict[str, Any]], card: str, gateway: str
 ) -> WorkflowSpec[Any]:
-    """A card that is declined, or a bug in the invoice, ends it: what waits for that is skipped."""
+    """A card that is declined, or a bug in the invoice, ends it: the nodes after that are skipped."""
     cents = sum(line["cents"] * line["count"] for line in lines)
     charge = TaskNode(charge_card, {"order": order, "cents": cents, "card": card, "gateway": gateway}, node_id="charge")
     invoice = TaskNode(

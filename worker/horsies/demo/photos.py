@@ -1,4 +1,4 @@
-"""Tomorrow's release of the shop: its web server sends this task already, its workers do not know it yet."""
+"""The next release of the shop: its web server already sends this task, its workers do not know it yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop that the demo shows: an application as anybody might write it, with the troubles that shops have.
+"""The application of the demo: an ordinary shop with ordinary failures.
 
 `horsies worker horsies.demo.shop:app` runs it on the database of HORSIES_DATABASE_URL, else on the embedded one.
 """
@@ -29,10 +29,10 @@ from horsies.store.embedded import default_place
 DECLINED: Final = "card_declined"
 SLOW_BANK: Final = "card_slow_bank"
 STOLEN: Final = "card_stolen"
-"""The bank looks into it for a moment before it says no."""
+"""The bank checks it for a moment before it declines."""
 GOOD: Final = "card_good"
 SPARE_GATEWAY: Final = "pay-eu-2"
-"""Whoever pays through it meets an outage."""
+"""Payments through it meet an outage."""
 
 app = Horsies(
     AppConfig(
@@ -48,7 +48,7 @@ app = Horsies(
         ],
         prefetch_buffer=4,
         claim_lease_ms=60_000,
-        # A tenth of the usual patience: whoever watches shall see a dead worker's tasks found within a minute or two.
+        # A tenth of the usual thresholds, so that a dead worker's tasks are found within a minute or two of the demo.
         recovery=RecoveryConfig(
             runner_heartbeat_interval_ms=5_000,
             claimer_heartbeat_interval_ms=5_000,
@@ -114,7 +114,7 @@ async def ask_for_review(order: int, to: str) -> TaskResult[None, TaskError]:
     retry_policy=RetryPolicy.fixed([3, 10], auto_retry_for=["TASK_TIMEOUT"]),
 )
 def render_invoice(order: int, customer: dict[str, Any], lines: list[dict[str, Any]]) -> TaskResult[str, TaskError]:
-    """A customer without a country is a bug, and shows as one: an exception with its traceback."""
+    """A customer without a country is a bug: an exception with its traceback."""
     total = sum(line["cents"] * line["count"] for line in lines)
     vat = {"NL": 21, "DE": 19, "FR": 20}[customer["country"]]
     time.sleep(30 if len(lines) > 8 and happens(0.5) else about(0.5))
@@ -148,7 +148,7 @@ def resize_photo(photo: str, megapixels: int) -> TaskResult[str, TaskError]:
 
 @app.task("build_report", queue_name="bulk")
 def build_report(day: str, shop: str) -> TaskResult[dict[str, int], TaskError]:
-    """Not repeatable: the accountants get a mail for each. So an interrupted one waits for a person's decision."""
+    """Not repeatable: the accountants get a mail for each. So an interrupted one needs an operator's decision."""
     time.sleep(about(10))
     return TaskResult(ok={"orders": random.randrange(2_000), "refunds": random.randrange(40)})  # noqa: S311 - as above
 
@@ -161,7 +161,7 @@ def import_catalog(supplier: str, products: list[dict[str, Any]]) -> TaskResult[
 
 @app.task("nightly_import", queue_name="bulk")
 def nightly_import(path: str) -> TaskResult[None, TaskError]:
-    """It waits for a lock that nobody gives back: RUNNING, beating, and never done until a person ends it."""
+    """It waits for a lock that is never released: RUNNING, beating, and never done until an operator ends it."""
     while True:
         time.sleep(1)
 

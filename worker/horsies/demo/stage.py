@@ -1,8 +1,8 @@
-"""The process behind the demo: it starts the server, the workers and the customers, and clears everything away.
+"""The process behind the demo: it starts the server, the workers and the customers, and removes everything.
 
-Run as `python -m horsies.demo.stage DIRECTORY KEEP PROCESSES` with HORSIES_DATABASE_URL set. It plays until its stdin
-ends, which the kernel sees to however the demo dies, in a session of its own, so that ctrl+c in the terminal does not
-reach it. On stdout it says one JSON object a line: `{"ready": …}` or `{"failed": …}` first, then `{"said": …}`.
+Run as `python -m horsies.demo.stage DIRECTORY KEEP PROCESSES` with HORSIES_DATABASE_URL set. It runs until its stdin is
+closed, which the kernel does however the demo dies, in a session of its own, so that ctrl+c in the terminal does not
+reach it. It writes one JSON object a line to stdout: `{"ready": …}` or `{"failed": …}` first, then `{"said": …}`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def _play(server: EmbeddedServer, processes: int, *, keep: bool) -> None:
         playing = [asyncio.create_task(story.play()), asyncio.create_task(customers.shop())]
         ended, _ = await asyncio.wait([over, *playing], return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
-            task.result()  # none but `over` ends by itself: whatever went wrong there is to be seen
+            task.result()  # none but `over` ends by itself: raise the exception of any other
     finally:
         for task in playing:
             task.cancel()
@@ -79,7 +79,7 @@ async def _play(server: EmbeddedServer, processes: int, *, keep: bool) -> None:
 
 
 async def _until_over() -> None:
-    """Until nobody holds the other end of stdin, or somebody ends this process by hand."""
+    """Until the other end of stdin is closed, or this process gets a signal to end."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
 
@@ -95,7 +95,7 @@ async def _until_over() -> None:
 
 
 def _say(**words: Any) -> None:
-    with suppress(OSError):  # nobody may listen any more
+    with suppress(OSError):  # the reader may have ended
         sys.stdout.write(json.dumps(words) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""What happens in the shop besides business: crashes, a deploy, an outage, and people who step in."""
+"""The events in the shop besides business: crashes, a deployment, an outage, and operator actions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Story:
         self._hung = ""
 
     async def open(self, processes: int) -> None:
-        """The hung task shall hang in the worker that stays, so the other one comes when it has begun."""
+        """The task must hang in the worker that stays, so the other one is started after that."""
         await self._crew.start(FIRST_WORKER, processes)
         await self.hang()
         await self._customers.rush(_NIGHTS_ORDERS)
@@ -91,7 +91,7 @@ class Story:
         ]
 
     async def _repeat(self, scene: Scene) -> None:
-        """Over and over. An outage of the database spoils one performance, not the next."""
+        """Repeat the scene. An outage of the database spoils one performance, not the next."""
         await asyncio.sleep(scene.first_s)
         while True:
             try:
@@ -101,7 +101,8 @@ class Story:
             await asyncio.sleep(scene.every_s)
 
     async def hang(self) -> None:
-        """The key lets in no second one beside the first; once somebody has ended that by hand, the next one hangs."""
+        """The unique key prevents a second one beside the first; after an operator has ended that, the next one
+        hangs."""
         keyed = nightly_import.with_options(unique_key="nightly-import")
         sent = await keyed.send_async("s3://shop/stock/2026-11-17.csv")
         if isinstance(sent, Ok) and sent.ok_value.task_id != self._hung:
@@ -113,7 +114,7 @@ class Story:
         await build_report.schedule_async(1_800, today, "shop-eu")
 
     async def release_too_early(self) -> None:
-        """A deadline on each, so that what nobody ever runs does not pile up."""
+        """A deadline on each, so that tasks that no worker runs do not pile up."""
         good_until = datetime.now(UTC) + timedelta(minutes=10)
         await resize_photo_v2.with_options(good_until=good_until).send_async("front.jpg", sizes=[80, 400, 1600])
 
@@ -131,7 +132,7 @@ class Story:
         self._say("resize_photo takes too much memory: the kernel kills its child process, twice, then it is FAILED")
 
     async def pause_mail(self) -> None:
-        """What is only good for a moment expires meanwhile."""
+        """Tasks with a short deadline expire meanwhile."""
         await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house")
         self._say("ops pauses the queue mail; what is good for ten seconds only will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
@@ -164,7 +165,7 @@ class Story:
             await tasks.apply(connection, preview, _OPS, f"the customer sent order {order} back")
 
     async def deploy(self) -> None:
-        """A worker that stops gives its claims back; what runs past the grace is interrupted."""
+        """A worker that stops releases its claims; tasks that run past the grace are interrupted."""
         async with self._second_worker:
             await self._send_reports(6)
             if await self._second_holds("name:build_report status:running"):
@@ -175,7 +176,7 @@ class Story:
                 await self._crew.replace(SECOND_WORKER, signal.SIGTERM)
 
     async def kill_a_worker(self) -> None:
-        """Nobody gives back what it held: it is found by its silence."""
+        """Its tasks are not released: the sweep finds them by their silence."""
         async with self._second_worker:
             await self._send_reports(10)
             if await self._second_holds("status:running") and await self._second_holds("status:claimed"):
@@ -204,7 +205,7 @@ class Story:
         return await self._comes_up(f"worker:*-{self._crew.pid_of(SECOND_WORKER)}-* {what}")
 
     async def _comes_up(self, text: str) -> bool:
-        """Whether a task matches while we look."""
+        """Whether a task matches within the waiting time."""
         wanted = parameters(parse(text))
         deadline = time.monotonic() + _COMES_UP_WITHIN_S
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:

@@ -1,4 +1,4 @@
-"""What a demo has come to: how many tasks and workflows are in which state, why they failed, and what is stuck."""
+"""The result of a demo: how many tasks and workflows are in which state, why they failed, and what is stuck."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALL = parse("")
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`states` has RETRY and INTERRUPTED apart from PENDING and FAILED. `findings` counts kinds, worst first."""
+    """RETRY and INTERRUPTED are separate from PENDING and FAILED in `states`. `findings` counts kinds, worst first."""
 
     states: Mapping[str, int]
     workflows: Mapping[str, int]
@@ -36,7 +36,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
     async with (
         open_database(choice) as database,
         database.connected("demo", settings=READER_SETTINGS) as connection,
-        # One look: a task claimed between two counts was in both of them.
+        # One snapshot: otherwise a task claimed between two counts would be in both.
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         counts = await task_counts(connection, everything)

@@ -1,4 +1,4 @@
-"""The instant between two transactions: a worker has stored that a task failed, and not yet told its workflow."""
+"""The instant between two transactions: a worker has stored that a task failed, and not yet advanced its workflow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_ORDERS: Final = 10
 
 
 async def order_charged_by(database: Database, customers: Customers, pid: int) -> str | None:
-    """An order whose card is being charged by the worker with this pid; others go to whoever takes them first."""
+    """An order whose card is being charged by the worker with this pid; other orders are left to any worker."""
     for _ in range(_MOST_ORDERS):
         workflow_id = await customers.order_by_web(STOLEN)
         if workflow_id is None:
@@ -38,9 +38,9 @@ async def order_charged_by(database: Database, customers: Customers, pid: int) -
 
 @asynccontextmanager
 async def unheard(database: Database, workflow_id: str) -> AsyncIterator[bool]:
-    """The workflow's row is held, as by a transaction that somebody forgot: whoever wants to write to it waits.
+    """The workflow's row is locked, as by a forgotten transaction: every writer to it waits.
 
-    Entered when the charge has FAILED and its node is still RUNNING; False where it does not come to that.
+    Entered when the charge has FAILED and its node is still RUNNING; False if that does not happen.
     """
     forgotten = (("idle_in_transaction_session_timeout", "0"),)
     async with database.connected("demo", settings=forgotten) as holder, holder.transaction():
@@ -52,7 +52,7 @@ async def unheard(database: Database, workflow_id: str) -> AsyncIterator[bool]:
 async def _charge(
     database: Database, workflow_id: str, is_so: Callable[[NodeView], bool], patience_s: float
 ) -> NodeView | None:
-    """The order's first node, when it is so; None where it has not become so in time."""
+    """The order's first node, once the condition holds; None if it does not in time."""
     deadline = time.monotonic() + patience_s
     async with database.connected("demo", settings=READER_SETTINGS) as connection:
         while time.monotonic() < deadline:

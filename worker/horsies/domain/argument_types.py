@@ -1,9 +1,9 @@
 """Whether arguments fit the annotations of their parameters, as far as that is certain.
 
-A value is held against what JSON makes of a type: a tuple arrives as a list, a StrEnum as its text, an object of a
-subclass of str as str. What the codec cannot carry at all (UUID, Decimal, set) and what cannot be asked (protocols,
-plain classes, type variables, names that only type checkers import) is not judged, and neither are the keys of a dict,
-which arrive as text. So no call is refused that would get what its annotations say. Values are never changed.
+A value is checked against what JSON turns a type into: a tuple arrives as a list, a StrEnum as its text, an object of a
+subclass of str as str. Types that the codec cannot store at all (UUID, Decimal, set), types that cannot be checked
+(protocols, plain classes, type variables, names that only type checkers import) and the keys of a dict, which arrive as
+text, are not checked. So no call is refused that would receive what its annotations say. Values are never changed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from horsies.domain.codec.errors import spell_path
 from horsies.domain.task_result import TaskError, TaskResult
 
 Part: TypeAlias = "tuple[str | int, Kind, Any]"
-"""Where in a value, what is expected there, and what is there."""
+"""The path within a value, the type expected there, and the value found."""
 ArgumentCheck: TypeAlias = "Callable[[Sequence[Any], Mapping[str, Any]], Misfit | None]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Misfit:
-    """Which argument, or which part of it, is of another type. Quotes no value."""
+    """Which argument, or which part of it, is of another type. Contains no value."""
 
     path: str
     expected: str
@@ -62,11 +62,11 @@ def _no_parts(_value: Any) -> Iterable[Part]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kind:
-    """A type that values can be held against."""
+    """A type against which values can be checked."""
 
     spelled: str
     classes: frozenset[type] = frozenset()
-    """A value of exactly one of these fits. Asked first: most values do."""
+    """A value of exactly one of these fits. Checked first: most values do."""
     otherwise: Callable[[Any], bool] = _never
     parts: Callable[[Any], Iterable[Part]] = _no_parts
 
@@ -89,7 +89,7 @@ class Kind:
 
 @dataclasses.dataclass(slots=True)
 class _Kinds:
-    """Of the parameters of one function; `rest` is that of *args, `more` that of **kwargs."""
+    """The types of the parameters of one function; `rest` is that of *args, `more` that of **kwargs."""
 
     by_position: list[tuple[str, Kind | None]] = dataclasses.field(default_factory=list)
     by_name: dict[str, Kind | None] = dataclasses.field(default_factory=dict)
@@ -98,9 +98,9 @@ class _Kinds:
 
 
 def checker(fn: Callable[..., Any]) -> ArgumentCheck:
-    """For calls that `fn` takes by their shape: which of the arguments is of another type, None for none.
+    """For calls that fit the signature of `fn`: which of the arguments is of another type, None for none.
 
-    Built once per function, in 30 µs per parameter; asked for each call, in 0.2 µs per argument of a simple type.
+    Built once per function, in 30 µs per parameter; a check takes 0.2 µs per argument of a simple type.
     """
     kinds = _kinds_of(fn)
     by_position, by_name, (rest_name, rest), more = kinds.by_position, kinds.by_name, kinds.rest, kinds.more
@@ -138,20 +138,20 @@ def _kinds_of(fn: Callable[..., Any]) -> _Kinds:
 
 
 def hint_of(fn: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The type of a parameter; its text where the names in it lead nowhere here, None without annotation."""
+    """The type of a parameter; its text if its names cannot be resolved here, None without annotation."""
     if parameter.annotation is parameter.empty:
         return None
     only_this = SimpleNamespace(__annotations__={"it": parameter.annotation})
     try:
         return get_type_hints(only_this, getattr(fn, "__globals__", {}), {}, include_extras=True)["it"]
-    # An annotation is an expression of the user's: it may raise anything, and often names what only type checkers
+    # An annotation is the user's expression: it may raise anything, and often contains names that only type checkers
     # import. The function runs without it, so that is no error.
     except Exception:  # noqa: BLE001
         return str(parameter.annotation)
 
 
 def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> Kind | None:
-    """None where its values are not judged."""
+    """None if its values are not checked."""
     hint = hint_of(fn, parameter)
     kind = kind_of(hint)
     # `count: int = None` is an old way to write Optional.
@@ -159,7 +159,7 @@ def kind_of_parameter(fn: Callable[..., Any], parameter: inspect.Parameter) -> K
 
 
 def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
-    """The type that an annotation names; None where values cannot be judged by it. `within`: aliases being read."""
+    """The type of an annotation; None if values cannot be checked by it. `within`: aliases being resolved."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -184,25 +184,26 @@ def kind_of(hint: Any, within: frozenset[int] = frozenset()) -> Kind | None:
 
 
 def spell(hint: Any) -> str:
-    """The annotation as a person would write it."""
+    """The annotation in source form."""
     plain = isinstance(hint, type) and not get_args(hint)
     return hint.__qualname__ if plain else str(hint).replace("typing.", "")
 
 
 def _is_alias(hint: Any) -> bool:
-    """Asked by name: in Python 3.12 and 3.13 typing_extensions has a class of its own beside that of `type X = ...`."""
+    """Checked by name: in Python 3.12 and 3.13 typing_extensions has a class of its own beside that of `type X =
+    ...`."""
     return type(hint).__name__ == "TypeAliasType"
 
 
 def _value_of(alias: Any) -> Any:
     try:
         return alias.__value__
-    except Exception:  # noqa: BLE001 - evaluated here for the first time, so it may name what is not there
+    except Exception:  # noqa: BLE001 - evaluated here for the first time, so its names may be missing
         return Any
 
 
 def _value_class(cls: type, spelled: str) -> Kind | None:
-    """A class whose instances are no containers, by what the codec gives back for them."""
+    """A class whose instances are no containers, by the value that the codec restores for them."""
     if issubclass(cls, Enum):
         return _enum(cls)
     for base in (*_SCALARS, datetime, date, time):
@@ -211,9 +212,9 @@ def _value_class(cls: type, spelled: str) -> Kind | None:
     if issubclass(cls, TaskError):
         return dataclasses.replace(
             _instances(TaskError), spelled=spelled
-        )  # one whose own class is gone is read as that
+        )  # an object whose own class no longer exists is read as this one
     if issubclass(cls, BaseModel):
-        # Page[int] is a class of its own, and no instance of Page is one of it.
+        # Page[int] is a class of its own, but instances of Page are not instances of it.
         generic: Any = cls.__pydantic_generic_metadata__["origin"]
         return dataclasses.replace(_instances(generic or cls), spelled=spelled)
     if issubclass(cls, TaskResult) or dataclasses.is_dataclass(cls):
@@ -222,7 +223,7 @@ def _value_class(cls: type, spelled: str) -> Kind | None:
 
 
 def _instances(cls: type) -> Kind:
-    """A module that is imported under two names has each of its classes twice, so the name of one is enough."""
+    """A module that is imported under two names has each of its classes twice, so the same name is enough."""
 
     def is_one(value: Any) -> bool:
         return isinstance(value, cls) or any(base.__qualname__ == cls.__qualname__ for base in type(value).__mro__)
@@ -231,7 +232,7 @@ def _instances(cls: type) -> Kind:
 
 
 def _enum(cls: type[Enum]) -> Kind | None:
-    """A member, or the value of one; of an enum that cannot be stored also the name, which is sent in its place."""
+    """A member, or its value; for an enum that cannot be stored also the name, which is sent in its place."""
     if not all(isinstance(member.value, str | int | float | None) for member in cls):
         return None
     names = set() if issubclass(cls, str | int | float) else set(cls.__members__)
@@ -252,9 +253,7 @@ def _literal(spelled: str, members: Sequence[Any]) -> Kind | None:
     values = {member.value if isinstance(member, Enum) else member for member in members}
     if not all(isinstance(value, str | int | None) for value in values):
         return None
-    allowed = {
-        (isinstance(value, bool), value) for value in values
-    }  # 1 == True, but the one is not written for the other
+    allowed = {(isinstance(value, bool), value) for value in values}  # 1 == True, but they are not interchangeable here
 
     def is_one(value: Any) -> bool:
         plain = value.value if isinstance(value, Enum) else value
@@ -297,7 +296,7 @@ def _is_instance(cls: type, value: Any) -> bool:
 
 
 def _is_list(value: Any) -> bool:
-    """What the codec writes as a JSON array."""
+    """Values that the codec writes as a JSON array."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
@@ -308,7 +307,7 @@ def _sequence(spelled: str, item: Kind | None, is_one: Callable[[Any], bool]) ->
     def fits(value: Any) -> bool:
         if type(value) is not list and not is_one(value):
             return False
-        return item.all_fit(value) if isinstance(value, Sequence) else True  # of a dict only its keys would be seen
+        return item.all_fit(value) if isinstance(value, Sequence) else True  # of a dict only its keys would be checked
 
     def parts(value: Any) -> Iterable[Part]:
         return ((position, item, part) for position, part in enumerate(value)) if _is_list(value) else ()
@@ -353,7 +352,7 @@ _SCALARS: Final = {
     str: Kind("str", frozenset((str,)), partial(_is_instance, str)),
 }
 
-# Of others that take parameters nothing tells which one is the type of the items.
+# For other generic classes it is unknown which parameter is the type of the items.
 _MAPPINGS: Final = frozenset((dict, Mapping, MutableMapping, defaultdict, OrderedDict))
 _TAKING_TEXT: Final = frozenset((Sequence, Collection, Iterable))
 _SEQUENCES: Final = _TAKING_TEXT | {list, tuple, MutableSequence, deque}

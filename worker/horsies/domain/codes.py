@@ -1,4 +1,4 @@
-"""What a failed task says in one word: the built-in code families and the shape of user codes."""
+"""Error codes of failed tasks: the built-in families and the format of user codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 
 class OperationalErrorCode(StrEnum):
-    """Something around the task broke."""
+    """An operational failure around the task."""
 
     UNHANDLED_EXCEPTION = "UNHANDLED_EXCEPTION"
     TASK_EXCEPTION = "TASK_EXCEPTION"
@@ -23,7 +23,7 @@ class OperationalErrorCode(StrEnum):
 
 
 class ContractCode(StrEnum):
-    """A value does not fit the type that was promised for it."""
+    """A value does not fit its declared type."""
 
     RETURN_TYPE_MISMATCH = "RETURN_TYPE_MISMATCH"
     PYDANTIC_HYDRATION_ERROR = "PYDANTIC_HYDRATION_ERROR"
@@ -64,7 +64,7 @@ _EXCEPTION_NAME = re.compile(r"[A-Za-z0-9_.]*(Error|Exception)")
 
 
 def why_not_a_code(text: str) -> str | None:
-    """None when `text` may serve as an error code, otherwise the reason for a person."""
+    """None if `text` can be an error code, otherwise the reason as a message."""
     if _CODE.fullmatch(text):
         return None
     if _EXCEPTION_NAME.fullmatch(text):
@@ -73,5 +73,5 @@ def why_not_a_code(text: str) -> str | None:
 
 
 def to_builtin(code: str) -> BuiltInTaskCode | str:
-    """The enum member where `code` names one, the text unchanged otherwise."""
+    """The enum member if `code` names one, else the text unchanged."""
     return BUILTIN_CODE_REGISTRY.get(code, code)

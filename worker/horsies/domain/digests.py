@@ -1,4 +1,4 @@
-"""Fingerprints that every version and every process must compute alike: enqueue_sha, slot ids, lock keys."""
+"""Fingerprints that every version and every process must compute identically: enqueue_sha, slot ids, lock keys."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SCHEDULE_NAMESPACE: Final = UUID("3c01f3f5-afd6-4363-b726-a5dab51a81c7")
 _NULL: Final = "null"
 
 
-@lru_cache(maxsize=8)  # a bulk send stamps all its rows alike
+@lru_cache(maxsize=8)  # all rows of a bulk send have the same time
 def canonical_time(moment: datetime) -> str:
-    """UTC with six decimals, whatever zone and precision the moment came in."""
+    """UTC with six decimals, whatever the zone and precision of the moment."""
     if moment.tzinfo is None:
         raise ValueError(f"{moment!r} has no time zone; pass an aware datetime")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
@@ -34,8 +34,8 @@ def enqueue_sha(
     task_options: str | None = None,
 ) -> str:
     """The fingerprint of one send: the same id with another fingerprint is another task, not a repetition."""
-    # A compact JSON array. Non-ASCII is escaped, unlike in the columns: that is how existing rows were made.
-    # Put together by hand, 0.4 µs: json.dumps takes 1.6.
+    # A compact JSON array. Non-ASCII is escaped, unlike in the columns, as in existing rows. Built by string formatting
+    # in 0.4 µs: json.dumps takes 1.6.
     payload = (
         f"[{quoted(task_name)},{quoted(queue_name)},{priority},{_text(args_json)},{_text(kwargs_json)},"
         f'"{canonical_time(sent_at)}",{_text(None if good_until is None else canonical_time(good_until))},'
@@ -49,7 +49,7 @@ def _text(text: str | None) -> str:
 
 
 def scheduled_task_id(schedule_name: str, slot: datetime) -> str:
-    """One id per schedule and slot: two schedulers, or one that repeats itself, insert the same task."""
+    """One id per schedule and slot: two schedulers, or one that repeats a run, insert the same task."""
     return str(uuid5(_SCHEDULE_NAMESPACE, f"{schedule_name}:{canonical_time(slot)}"))
 
 

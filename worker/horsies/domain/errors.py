@@ -1,7 +1,7 @@
-"""Errors that a person has to act on: a code, where it is, what is wrong and the way out.
+"""Errors for users and operators: a code, the place, the problem and the remedy.
 
 HorsiesError
-├── ConfigurationError (also ValueError)   settings that contradict each other or make no sense
+├── ConfigurationError (also ValueError)   settings that are inconsistent or invalid
 ├── TaskDefinitionError                    a task that cannot be registered as written
 ├── WorkflowValidationError                a workflow that cannot run as written
 ├── RegistryError                          a task name unknown, or known twice
@@ -104,7 +104,7 @@ class SourceLocation:
 
 
 class HorsiesError(Exception):
-    """Base of every error that names its cause and the way out; `str()` is the compiler-like text."""
+    """Base of every error with a cause and a remedy; `str()` is the compiler-like text."""
 
     default_code: ErrorCode | None = None
 
@@ -141,7 +141,7 @@ class HorsiesError(Exception):
 
 
 class ConfigurationError(HorsiesError, ValueError):
-    """A setting is wrong; a ValueError too, as the documents promise for every configuration class."""
+    """A setting is wrong; also a ValueError, as documented for every configuration class."""
 
 
 class TaskDefinitionError(HorsiesError):
@@ -172,14 +172,14 @@ class ValidationReport:
 
 
 class MultipleValidationErrors(HorsiesError, ValueError):  # noqa: N818 - a documented name
-    """Two or more broken rules at once, so that one run shows everything there is to mend."""
+    """Two or more broken rules at once, so that one run shows all of them."""
 
     def __init__(self, report: ValidationReport) -> None:
         super().__init__("; ".join(error.message for error in report.errors))
         self.report = report
 
     def __reduce__(self) -> tuple[type[Self], tuple[ValidationReport]]:
-        # An exception is rebuilt from its args by default, which hold the text and not the report.
+        # An exception is rebuilt from its args by default, which contain the text and not the report.
         return type(self), (self.report,)
 
     def __str__(self) -> str:
@@ -187,11 +187,11 @@ class MultipleValidationErrors(HorsiesError, ValueError):  # noqa: N818 - a docu
 
 
 class ConfigurationErrors(MultipleValidationErrors, ConfigurationError):  # noqa: N818
-    """Several broken settings: whoever catches ConfigurationError catches this one too."""
+    """Several broken settings; `except ConfigurationError` catches this too."""
 
 
 class WorkflowContextMissingIdError(RuntimeError):
-    """A node that has no node_id yet was asked for; a task that lets this out fails with WORKFLOW_CTX_MISSING_ID."""
+    """A node without a node_id was used; a task that lets this pass fails with WORKFLOW_CTX_MISSING_ID."""
 
 
 def raise_collected(
@@ -207,7 +207,7 @@ def raise_collected(
 
 
 def flatten(errors: Iterable[HorsiesError]) -> Iterable[HorsiesError]:
-    """Each single error; reports within reports are opened."""
+    """Each single error; nested reports are flattened."""
     for error in errors:
         if isinstance(error, MultipleValidationErrors):
             yield from flatten(error.report.errors)
@@ -219,7 +219,7 @@ RED, BLUE, BOLD, RESET = "\x1b[1;31m", "\x1b[1;34m", "\x1b[1m", "\x1b[0m"
 
 
 def render(error: HorsiesError, *, colour: bool = False) -> str:
-    """The error as a compiler prints it: headline, place with its source line, notes, help."""
+    """The error in the format of a compiler: headline, place with its source line, notes, help."""
     if isinstance(error, MultipleValidationErrors):
         return error.report.render(colour=colour)
 
@@ -253,5 +253,5 @@ def _underline(location: SourceLocation, source: str) -> str:
 
 
 def _hang(text: str, margin: str, label: str) -> str:
-    """Further lines of a note stand below its first word."""
+    """Indent further lines of a note below its first word."""
     return text.replace("\n", "\n" + margin + " " * len(f"= {label}: "))

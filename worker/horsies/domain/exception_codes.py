@@ -1,4 +1,4 @@
-"""Which error code an unhandled exception gets: the task's mapper, the app's, the task's default, the app's default."""
+"""The error code of an unhandled exception: the task's mapper, the app's, the task's default, the app's default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExceptionCodes:
     app_default: str
 
     def code_of(self, exception: BaseException) -> BuiltInTaskCode | str:
-        """The enum member where the rules name a built-in code."""
+        """The enum member if the rules name a built-in code."""
         if isinstance(exception, WorkflowContextMissingIdError):
             return ContractCode.WORKFLOW_CTX_MISSING_ID
         kind = type(exception)

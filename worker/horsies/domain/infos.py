@@ -1,4 +1,4 @@
-"""What handles tell about a task, its attempts, and the nodes of a workflow."""
+"""The information that handles return about a task, its attempts, and the nodes of a workflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TaskAttemptInfo:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """A task's row at one moment; the last three fields are filled only when asked for."""
+    """A task's row at one moment; the last three fields are filled only on request."""
 
     task_id: str
     task_name: str

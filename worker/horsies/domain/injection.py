@@ -1,4 +1,4 @@
-"""What a node's task is given of the nodes before it: embedded in its kwargs, or referred to where it is large."""
+"""Results of earlier nodes for a node's task: embedded in its kwargs, or referred to if large."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MOST_EMBEDDED_BYTES: Final = 64 * 1024
-"""Of all results in the kwargs of one node: what is more would be copied from node to node, and grow on its way."""
+"""Limit for all results in the kwargs of one node: more would be copied from node to node, and grow on the way."""
 
 _NODE: Final = "node"
-# Inside a stored string the quotes would be escaped, so this stands only where a reference is.
+# Inside a stored string the quotes would be escaped, so this text occurs only in a reference.
 _SIGN_OF_REFERENCE: Final = f'"{tags.INJECTED_RESULT}":true,"{_NODE}":{{'
 
 
 class NodeRef(NamedTuple):
-    """The place where a result is kept."""
+    """The node whose row has a result."""
 
     workflow_id: str
     task_index: int
 
 
 class NodeTexts(NamedTuple):
-    """The two columns of a node that others may be given."""
+    """The two columns of a node that others may receive."""
 
     result: str | None
     summary: str | None
@@ -49,7 +49,7 @@ class SourceResult:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """Which node of which workflow a task is."""
+    """The workflow and the node of a task."""
 
     workflow_id: str
     task_index: int
@@ -58,7 +58,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """The kwargs of a workflow's task on its worker, taken apart. `context` and `meta` are trees of JSON."""
+    """The kwargs of a workflow's task in its worker, split. `context` and `meta` are trees of JSON."""
 
     kwargs: dict[str, Any]
     context: Mapping[str, Any] | None
@@ -79,7 +79,7 @@ class _Budget:
 def node_kwargs(
     stored: str | None, *, results: Mapping[str, SourceResult], ctx: Mapping[str, SourceResult] | None, meta: Meta
 ) -> str:
-    """The text of the kwargs column for a node's task; CorruptJsonError where `stored` is no object.
+    """The text of the kwargs column for a node's task; CorruptJsonError if `stored` is no object.
 
     `results` are by parameter, `ctx` by node_id: of nodes that have ended, others are left out.
     """
@@ -100,7 +100,7 @@ def node_kwargs(
 
 
 def skipped(index: int) -> str:
-    """The result that stands for a dependency that did not run."""
+    """The result that represents a dependency that did not run."""
     error = TaskError(
         error_code=OutcomeCode.UPSTREAM_SKIPPED,
         message=f"the node with index {index} was skipped",
@@ -110,18 +110,19 @@ def skipped(index: int) -> str:
 
 
 def references(kwargs: str | None) -> frozenset[NodeRef]:
-    """The nodes whose columns must be read before the task can run; none, at the price of a search, for most tasks."""
+    """The nodes whose columns must be read before the task can run; for most tasks none, found by one text search."""
     if kwargs is None or _SIGN_OF_REFERENCE not in kwargs:
         return frozenset()
     try:
         tree = parse_json(kwargs, "kwargs")
-    except CorruptJsonError:  # the child says so, as of any arguments that cannot be read
+    except CorruptJsonError:  # the child process reports it, as for any arguments that cannot be read
         return frozenset()
     return frozenset(ref for _, _, ref in _references_in(tree))
 
 
 def resolve(kwargs: str, found: Mapping[NodeRef, NodeTexts]) -> str:
-    """The kwargs with texts in the place of references; what is not in `found` any more becomes an error result."""
+    """The kwargs with references replaced by texts; a reference that is not in `found` is replaced by an error
+    result."""
     tree = parse_json(kwargs, "kwargs")
     context = tree.get(tags.WORKFLOW_CTX)
     summaries = context.get("summaries_by_id") if isinstance(context, dict) else None
@@ -139,7 +140,7 @@ def resolve(kwargs: str, found: Mapping[NodeRef, NodeTexts]) -> str:
 
 
 def split_injection(kwargs: dict[str, Any]) -> Injection:
-    """What a worker has read from the kwargs column: the function's own arguments, and what was put beside them."""
+    """Split the kwargs column: the function's own arguments, and the values that were injected."""
     own = dict(kwargs)
     context, meta = own.pop(tags.WORKFLOW_CTX, None), own.pop(tags.WORKFLOW_META, None)
     return Injection(own, context if isinstance(context, dict) else None, meta if isinstance(meta, dict) else None)
@@ -158,7 +159,7 @@ def _argument(source: SourceResult, budget: _Budget) -> dict[str, Any]:
 
 
 def _result(source: SourceResult, budget: _Budget) -> str | dict[str, Any]:
-    """The text, or a reference where it is too large or has not been read."""
+    """The text, or a reference if it is too large or has not been read."""
     if source.status == "SKIPPED":
         return skipped(source.ref.task_index)
     if not source.result_bytes:
@@ -192,7 +193,7 @@ def _not_there(ref: NodeRef) -> str:
 
 
 def _references_in(tree: object) -> Iterator[tuple[dict[str, Any], str, NodeRef]]:
-    """Each reference with the object that holds it and its name there."""
+    """Each reference with the object that contains it and its key there."""
     holders = [tree]
     context = tree.get(tags.WORKFLOW_CTX) if isinstance(tree, dict) else None
     if isinstance(context, dict):

@@ -1,4 +1,4 @@
-"""What a name may look like, so that the database accepts it later."""
+"""The rules for names, so that the database accepts them later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_TASK_NAME_CHARACTERS = 255
 
 
 def why_not_a_queue_name(name: str) -> str | None:
-    """None when `name` can be a queue, otherwise the reason for a person."""
+    """None if `name` can be a queue, otherwise the reason as a message."""
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_QUEUE_NAME_BYTES:
         return f"queue name {name!r} has {size} bytes; the notification channel leaves room for {MAX_QUEUE_NAME_BYTES}"
@@ -17,14 +17,14 @@ def why_not_a_queue_name(name: str) -> str | None:
 
 
 def why_not_a_task_name(name: str) -> str | None:
-    """None when `name` can be a task, otherwise the reason for a person."""
+    """None if `name` can be a task, otherwise the reason as a message."""
     if len(name) > MAX_TASK_NAME_CHARACTERS:
         return f"task name {name[:40]!r}… has {len(name)} characters; the column holds {MAX_TASK_NAME_CHARACTERS}"
     return why_not_a_name("task", name)
 
 
 def why_not_a_name(kind: str, name: str) -> str | None:
-    """None when `name` has something to show and nothing that a screen or a text column refuses."""
+    """None if `name` is visible and contains nothing that a screen or a text column refuses."""
     if not name.strip():
         return f"a {kind} name is empty"
     if not name.isprintable():

@@ -1,4 +1,5 @@
-"""A workflow as it is stored when it starts: its nodes in their order, with everything a worker needs."""
+"""A workflow in the form in which it is stored when it starts: its nodes in their order, with all that a worker
+needs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 MAP_DEFINITION: Final = "__horsies_map__"  # the definition_key of a node that runs one task per item, and of its child
 MAP_ITEMS: Final = "__items__"
-"""The parameter, so to speak, that receives the result of the node whose value a map goes over."""
+"""The pseudo-parameter that receives the result of the node that a map takes its items from."""
 
 
 @dataclass(frozen=True, slots=True)

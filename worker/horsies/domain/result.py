@@ -20,7 +20,7 @@ ExceptionT = TypeVar("ExceptionT", bound=BaseException)
 
 
 class UnwrapError(Exception):
-    """Asked for the side that a result does not have; `result` is that result."""
+    """The other side of a result was requested; `result` is that result."""
 
     def __init__(self, result: Result[Any, Any], message: str) -> None:
         super().__init__(result, message)
@@ -31,7 +31,8 @@ class UnwrapError(Exception):
 
 
 class _Immutable:
-    """By hand, as a frozen slotted dataclass that is generic fails in `Ok[int](1)` (Python 3.11, see task_result)."""
+    """Written out, because a frozen slotted dataclass that is generic fails in `Ok[int](1)` (Python 3.11, see
+    task_result)."""
 
     __slots__ = ()
 
@@ -214,7 +215,7 @@ class Err(_Immutable, Generic[E_co]):
 
     def __iter__(self) -> Iterator[NoReturn]:
         # A generator, not a plain raise: a generator expression calls iter() on its outermost source when it is
-        # written down, which would raise before do() is entered.
+        # created, which would raise before do() is entered.
         yield self._leave_do()
 
     def _leave_do(self) -> NoReturn:

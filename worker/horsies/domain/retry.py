@@ -21,14 +21,14 @@ LONGEST_INTERVAL_S = 86_400
 
 JITTER = 0.25
 SHORTEST_DELAY_S = 1.0
-# The last step of the longest policy that can be written. A stored row may hold anything, and without a bound its
-# due time would leave the calendar at the year 9999.
+# The last step of the longest possible policy. A stored row may contain anything, and without a bound its due time
+# would exceed the year 9999.
 LONGEST_DELAY_S = LONGEST_INTERVAL_S * 2.0 ** (MOST_RETRIES - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """The retry half of a row's task_options, as far as it can be read."""
+    """The retry part of a row's task_options, as far as it can be read."""
 
     auto_retry_for: frozenset[str]
     max_retries: int = DEFAULT_MAX_RETRIES
@@ -38,7 +38,7 @@ class RetryRule:
 
     @classmethod
     def from_text(cls, task_options: str | None) -> RetryRule | None:
-        """`from_stored` of the column's text; none in a text that is no JSON, as a row written by hand may have."""
+        """`from_stored` of the column's text; None if it is no JSON, as in a row that was written with plain SQL."""
         try:
             return cls.from_stored(json.loads(task_options)) if task_options else None
         except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The longest real wait is day 31 at 02:30 when the clocks go forward on 31 March: 31 January to 31 May, 121 days.
-# The bound only ends the search for marks that never come.
+# The longest real wait is day 31 at 02:30 when the clocks go forward on 31 March: 31 January to 31 May, 121 days. The
+# bound only ends the search for times that never occur.
 LONGEST_PAUSE = timedelta(days=400)
 ONE_DAY = timedelta(days=1)
 
@@ -34,7 +34,7 @@ WEEK = tuple(Weekday)
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Elapsed time, counted from the last run; no calendar takes part."""
+    """Elapsed time, counted from the last run, independent of the calendar."""
 
     seconds: int
 
@@ -47,7 +47,7 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """What local clocks show: ascending times of day, on the days that both filters let through."""
+    """Local wall-clock time: ascending times of day, on the days that both filters allow."""
 
     times: tuple[time, ...]
     weekdays: frozenset[Weekday] | None = None
@@ -72,7 +72,7 @@ Rhythm: TypeAlias = Every | WallClock
 
 
 class Pattern(Protocol):
-    """What `horsies.config.schedule` lets users write; it boils down to a rhythm."""
+    """The patterns of `horsies.config.schedule`, which all reduce to one of these rhythms."""
 
     def rhythm(self) -> Rhythm: ...
 
@@ -80,7 +80,7 @@ class Pattern(Protocol):
 def calculate_next_run(pattern: Pattern, from_time: datetime, tz: str = "UTC") -> datetime:
     """The first run strictly after `from_time`, in UTC. A naive time or an unknown zone is a ValueError.
 
-    A local time that the clocks jump over has no run; one that they show twice runs at the earlier instant only.
+    A local time that the clocks skip has no run; one that occurs twice runs at the earlier instant only.
     """
     return next(_runs_after(pattern, from_time, tz))
 
@@ -107,7 +107,7 @@ def zone_named(name: str) -> ZoneInfo:
 
 
 def _spelling_hint(name: str) -> str:
-    """Cities count on their own, so that "berlin" leads to Europe/Berlin."""
+    """The city alone is matched too, so that "berlin" finds Europe/Berlin."""
     zones = available_timezones()
     spellings = {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones)}
     spellings |= {zone.lower(): zone for zone in zones}
@@ -120,13 +120,13 @@ def _runs_after(pattern: Pattern, from_time: datetime, tz: str) -> Iterator[date
 
 
 def _in_utc(moment: datetime) -> datetime:
-    # Sums and comparisons of times in one local zone ignore its clock changes; in UTC there are none.
+    # Arithmetic and comparisons of times in one local zone ignore its clock changes; UTC has none.
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone, so it names no instant; use datetime.now(UTC) or .astimezone()")
     return moment.astimezone(UTC)
 
 
 def _earliest_instant(local: datetime, zone: ZoneInfo) -> datetime | None:
-    """When local clocks first show `local`; None when they jump over it."""
+    """The first instant at which local clocks show `local`; None if they skip it."""
     instant = local.replace(tzinfo=zone, fold=0).astimezone(UTC)
     return instant if instant.astimezone(zone).replace(tzinfo=None) == local else None

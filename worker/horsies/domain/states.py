@@ -1,6 +1,6 @@
-"""States as data: what may become what, by which verb, on whose say, under which guard.
+"""The states as data: which transitions exist, by which verb, by whom, under which guard.
 
-The statements of the store, the property tests, the manual verbs and the console's legend all read these tables.
+The statements of the store, the property tests, the operator actions and the console's legend all use these tables.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class OnError(StrEnum):
 
 
 class Verb(StrEnum):
-    """One verb, one name, in SQL, code, log, test and console alike."""
+    """One verb has one name in SQL, code, log, test and console."""
 
     ENQUEUE = "enqueue"
     CLAIM = "claim"
@@ -107,7 +107,7 @@ StateT = TypeVar("StateT", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Transition(Generic[StateT]):
-    """One arrow. `source` is None for a row that does not exist yet."""
+    """One transition. `source` is None for a row that does not exist yet."""
 
     source: StateT | None
     verb: Verb

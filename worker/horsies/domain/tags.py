@@ -1,4 +1,4 @@
-"""The keys that mark an object of stored JSON as more than a plain object."""
+"""The keys that mark an object in stored JSON as more than a plain object."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ INJECTED_RESULT: Final = "__horsies_taskresult__"
 WORKFLOW_CTX: Final = "__horsies_workflow_ctx__"
 WORKFLOW_META: Final = "__horsies_workflow_meta__"
 
-# Ours: which subclass of TaskError a stored error is. Readers that do not know it see a TaskError.
+# Not upstream's: which subclass of TaskError a stored error is. Readers that do not know it see a TaskError.
 ERROR_CLASS: Final = "__error_class__"
 
-# A user's own dict with such a key would come back as something else, so it is refused when written.
+# A user's own dict with such a key would be read back as something else, so it is refused when written.
 RESERVED: Final = frozenset(
     {
         DATETIME,

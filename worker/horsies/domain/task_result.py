@@ -1,4 +1,4 @@
-"""What a task gives back: a TaskResult that holds either a value or an error."""
+"""The result of a task: a TaskResult that holds either a value or an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OutputT = TypeVar("OutputT", default=Any)
 
 
 class TaskError(BaseModel):
-    """Why a task has no value: a code to decide on, a message to read, data to look into."""
+    """Why a task has no value: a code for decisions, a message for people, data for details."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -36,8 +36,8 @@ class TaskError(BaseModel):
     def _only_own_codes(cls, code: object) -> object:
         """A built-in code is an enum member or its stored form; every other code is plain text.
 
-        Otherwise a user's "WORKER_CRASHED" could not be told from ours, and a foreign enum would come back from
-        storage as a plain string.
+        Otherwise a user's "WORKER_CRASHED" could not be distinguished from the built-in one, and a foreign enum would
+        be read back as a plain string.
         """
         if isinstance(code, BuiltInTaskCode):
             return code
@@ -78,12 +78,12 @@ class SubWorkflowSummary(Generic[OutputT]):
     error_summary: str | None = None
 
     def __post_init__(self) -> None:
-        # Stored JSON holds the status as its text.
+        # Stored JSON contains the status as its text.
         object.__setattr__(self, "status", WorkflowStatus(self.status))
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> SubWorkflowSummary[Any]:
-        """The summary behind a stored object, tagged or plain; what is missing or odd becomes a default."""
+        """The summary of a stored object, tagged or plain; missing or invalid fields get a default."""
         fields = stored.get("data", {}) if DATACLASS in stored else stored
         error_summary = fields.get("error_summary")
         return SubWorkflowSummary(
@@ -98,7 +98,7 @@ class SubWorkflowSummary(Generic[OutputT]):
 
 
 def _status(stored: object) -> WorkflowStatus:
-    """A summary tells of a child that has ended; one that cannot be read must not pass for a success."""
+    """A summary is about a child that has ended; one that cannot be read must not look like a success."""
     return WorkflowStatus.__members__.get(str(stored), WorkflowStatus.FAILED)
 
 
@@ -124,7 +124,7 @@ _ABSENT: Final = object()
 class TaskResult(Generic[T_co, E_co]):
     """`TaskResult(ok=value)` or `TaskResult(err=error)`, never both; `ok=None` is a success.
 
-    Written by hand, not as a frozen slotted dataclass, for the reason given at SubWorkflowSummary.
+    Written out, not a frozen slotted dataclass, for the reason given at SubWorkflowSummary.
     """
 
     __slots__ = ("_err", "_ok")
@@ -196,7 +196,7 @@ class TaskResult(Generic[T_co, E_co]):
         return f"TaskResult(ok={self._ok!r})" if self._err is None else f"TaskResult(err={self._err!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copying and pickling would otherwise go through __setattr__.
+        # Copying and pickling would otherwise use __setattr__.
         return (_restore, (self._ok, self._err))
 
 

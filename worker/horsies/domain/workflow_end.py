@@ -1,4 +1,4 @@
-"""What a workflow has come to once all its nodes are over: its status, its result and its error."""
+"""The outcome of a workflow after all its nodes have ended: its status, its result and its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EndedNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowEnd:
-    """As its columns hold it."""
+    """The values of its columns."""
 
     status: WorkflowStatus
     result: str | None
@@ -39,16 +39,17 @@ class WorkflowEnd:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether it succeeded, before any result is read: `blamed` is the node whose error is the workflow's."""
+    """Whether it succeeded, determined before any result is read: `blamed` is the node whose error is the
+    workflow's."""
 
     status: WorkflowStatus
     blamed: EndedNode | None
     error: str | None
-    """Without a node to blame: the error, or the one that a success keeps."""
+    """If no node is to blame: the error, or the one that a success keeps."""
     results_of: tuple[EndedNode, ...]
-    """The nodes that make up the result."""
+    """The nodes whose results form the result."""
     shape: str
-    """How they do: `output` as it is, `map` as a list, `sinks` by their ids."""
+    """How they form it: `output` as it is, `map` as a list, `sinks` by their ids."""
 
 
 def judge(
@@ -84,7 +85,7 @@ def end_of(verdict: Verdict, results: Mapping[int, str | None]) -> WorkflowEnd:
 
 
 def error_of(result: str | None, node: EndedNode) -> str:
-    """The error within the stored result of a failed node, as the error column of its workflow holds it."""
+    """The error in the stored result of a failed node, in the form of its workflow's error column."""
     error = _part(result, "err")
     if isinstance(error, dict):
         return to_json(error)
@@ -93,12 +94,12 @@ def error_of(result: str | None, node: EndedNode) -> str:
 
 
 def error_summary(error: str | None) -> str | None:
-    """One line of a stored error for those who see only the child."""
+    """One line of a stored error for the summary of the child."""
     tree = _tree(error)
     if not isinstance(tree, dict):
         return error
     below = tree.get("sub_workflow_summary")
-    # The cause alone: with what every level says around it, a sentence would grow by as much at each.
+    # Only the cause: with the text of every level around it, the message would grow at each.
     if isinstance(below, dict) and below.get("status") == "FAILED" and isinstance(below.get("error_summary"), str):
         return str(below["error_summary"])
     code, message = tree.get("error_code"), tree.get("message")
@@ -108,7 +109,7 @@ def error_summary(error: str | None) -> str | None:
 
 
 def ok_part(result: str | None) -> Any:
-    """The tree of the value in a stored result; None where there is none."""
+    """The tree of the value in a stored result; None if there is none."""
     return _part(result, "ok")
 
 
@@ -142,7 +143,7 @@ def _ok_text(value: str) -> str:
 
 
 def _readable(result: str | None) -> str:
-    """The text itself: read and written again, a float may change. One that is no JSON would break all the others."""
+    """The text itself: if read and written again, a float may change. Invalid JSON would break all the others."""
     return "null" if result is None or _tree(result) is None else result
 
 
@@ -161,7 +162,8 @@ def _tree(text: str | None) -> Any:
 
 
 def _cases(success_policy: str) -> list[frozenset[int]]:
-    """The required indexes of each case; a policy that cannot be read has none: nothing shall pass for a success."""
+    """The required indexes of each case; a policy that cannot be read has none, so that it never counts as a
+    success."""
     tree = _tree(success_policy)
     cases = tree.get("cases") if isinstance(tree, dict) else None
     if not isinstance(cases, list):

@@ -1,9 +1,10 @@
-"""What follows in a workflow when a task of it has ended: its node, those that waited for it, the end of the workflow.
+"""Advance workflows after tasks have ended: the task's node, the nodes that depend on it, the end of the workflow.
 
-Whoever changes workflows or nodes, or enqueues a node's task, locks the roots of their families before any other row,
-and then writes workflows, nodes and tasks in this order. Whoever holds a task's row never waits for a workflow's: it
-commits, and the advance follows. That reads the truth and not what it was told, so done again, or late, or by several,
-it comes to the same.
+Every transaction that changes workflows or nodes, or enqueues a node's task, locks the root workflows of the families
+concerned before any other row, and then writes workflows, nodes and tasks in this order. A transaction that holds a
+lock on a task's row never waits for a workflow's row: it commits, and the advance follows in a transaction of its own.
+An advance reads the present state of the rows and relies on no message, so it can be repeated, run late or run in
+several workers at once with the same result.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ _PATIENCE = "5s"
 
 
 class FamilyLockedError(asyncpg.LockNotAvailableError):  # type: ignore[misc]
-    """Another session holds the lock of a workflow's family; the message says which one, as far as that can be seen."""
+    """Another session holds the lock of a workflow's family; the message names that session where it can be
+    determined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """What was done: `ended` are workflow and index of nodes, `enqueued` ids of tasks.
+    """The result of an advance: `ended` are nodes as (workflow, index), `enqueued` are task ids.
 
-    `finished` are workflows and what they have become, PAUSED by an error included; `ready_children` those with nodes
-    whose child is to be built.
+    `finished` are workflows with their new status, including PAUSED by `on_error`; `ready_children` are workflows with
+    nodes whose child workflow is to be built.
     """
 
     ended: tuple[tuple[str, int], ...] = ()
@@ -43,11 +45,12 @@ class Advanced:
     finished: tuple[tuple[str, WorkflowStatus], ...] = ()
     ready_children: tuple[str, ...] = ()
     locked: tuple[tuple[str, str], ...] = ()
-    """Tasks that were left for later, each with the root of its family, which another session had locked."""
+    """Tasks that were skipped because another session holds the lock of their family, each with the root of the
+    family."""
 
 
 class Started(NamedTuple):
-    """How many nodes are RUNNING now; `locked` as in Advanced."""
+    """The number of nodes that are RUNNING now; `locked` as in Advanced."""
 
     nodes: int
     locked: tuple[tuple[str, str], ...] = ()
@@ -61,7 +64,7 @@ class _Ended(NamedTuple):
 
 @dataclass(slots=True)
 class _Course:
-    """What has been done so far in this transaction."""
+    """The changes made so far in this transaction."""
 
     ended: list[tuple[str, int]] = field(default_factory=list)
     enqueued: list[str] = field(default_factory=list)
@@ -76,8 +79,9 @@ class _Course:
 async def lock_families(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> tuple[str, ...]:
     """Lock the roots of these workflows until the transaction ends, in the order of their ids; returns the roots.
 
-    Whoever changes a workflow, a node, or enqueues a node's task holds this, and takes it before any other row. It
-    waits for 5 s, which is for operators; then FamilyLockedError says who holds it, and the transaction can go on.
+    Every transaction that changes a workflow or a node, or enqueues a node's task, takes this lock before any other
+    row. It waits up to 5 s, for the sake of operators, and then raises FamilyLockedError, which names the holder; the
+    transaction remains usable.
     """
     families = await try_families(conn, workflow_ids)
     if all(families.values()):
@@ -92,9 +96,9 @@ async def lock_families(conn: asyncpg.Connection, workflow_ids: Collection[str])
 
 
 async def try_families(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, bool]:
-    """As lock_families, without waiting: each root, and whether its lock is ours now.
+    """Like lock_families, without waiting: each root, and whether this transaction holds its lock now.
 
-    Workers and sweeps never wait for one family: all others would wait with it.
+    Workers and sweeps never wait for the lock of one family, because all other families would wait with it.
     """
     rows = await conn.fetch(statement(__name__, "advance_try"), list(workflow_ids))
     return {row["root"]: row["is_ours"] for row in rows}
@@ -112,11 +116,11 @@ async def _holder(conn: asyncpg.Connection, roots: list[str]) -> str:
 
 
 async def advance(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Advanced:
-    """In a transaction of its own: what has become of these tasks reaches their nodes, and all that follows is done.
+    """In a transaction of its own: write the outcomes of these tasks to their nodes and do everything that follows.
 
-    It reads the truth: ids of tasks that still run, belong to no workflow or were advanced before change nothing.
-    Families that another session has locked, and those whose roots are in `leave`, are stepped over; `locked` names
-    their tasks.
+    It reads the present state: task ids that still run, belong to no workflow or were advanced before change nothing.
+    Families that another session has locked, and those whose roots are in `leave`, are skipped; `locked` names their
+    tasks.
     """
     async with transaction(conn):
         ids, locked = await _try_tasks(conn, task_ids, leave)
@@ -126,37 +130,37 @@ async def advance(conn: asyncpg.Connection, task_ids: Collection[str], leave: Co
 async def _try_tasks(
     conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str]
 ) -> tuple[list[str], tuple[tuple[str, str], ...]]:
-    """The tasks of families whose lock is ours now, and the others with their roots."""
+    """The tasks of families whose lock this transaction holds now, and the other tasks with their roots."""
     rows = await conn.fetch(statement(__name__, "advance_try_tasks"), list(task_ids), list(leave))
     ours = [task_id for task_id, _, is_ours in rows if is_ours]
     return ours, tuple([(task_id, root) for task_id, root, is_ours in rows if not is_ours])
 
 
 async def advance_locked(conn: asyncpg.Connection, task_ids: Collection[str]) -> Advanced:
-    """The same within the caller's transaction, under the families' locks."""
+    """Like advance(), within the caller's transaction and under the families' locks."""
     rows = await conn.fetch(statement(__name__, "advance_ends"), list(task_ids))
     return await _follow(conn, [_Ended(*row) for row in rows], ())
 
 
 async def settle(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Advanced:
-    """Within the caller's transaction, under the families' locks: bring RUNNING workflows to where they should be.
+    """Within the caller's transaction, under the families' locks: bring RUNNING workflows up to date with their nodes.
 
-    Evaluates every PENDING node, enqueues what is READY, takes over from children that have ended, ends what has
-    nothing left, then the node of the parent, up to the root; one that is over, CANCELLED too, ends its parent's node.
-    What has become of tasks is for `advance_locked`. Twice is as good as once.
+    Evaluates every PENDING node, enqueues READY nodes, takes over the outcomes of child workflows that have ended, ends
+    the workflow if no node is left, then the parent's node, up to the root. A workflow that has ended, CANCELLED
+    included, ends its parent's node. The outcomes of tasks are left to `advance_locked`. It is idempotent.
     """
     return await _follow(conn, [], workflow_ids)
 
 
 async def nodes_started(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Started:
-    """ENQUEUED to RUNNING for the nodes of tasks that run, in a transaction of its own; locks are as in advance()."""
+    """ENQUEUED to RUNNING for the nodes of tasks that run, in a transaction of its own; locks as in advance()."""
     async with transaction(conn):
         ids, locked = await _try_tasks(conn, task_ids, leave)
         return Started(len(await conn.fetch(statement(__name__, "advance_started"), ids)) if ids else 0, locked)
 
 
 async def enqueue_ready(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> tuple[str, ...]:
-    """Within the caller's transaction, under the families' locks: tasks for the READY nodes of what is RUNNING.
+    """Within the caller's transaction, under the families' locks: create tasks for READY nodes of RUNNING workflows.
 
     READY nodes that are sub-workflows are announced on `horsies_workflow_ready`. Returns the ids of the tasks.
     """
@@ -166,7 +170,7 @@ async def enqueue_ready(conn: asyncpg.Connection, workflow_ids: Collection[str])
 
 
 async def end_nodes(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> Advanced:
-    """Within the caller's transaction, under the families' locks: these nodes end as told, and what follows is done."""
+    """Within the caller's transaction, under the families' locks: end these nodes as given, and do all that follows."""
     return await _follow(conn, await _end(conn, ends), ())
 
 
@@ -175,8 +179,8 @@ async def end_node(
 ) -> bool:
     """Within the caller's transaction, under the family's lock: COMPLETED, FAILED or SKIPPED, unless it has ended.
 
-    Applies on_error where it FAILED; what follows is for `settle`, which the caller calls next. False: nothing changed,
-    as the node or its workflow had ended.
+    Applies `on_error` if the node FAILED. The caller must then call `settle` for everything that follows. Returns False
+    if nothing changed because the node or its workflow had already ended.
     """
     ended = await _end(conn, [NodeEnd(workflow_id, index, status, result_json)])
     await _apply_on_error(conn, ended, _Course())
@@ -184,7 +188,8 @@ async def end_node(
 
 
 async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Collection[str]) -> Advanced:
-    """Everything that follows from these nodes' ends, and in the workflows of `whole` from their present state."""
+    """Everything that follows from the ends of these nodes, and in the workflows of `whole` from their present
+    state."""
     course = _Course()
     touched, unasked = set(whole), list(whole)
     children, parents = list(whole), list(whole)
@@ -198,7 +203,7 @@ async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Coll
         course.ready_children |= made.ready_children
         unasked = []
         ended = await _end(conn, made.broken)
-        touched -= made.unfinished  # one trip less for a node in the middle of a chain
+        touched -= made.unfinished  # saves one round trip for a node in the middle of a chain
         if not ended:
             finished = await complete(conn, touched)
             course.finished |= finished
@@ -210,7 +215,8 @@ async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Coll
 async def _waves(
     conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Sequence[str], course: _Course
 ) -> list[tuple[str, int | None]]:
-    """Judge what depends on what has ended; what is skipped by that has ended too. Returns what is READY."""
+    """Evaluate the nodes that depend on ended nodes, and repeat for those that end by being SKIPPED. Returns READY
+    nodes."""
     ready: list[tuple[str, int | None]] = []
     wave: list[tuple[str, int | None]] = [(end.workflow_id, end.task_index) for end in ended]
     wave += [(workflow_id, None) for workflow_id in whole]
@@ -225,7 +231,7 @@ async def _waves(
 
 
 async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_Ended]:
-    """Write these ends; returns those that were news."""
+    """Write these ends; returns those that changed a node."""
     if not ends:
         return []
     columns = map(list, zip(*((*end[:2], end.status.value, *end[3:]) for end in ends), strict=True))
@@ -233,7 +239,7 @@ async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_Ended
 
 
 async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], course: _Course) -> None:
-    """The workflows of failed nodes store their first error, and pause where they were told to."""
+    """Store the first error of failed nodes in their workflows, and pause those whose `on_error` says so."""
     failed = [end for end in ended if end.status == WorkflowTaskStatus.FAILED]
     if not failed:
         return

@@ -1,9 +1,11 @@
 -- name: advance_patience
--- advancing.lock_families; until the end of the caller's transaction ($1 how long to wait for a lock, as PostgreSQL writes it)
+-- advancing.lock_families; until the end of the caller's transaction
+-- ($1 how long to wait for a lock, in PostgreSQL's units)
 SELECT set_config('lock_timeout', $1, true)
 
 -- name: advance_lock
--- advancing.lock_families; the roots of these workflows, in the order of their ids as everybody does ($1 workflows)
+-- advancing.lock_families; the roots of these workflows, in the order of their ids as in every transaction
+-- ($1 workflows)
 SELECT id
   FROM horsies_workflows
  WHERE id = ANY (ARRAY(SELECT COALESCE(root_workflow_id, id) FROM horsies_workflows WHERE id = ANY ($1)))
@@ -22,13 +24,14 @@ WITH asked AS MATERIALIZED (
 SELECT root, locked.id IS NOT NULL AS is_ours
   FROM asked
   LEFT JOIN locked ON locked.id = root
-       -- A root that was deleted is locked by nobody.
+       -- A root that was deleted has no row to lock.
  WHERE CASE WHEN locked.id IS NULL THEN (SELECT count(*) FROM horsies_workflows WHERE id = root) = 1 ELSE true END
  ORDER BY root
 
 -- name: advance_holders
--- advancing.lock_families, when it has waited in vain; reads only: who holds the rows of these workflows ($1 roots)
--- A lock on a row is not in pg_locks, but the transaction is, and the row names it. Several at once are not resolved.
+-- advancing.lock_families, after its wait has timed out; reads only: who holds the rows of these workflows ($1 roots)
+-- The holder of a row lock is not in pg_locks, but its transaction is, and the row names that. Several holders at once
+-- are not resolved.
 SELECT activity.pid, activity.application_name, activity.usename::text AS role, activity.state,
        round(extract(epoch FROM clock_timestamp() - activity.xact_start))::bigint AS since_s
   FROM horsies_workflows workflow
@@ -55,7 +58,7 @@ WITH asked AS MATERIALIZED (
 SELECT asked.task_id, asked.root, locked.id IS NOT NULL AS is_ours
   FROM asked
   LEFT JOIN locked ON locked.id = asked.root
-       -- A root that was deleted is locked by nobody.
+       -- A root that was deleted has no row to lock.
  WHERE CASE WHEN locked.id IS NULL THEN (SELECT count(*) FROM horsies_workflows WHERE id = asked.root) = 1 ELSE true END
 
 -- name: advance_ends
@@ -77,7 +80,8 @@ UPDATE horsies_workflow_tasks node
        completed_at = COALESCE(task.completed_at, task.failed_at, statement_timestamp())
   FROM horsies_tasks task
  WHERE node.task_id = ANY ($1) AND task.id = ANY ($1) AND task.id = node.task_id
-       -- Each in a CASE, so that no index is chosen for a state: where statistics are from a quiet hour it looks empty.
+       -- Each condition inside a CASE, so that no index is chosen for a state: with statistics from a quiet hour such
+       -- an index looks empty.
    AND CASE WHEN node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
             THEN task.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
                  AND (SELECT status FROM horsies_workflows WHERE id = node.workflow_id) IN ('RUNNING', 'PAUSED') END
@@ -85,7 +89,7 @@ RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_started
 -- advancing.nodes_started; the task runs or is tried again, the node is ENQUEUED, its workflow has not ended; under the
--- workflow_rows' locks ($1 tasks)
+-- families' locks ($1 tasks)
 UPDATE horsies_workflow_tasks node
    SET status = 'RUNNING', started_at = COALESCE(task.started_at, statement_timestamp())
   FROM horsies_tasks task
@@ -96,9 +100,10 @@ UPDATE horsies_workflow_tasks node
 RETURNING node.workflow_id
 
 -- name: advance_wave
--- advancing; PENDING nodes of RUNNING workflows that depend on what has ended, or all of them; under the families' locks
+-- advancing; PENDING nodes of RUNNING workflows that depend on an ended node, or all of them; under the families' locks
 -- ($1 workflows, $2 indexes, NULL for all)
--- States of dependencies stand inside a CASE, as in `start`, but for those that ix_horsies_workflow_tasks_open is for.
+-- States of dependencies are inside a CASE, as in `start`, except those for which ix_horsies_workflow_tasks_open is
+-- made.
 WITH ended AS MATERIALIZED (
     SELECT workflow_id, array_agg(index) AS indexes, bool_or(index IS NULL) AS whole
       FROM unnest($1::text[], $2::integer[]) AS ended (workflow_id, index)
@@ -109,7 +114,7 @@ WITH ended AS MATERIALIZED (
      CROSS JOIN LATERAL (SELECT id FROM horsies_workflows
                           WHERE id = ended.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
      CROSS JOIN LATERAL (SELECT id, workflow_id, dependencies, join_type, min_success, allow_failed_deps, workflow_ctx_from,
-                                -- One whose status is no status at all has not ended: asked only where none is open.
+                                -- A node with an unknown status has not ended: checked only where no node is open.
                                 CASE WHEN EXISTS (SELECT FROM horsies_workflow_tasks dependency
                                                    WHERE dependency.workflow_id = node.workflow_id
                                                      AND dependency.task_index = ANY (node.dependencies)
@@ -150,7 +155,7 @@ WITH ended AS MATERIALIZED (
                                     AND CASE WHEN dependency.status IN ('FAILED', 'SKIPPED') THEN true END)
                 THEN 'SKIPPED'
                 ELSE 'READY' END AS verdict,
-           -- Whose results it is to be given together must all have ended, whatever the join is content with.
+           -- All nodes of its context must have ended, even if its join needs fewer of them.
            node.open AND node.workflow_ctx_from IS NOT NULL
            AND EXISTS (SELECT FROM horsies_workflow_tasks dependency
                         WHERE dependency.workflow_id = node.workflow_id
@@ -162,14 +167,15 @@ WITH ended AS MATERIALIZED (
 UPDATE horsies_workflow_tasks node
    SET status = judged.verdict
   FROM judged
-       -- The array bounds what is read whatever the plan expects.
+       -- The array limits what is read, whatever the planner expects.
  WHERE node.id = ANY (ARRAY(SELECT id FROM judged WHERE verdict = 'SKIPPED' OR verdict = 'READY' AND NOT too_early))
    AND node.id = judged.id
 RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_end_nodes
--- advancing.end_node and what it does itself; the node has not ended, its workflow is RUNNING or PAUSED; under the families'
--- locks ($1 workflows, $2 indexes, $3 statuses, $4 results, $5 summaries of children)
+-- advancing.end_node, and the ends that follow in an advance; the node has not ended, its workflow is RUNNING or
+-- PAUSED; under the families' locks
+-- ($1 workflows, $2 indexes, $3 statuses, $4 results, $5 summaries of children)
 WITH found AS MATERIALIZED (
     SELECT node.id, ended.status, ended.result, ended.summary
       FROM unnest($1::text[], $2::integer[], $3::text[], $4::text[], $5::text[])
@@ -189,7 +195,7 @@ UPDATE horsies_workflow_tasks node
 RETURNING node.workflow_id, node.task_index, node.status
 
 -- name: advance_failures
--- advancing, after nodes have FAILED; reads only: for each workflow that its error matters to, the first of them by index
+-- advancing, after nodes have FAILED; reads only: the first failed node by index of each workflow that stores the error
 -- ($1 workflows, $2 indexes)
 SELECT DISTINCT ON (failed.workflow_id) failed.workflow_id, failed.index AS task_index, node.node_id, node.result
   FROM unnest($1::text[], $2::integer[]) AS failed (workflow_id, index)
@@ -200,8 +206,9 @@ SELECT DISTINCT ON (failed.workflow_id) failed.workflow_id, failed.index AS task
  ORDER BY failed.workflow_id, failed.index
 
 -- name: advance_on_error
--- advancing, after nodes have FAILED; keeps an error that is stored; PAUSED where that is wanted and it is RUNNING; under the
--- workflow_rows' locks ($1 workflows, $2 errors)
+-- advancing, after nodes have FAILED; keeps an error that is already stored; PAUSED if on_error says so and it is
+-- RUNNING; under the families' locks
+-- ($1 workflows, $2 errors)
 UPDATE horsies_workflows workflow
    SET error = COALESCE(workflow.error, failed.error),
        status = CASE WHEN workflow.on_error = 'pause' AND workflow.status = 'RUNNING' THEN 'PAUSED'

@@ -1,4 +1,4 @@
-"""A node that is a workflow itself: which ones wait to be built, and the start of the child that was built for one."""
+"""Nodes that are sub-workflows: which of them wait for their child workflow, and the start of the child."""
 
 from __future__ import annotations
 
@@ -24,36 +24,38 @@ if TYPE_CHECKING:
     from horsies.domain.plan import WorkflowPlan
     from horsies.lifecycle.node_tasks import ReadyNode
 
-# A definition that contains itself without end grows by a hundred levels a second, until the disk is full.
+# A definition that contains itself without end grows by a hundred levels a second until the disk is full.
 MOST_LEVELS = 100
 
 
 class TooDeepError(Exception):
-    """A child below so many others is taken for a definition that contains itself without end."""
+    """A child below this many others is taken for a definition that contains itself without end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyChild:
-    """A READY node that waits for a worker to build its child."""
+    """A READY node that waits for a worker to build its child workflow."""
 
     workflow_id: str
     index: int
     name: str
     definition_key: str
     kwargs_json: str
-    """As a task of this node would get them: section 13, results of its dependencies included."""
+    """The arguments as a task of this node would get them: section 13, results of its dependencies included."""
 
 
 async def ready_children(
     conn: asyncpg.Connection, workflow_ids: Collection[str] | None, limit: int
 ) -> list[tuple[str, int]]:
-    """Workflow and index of nodes that wait for their child, of RUNNING workflows; None: of any."""
+    """Workflow and index of nodes that wait for their child, of RUNNING workflows; None for `workflow_ids` means
+    all."""
     asked = None if workflow_ids is None else list(workflow_ids)
     return [(row[0], row[1]) for row in await conn.fetch(statement(__name__, "child_waiting"), asked, limit)]
 
 
 async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> ReadyChild | None:
-    """What it takes to build this one; None where it no longer waits. One that cannot be read has FAILED by then."""
+    """The data needed to build this child; None if the node no longer waits. A node that cannot be read is FAILED
+    here."""
     nodes = await ready_nodes(conn, [(workflow_id, index)])
     if not nodes:
         return None
@@ -66,10 +68,11 @@ async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> 
 
 
 async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, plan: WorkflowPlan) -> str | None:
-    """In a transaction of its own: the child of this node with its root tasks; its id, None if somebody was faster.
+    """In a transaction of its own: start the child of this node with its root tasks. None if another worker was first.
 
-    Whoever builds it after us finds the node no longer READY; who dies before the commit leaves it READY. TooDeepError
-    below MOST_LEVELS; FamilyLockedError, at once, where another session has locked the family.
+    A worker that builds it later finds the node no longer READY; one that dies before the commit leaves it READY.
+    Raises TooDeepError below MOST_LEVELS, and FamilyLockedError, without waiting, if another session has locked the
+    family.
     """
     child_id = new_task_id()
     async with transaction(conn):
@@ -82,14 +85,14 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
         node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
         await create_workflow(conn, plan, workflow_id=child_id, parent=node)
         await conn.execute(statement(__name__, "child_link"), workflow_id, index, child_id)
-        await settle(conn, [child_id])  # one without nodes is over at once
+        await settle(conn, [child_id])  # a workflow without nodes ends at once
     return child_id
 
 
 async def fail_child(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str) -> Advanced:
-    """In a transaction of its own: its child cannot be built here; the node FAILED and all that follows.
+    """In a transaction of its own: the child cannot be built here; the node is FAILED, with all that follows.
 
-    Unless another worker, which has the definition, has built it meanwhile.
+    Changes nothing if another worker, which has the definition, has built the child meanwhile.
     """
     return await _end(conn, NodeEnd(workflow_id, index, WorkflowTaskStatus.FAILED, result_json))
 

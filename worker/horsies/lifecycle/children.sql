@@ -1,5 +1,6 @@
 -- name: child_waiting
--- children.ready_children; reads only: READY nodes of RUNNING workflows whose child is to be built, oldest workflow first
+-- children.ready_children; reads only: READY nodes of RUNNING workflows whose child is to be built, oldest workflow
+-- first
 -- ($1 workflows, NULL for any, $2 how many)
 SELECT node.workflow_id, node.task_index
   FROM horsies_workflow_tasks node

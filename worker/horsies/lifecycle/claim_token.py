@@ -1,4 +1,4 @@
-"""Who may write to a running task: the claim token, and what becomes of a write that no longer may."""
+"""The claim token, which decides whether a worker may still write to a task, and the verdict on such a write."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Token:
 
 
 class Verdict(Enum):
-    """What the database made of a guarded write. STALE: somebody else has the task by now; drop what you hold."""
+    """The result of a guarded write. STALE: the worker has lost the task and must drop its claim."""
 
     ACCEPTED = "accepted"
     STALE = "stale"
 
 
 def in_order(tokens: Iterable[Token]) -> list[Token]:
-    """By task: every batch locks its rows in this order, so that no two of them wait for each other."""
+    """Tokens ordered by task: every batch locks its rows in this order, so that no two batches deadlock."""
     return sorted(tokens, key=attrgetter("task_id"))
 
 

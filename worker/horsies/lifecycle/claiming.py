@@ -1,4 +1,4 @@
-"""PENDING to CLAIMED and back: a task gets an owner, who starts it at once or gives it back when nothing will."""
+"""PENDING to CLAIMED and back: a worker claims a task, and starts it or releases it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-LARGEST_CLAIM = 256  # one statement takes no more
+LARGEST_CLAIM = 256  # at most this many in one statement
 
 _queue_order = itemgetter(5, 2, 0)  # priority, enqueued_at, id
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedTask:
-    """What it takes to run it. `large`: more than 64 kB of arguments, which were left in the table.
+    """What a worker needs to run the task. `large`: it has more than 64 kB of arguments, which were left in the table.
 
-    `place`: it is RUNNING already, in the process of that place in the list given to claim(). `after`, on the first
-    task of a claim that had to search: the tasks that come next, as they stood in the queue at that moment.
+    `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `after` is set
+    on the first task of a claim that had to search: the tasks that come next, as the queue was at that moment.
     """
 
     token: Token
@@ -46,7 +46,8 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True)
 class CappedClaims:
-    """What was claimed, and the queues whose cap has no room after it; None among them is the cluster's cap."""
+    """The claimed tasks, and the queues whose cap has no room after them; None among them stands for the cluster's
+    cap."""
 
     tasks: list[ClaimedTask]
     full: frozenset[str | None]
@@ -54,10 +55,11 @@ class CappedClaims:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """What to claim: of one queue, at most 256 at once. No `task_names`: any.
+    """What to claim: from one queue, at most 256 tasks at once. Without `task_names`, any task.
 
-    For each of `idle_pids`, processes of this host that wait for work, one is RUNNING at once, unless it is large.
-    `following`: what an earlier claim told as `after`; it comes first, so give it only while that order still holds.
+    For each of `idle_pids`, processes of this host that wait for work, one task is RUNNING at once, unless it is large.
+    `following` is what an earlier claim returned as `after`; it is claimed first, so pass it only while that order is
+    still valid.
     """
 
     queue: str
@@ -70,14 +72,14 @@ class ClaimRequest:
 
 
 async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest) -> list[ClaimedTask]:
-    """The next due tasks of a queue, first ones first; none of a paused queue."""
+    """Claim the next due tasks of a queue, in its order; none of a paused queue."""
     return claimed_tasks(
         worker_id, await conn.fetch(statement(__name__, "claim"), worker_id, *request_parameters(request))
     )
 
 
 def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
-    """The parameters of `claim` after the worker."""
+    """The parameters of `claim` after the worker id."""
     return (
         request.queue,
         request.limit,
@@ -90,9 +92,9 @@ def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
 
 
 async def release_expired(conn: asyncpg.Connection, queues: Collection[str]) -> int:
-    """Give claims of these queues back whose lease has run out, at most 500, our own too; how many there were.
+    """Release claims of these queues whose lease has expired, at most 500, its own included; returns their number.
 
-    From here on their tokens are stale, and the next claim takes the tasks in the order of the queue.
+    From then on their tokens are stale, and the next claim takes the tasks in the order of the queue.
     """
     released: int = await conn.fetchval(statement(__name__, "release_expired"), list(queues))
     return released
@@ -109,9 +111,9 @@ async def claim_capped(
     lease_ms: int,
     task_names: list[str] | None,
 ) -> CappedClaims:
-    """Due tasks of each queue in the order given, as far as budget and caps leave room.
+    """Claim due tasks of each queue in the given order, as far as budget and caps leave room.
 
-    In flight is what runs and what is claimed; without `hard` a claim of this call counts only when it starts.
+    RUNNING and CLAIMED tasks count as in flight; without `hard`, a claim of this call counts only once it starts.
     """
     names, caps = [name for name, _ in queues], [cap for _, cap in queues]
     given = worker_id, names, caps, budget, cluster_cap, hard, lease_ms, task_names
@@ -124,13 +126,13 @@ async def claim_capped(
 
 
 async def large_arguments(conn: asyncpg.Connection, token: Token) -> tuple[str | None, str | None] | None:
-    """`args` and `kwargs` of a task that was claimed as large; None when the token is stale."""
+    """`args` and `kwargs` of a task that was claimed as large; None if the token is stale."""
     row = await conn.fetchrow(statement(__name__, "large_arguments"), token.task_id, token.worker_id, token.claimed_at)
     return None if row is None else (row["args"], row["kwargs"])
 
 
 async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
-    """Give claims back that will not be started, and tell their queues; returns those that were still ours."""
+    """Release claims that will not be started, and notify their queues; returns those that were still valid."""
     given = in_order(tokens)
     if not given:
         return set()
@@ -141,7 +143,7 @@ async def release(conn: asyncpg.Connection, worker_id: str, tokens: Collection[T
 async def unaccounted(
     conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
 ) -> list[tuple[ClaimedTask, bool]]:
-    """What take_back would give back, without arguments, and whether it is CLAIMED yet. Reads only."""
+    """The tasks that take_back would release, without arguments, and whether each is still CLAIMED. Reads only."""
     tokens = in_order(held)
     rows = await conn.fetch(statement(__name__, "unaccounted"), worker_id, ids(tokens), claim_times(tokens))
     return [
@@ -166,11 +168,11 @@ async def unaccounted(
 
 
 async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[Token]) -> list[Token]:
-    """Give back what is CLAIMED or RUNNING under this worker's name without being held by it, and say so to the others.
+    """Release the tasks that are CLAIMED or RUNNING under this worker's id but unknown to it, and notify their queues.
 
-    Replies that were lost leave such rows: of a claim, or of a start whose user code therefore never began. So there is
-    no attempt and no number burned. `held` is everything from the claim's reply until its outcome is stored, and what
-    has run by `unaccounted`: after the loss of a commit its row looks the same.
+    Lost replies leave such rows: the reply to a claim, or to a start, after which user code was never called. So no
+    attempt is stored and no attempt number is used. `held` must contain every task from the claim's reply until its
+    outcome is stored, and every task that `unaccounted` showed to have run: after a lost commit its row looks the same.
     """
     tokens = in_order(held)
     rows = await conn.fetch(statement(__name__, "take_back"), worker_id, ids(tokens), claim_times(tokens))
@@ -180,7 +182,8 @@ async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[T
 async def take_back_unlocked(
     conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
 ) -> tuple[list[Token], Collection[Token]]:
-    """take_back() of all but the rows that other sessions have locked for longer than the lock timeout, and these."""
+    """Like take_back(), but leaves the rows that other sessions lock for longer than the lock timeout, and returns
+    them."""
     try:
         return await take_back(conn, worker_id, held), ()
     except asyncpg.LockNotAvailableError:
@@ -191,10 +194,10 @@ async def take_back_unlocked(
 
 
 def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
-    """In the order of the queue; the rows come in the order of their ids, by which they were found again.
+    """The tasks in the order of the queue; the rows come in the order of their ids.
 
-    id, claimed_at and enqueued_at are followed by the fields of ClaimedTask, in its order: by name, a claim of 100 took
-    0.05 ms more. enqueued_at comes in seconds: as a timestamp, one written by hand as -infinity or BC ends up as what
-    cannot be compared or not be read, and no task of that claim would ever run.
+    Each row holds id, claimed_at and enqueued_at, then the fields of ClaimedTask in its order: access by name made a
+    claim of 100 0.05 ms slower. enqueued_at is in seconds, because a timestamp of -infinity or BC that an operator
+    wrote could not be compared or read, and no task of that claim would ever run.
     """
     return [ClaimedTask(Token(row[0], worker_id, row[1]), *row[3:]) for row in sorted(rows, key=_queue_order)]

@@ -1,9 +1,10 @@
 -- name: claim
--- claiming.claim; PENDING rows that horsies_may_run, locked; where few of the first ones may, what horsies_claimable finds
--- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of children that wait for work,
---  $7 host name, $8 `after` of the last claim, or NULL)
+-- claiming.claim; PENDING rows that horsies_may_run, locked; if too few of the first rows may run, those that
+-- horsies_claimable finds
+-- ($1 worker, $2 queue, $3 how many, $4 lease in ms, $5 task names, NULL for any, $6 pids of child processes that wait
+-- for work, $7 host name, $8 `after` of the last claim, or NULL)
 WITH head AS MATERIALIZED (
-    -- As in horsies_claimable, which is asked only where this finds fewer than wanted.
+    -- As in horsies_claimable, which is called only if this finds fewer than wanted.
     SELECT array_agg(one.id) AS ids, array_agg(one.large) AS large
       FROM (SELECT task.id,
                    COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
@@ -30,9 +31,9 @@ WITH head AS MATERIALIZED (
       FROM head, horsies_claimable($2, $5, $3, $8) more
      WHERE COALESCE(cardinality(head.ids), 0) < LEAST($3, 256)
 ), placed AS (
-    -- As many as there are waiting children pass through CLAIMED within the statement: nobody could do anything with a claim
-    -- that its owner starts at once, and `start` would be one more trip and one more version of the row. Not so a large
-    -- one: its arguments are yet to be fetched.
+    -- As many tasks as there are waiting child processes pass through CLAIMED within the statement: no other session
+    -- could use a claim that its owner starts at once, and `start` would cost a round trip and a row version more.
+    -- Large tasks do not: their arguments must be fetched first.
     SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
            CASE WHEN one.place = 1 THEN after END AS after
       FROM first_ones, unnest(ids, large, $6::integer[]) WITH ORDINALITY AS one (id, large, pid, place)
@@ -50,11 +51,11 @@ UPDATE horsies_tasks task
        finalizing_at = NULL, finalizing_by_worker_id = NULL,
        updated_at = statement_timestamp()
   FROM placed
-       -- The array bounds what is read whatever the plan expects from the limit: one made while the table was empty reads
-       -- all of it.
+       -- The array limits what is read, whatever the planner expects of the limit: a plan made while the table was
+       -- empty reads the whole table.
  WHERE task.id = ANY ((SELECT ids FROM first_ones)::text[]) AND task.id = placed.id
-       -- A claim that a crash of the server undoes has started nothing, and the commit of its start makes it durable.
-       -- One task: 0.07 ms instead of 0.23 ms; 50 tasks: 0.61 ms instead of 0.79 ms.
+       -- Asynchronous commit: a claim that is lost in a crash of the server has started nothing, and the commit of its
+       -- start makes it durable. One task: 0.07 ms instead of 0.23 ms; 50 tasks: 0.61 ms instead of 0.79 ms.
    AND (cardinality($6) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')
 RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
           task.queue_name, task.priority,
@@ -63,8 +64,9 @@ RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqu
           CASE WHEN starts THEN place - 1 END AS place, after
 
 -- name: release_expired
--- claiming.release_expired; CLAIMED, the lease has run out; a row that another session has locked is left out ($1 queues)
--- Their owner died between claim and start, or stands still. Its token is none any more: a start under it finds nothing.
+-- claiming.release_expired; CLAIMED, the lease has expired; a row that another session has locked is left out
+-- ($1 queues)
+-- Their worker died between claim and start, or does not respond. The token is removed: a start under it finds nothing.
 WITH released AS (
     UPDATE horsies_tasks
        SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
@@ -82,8 +84,9 @@ SELECT count(*)
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
 
 -- name: claim_capped
--- claiming.claim_capped; as `claim`, within the caps: horsies_claim_capped of migration 008 holds their locks
--- ($1 worker, $2 queues, $3 their caps, $4 budget, $5 cluster cap, $6 hard, $7 lease in ms, $8 task names, NULL for any)
+-- claiming.claim_capped; as `claim`, within the caps: horsies_claim_capped of the schema holds their locks
+-- ($1 worker, $2 queues, $3 their caps, $4 budget, $5 cluster cap, $6 hard, $7 lease in ms,
+--  $8 task names, NULL for any)
 -- Four queues and 250 to 3 000 tasks in flight: one task 0.22 ms (`claim`: 0.11), 50 tasks 1.4 ms (0.74).
 SELECT task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
        task.queue_name, task.priority,
@@ -102,7 +105,7 @@ SELECT args, kwargs
  WHERE id = $1 AND CASE WHEN status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id = $2 THEN claimed_at = $3 END
 
 -- name: release
--- claiming.release; the token and CLAIMED: user code has not been started ($1 worker, $2 tasks, $3 claimed at)
+-- claiming.release; the token and CLAIMED: user code has not been called ($1 worker, $2 tasks, $3 claimed at)
 WITH released AS (
     UPDATE horsies_tasks task
        SET status = 'PENDING', claimed = false, claimed_at = NULL, claimed_by_worker_id = NULL, claim_expires_at = NULL,
@@ -115,13 +118,12 @@ WITH released AS (
 )
 SELECT number
   FROM released
-       -- Once for each queue: another worker takes them now, not at its next poll. A longer name is no channel.
+       -- Once for each queue: another worker takes the tasks now, not at its next poll. A longer name is no channel.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:released'))
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
 
 -- name: unaccounted
--- claiming.unaccounted; reads only: as `take_back`, what that would give back
--- ($1 worker, $2 tasks it holds, $3 claimed at)
+-- claiming.unaccounted; reads only: what `take_back` would release ($1 worker, $2 tasks it holds, $3 claimed at)
 SELECT id, claimed_at, status = 'CLAIMED' AS is_claimed, task_name, queue_name, priority, task_options, retry_count,
        max_retries, is_workflow_task
   FROM horsies_tasks
@@ -132,7 +134,8 @@ SELECT id, claimed_at, status = 'CLAIMED' AS is_claimed, task_name, queue_name, 
 -- name: take_back
 -- claiming.take_back; CLAIMED or RUNNING by this worker, and the token is none of those that it holds
 -- ($1 worker, $2 tasks it holds, $3 claimed at)
--- Not only what is claimed, so by ix_horsies_tasks_in_flight: that is everybody's, but this is asked after an accident.
+-- It includes RUNNING rows and so uses ix_horsies_tasks_in_flight, which covers all workers; it runs only after a
+-- failure.
 WITH lost AS MATERIALIZED (
     SELECT id, claimed_at
       FROM horsies_tasks

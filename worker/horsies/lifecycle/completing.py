@@ -1,4 +1,4 @@
-"""The end of a workflow whose nodes are all over, and of the node of its parent that ran it."""
+"""The end of a workflow whose nodes have all ended, and of the node of its parent that ran it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = '{"__task_result__":true,"ok":null,"err":null}'
 
 
 class NodeEnd(NamedTuple):
-    """What is to be written of a node that has ended."""
+    """The values to store for a node that has ended."""
 
     workflow_id: str
     task_index: int
@@ -33,7 +33,7 @@ class NodeEnd(NamedTuple):
 
 
 async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> dict[str, WorkflowStatus]:
-    """COMPLETED or FAILED for those of these that are RUNNING and have no node left; under the families' locks."""
+    """COMPLETED or FAILED for those workflows that are RUNNING without an open node; under the families' locks."""
     over = await conn.fetch(statement(__name__, "advance_over"), list(workflow_ids)) if workflow_ids else []
     if not over:
         return {}
@@ -65,7 +65,7 @@ async def complete(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> d
 async def parents_ends(
     conn: asyncpg.Connection, children: Collection[str], parents: Collection[str] = ()
 ) -> list[NodeEnd]:
-    """What has become of the nodes that ran these workflows, or a child of `parents`, where they do not say so yet."""
+    """The ends of the nodes that ran these workflows, or a child of `parents`, where the nodes have not ended yet."""
     if not children and not parents:
         return []
     rows = await conn.fetch(statement(__name__, "advance_parents"), list(children), list(parents))
@@ -117,7 +117,7 @@ def _told(child: asyncpg.Record) -> str:
 
 
 def _summary_text(child: asyncpg.Record, output: Any, told: str | None) -> str:
-    """As the codec writes a SubWorkflowSummary, around an output that is stored already and may be of any class."""
+    """Encode a SubWorkflowSummary like the codec, around an output that is already stored and may be of any class."""
     return to_json(
         {
             "__dataclass__": True,

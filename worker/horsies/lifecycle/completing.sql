@@ -1,23 +1,23 @@
 -- name: advance_over
--- completing; reads only: RUNNING workflows among these without a node that is not over ($1 workflows)
+-- completing; reads only: RUNNING workflows among these without an open node ($1 workflows)
 SELECT workflow.id, workflow.definition_key, workflow.output_task_index, workflow.success_policy::text AS success_policy,
        workflow.error
   FROM horsies_workflows workflow
  WHERE workflow.id = ANY ($1)
    AND CASE workflow.status
             WHEN 'RUNNING'
-            -- Not EXISTS: that may be answered by reading the open nodes of all workflows.
+            -- Not EXISTS, which the planner may answer by reading the open nodes of all workflows.
             THEN CASE WHEN (SELECT count(*)
                               FROM (SELECT FROM horsies_workflow_tasks
                                      WHERE workflow_id = workflow.id AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING')
                                      LIMIT 1) open) = 0
-                      -- Nor is it over with a node whose status is no status at all.
+                      -- A workflow with a node of an unknown status is not complete either.
                       THEN (SELECT bool_and(CASE WHEN status IN ('COMPLETED', 'FAILED', 'SKIPPED') THEN true ELSE false END)
                               FROM horsies_workflow_tasks
                              WHERE workflow_id = workflow.id) IS NOT FALSE END END
 
 -- name: advance_all_nodes
--- completing; reads only: the nodes of workflows that are over ($1 workflows)
+-- completing; reads only: the nodes of workflows that are complete ($1 workflows)
 SELECT workflow_id, task_index, node_id, status, dependencies
   FROM horsies_workflow_tasks
  WHERE workflow_id = ANY ($1)
@@ -33,7 +33,8 @@ UPDATE horsies_workflows workflow
 RETURNING workflow.id
 
 -- name: advance_parents
--- completing; reads only: ended workflows among these, or among the children of these, whose parent's node has not ended
+-- completing; reads only: ended workflows among these, or among the children of these, whose parent's node has not
+-- ended
 -- ($1 workflows, $2 workflows that may be their parents)
 SELECT child.id, child.name, child.status, child.result, child.error, child.parent_workflow_id, child.parent_task_index,
        nodes.total, nodes.completed, nodes.failed, nodes.skipped

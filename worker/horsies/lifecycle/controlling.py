@@ -1,4 +1,4 @@
-"""A workflow on a person's say: paused, resumed or cancelled as a whole, or one of its nodes decided by hand."""
+"""Operator actions on workflows: pause, resume, cancel or retry a workflow, skip or complete one of its nodes."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _NO_RESULT = to_json(
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """Tasks that were taken from the queue, and those of them that a worker was running."""
+    """Tasks that were cancelled, and those of them that a worker was running."""
 
     tasks: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
 
 
 async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """RUNNING to PAUSED, with all that runs below it. What runs goes on to its end; nothing that waits is started.
+    """RUNNING to PAUSED, with all RUNNING workflows below it. Running tasks continue to their end; no new ones start.
 
-    Tasks in the queue stay linked to their nodes and wait there: unlinked, they would run again after a resume.
+    Tasks in the queue stay linked to their nodes and wait there: if unlinked, they would run again after a resume.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -58,7 +58,7 @@ async def pause(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 
 async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """PAUSED to RUNNING, with all that is paused below it; what could have gone on meanwhile does so now."""
+    """PAUSED to RUNNING, with all PAUSED workflows below it; the nodes that became ready during the pause go on."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
@@ -73,9 +73,9 @@ async def _go_on(conn: asyncpg.Connection, changed: Collection[str], resumed: Co
 
 
 async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
-    """Each failed node runs again, with a fresh task; what was skipped because of it waits for it, and parents do.
+    """Run each failed node again, with a new task; nodes that were skipped because of it wait for it, parents too.
 
-    A workflow that is PAUSED is resumed. CannotReopenError where nothing has failed, or it cannot go on.
+    A PAUSED workflow is resumed. Raises CannotReopenError if nothing has failed or the workflow cannot go on.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -88,9 +88,9 @@ async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reope
 
 
 async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
-    """PENDING, RUNNING and PAUSED to CANCELLED, with all that lives below it: tasks, nodes and child workflows.
+    """PENDING, RUNNING and PAUSED to CANCELLED, with everything open below it: tasks, nodes and child workflows.
 
-    What has ended by then keeps its outcome. A living parent goes on with this node as failed.
+    Tasks and nodes that have already ended keep their outcome. An open parent goes on with this node as failed.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -101,7 +101,7 @@ async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
 
 
 async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -> bool:
-    """Under the family's lock: the workflow and all below it; the node that waits for it is the caller's to end."""
+    """Under the family's lock: cancel the workflow and all below it; the caller must end the parent's node."""
     cancelled = [row[0] for row in await conn.fetch(statement(__name__, "control_cancel"), workflow_id)]
     if not cancelled:
         return False
@@ -120,7 +120,7 @@ async def cancel_below(conn: asyncpg.Connection, workflow_id: str, words: str) -
 
 
 async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words: str) -> Stopped:
-    """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one learns that it has lost it."""
+    """PENDING, CLAIMED and RUNNING to CANCELLED; a worker that runs one is notified that it has lost the task."""
     if not task_ids:
         return Stopped()
     rows = await conn.fetch(statement(__name__, "control_end_tasks"), list(task_ids), _cancelled_result(words), words)
@@ -128,7 +128,8 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
 
 
 async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, words: str) -> bool:
-    """A node that has not ended becomes SKIPPED; what it runs is stopped. False where it has an outcome already."""
+    """A node that has not ended is SKIPPED; its task or child is cancelled. False if the node already has an
+    outcome."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         node = await _node(conn, workflow_id, index)
@@ -138,9 +139,10 @@ async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, word
 
 
 async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, result_json: str, words: str) -> bool:
-    """A node becomes COMPLETED with this result; one that has failed, or was skipped, opens its workflow again.
+    """A node is COMPLETED with this result; a node that had failed or was skipped reopens its workflow.
 
-    What it runs is stopped. False where it has completed by itself; CannotReopenError where the workflow cannot go on.
+    Its task or child is cancelled. False if the node has completed by itself; CannotReopenError if the workflow cannot
+    go on.
     """
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
@@ -162,7 +164,7 @@ async def _node(conn: asyncpg.Connection, workflow_id: str, index: int) -> NodeR
 
 
 async def _stop(conn: asyncpg.Connection, node: NodeRow, words: str) -> bool:
-    """False where its task has ended by itself, and the node is about to get that outcome."""
+    """False if its task has ended by itself, so that the node is about to get that outcome."""
     if node.sub_workflow_id is not None:
         await cancel_below(conn, node.sub_workflow_id, words)
     if node.task_id is None or node.task_status is None:

@@ -1,5 +1,5 @@
 -- name: control_pause
--- controlling.pause; RUNNING, and what runs below it; under the family's lock ($1 workflow)
+-- controlling.pause; RUNNING, with all RUNNING below it; under the family's lock ($1 workflow)
 WITH RECURSIVE below AS (
     SELECT id FROM horsies_workflows WHERE id = $1 AND status = 'RUNNING'
      UNION
@@ -11,7 +11,7 @@ UPDATE horsies_workflows
 RETURNING id
 
 -- name: control_resume
--- controlling.resume; PAUSED, and what is paused below it; under the family's lock ($1 workflow)
+-- controlling.resume; PAUSED, with all PAUSED below it; under the family's lock ($1 workflow)
 WITH RECURSIVE below AS (
     SELECT id FROM horsies_workflows WHERE id = $1 AND status = 'PAUSED'
      UNION
@@ -23,8 +23,8 @@ UPDATE horsies_workflows
 RETURNING id
 
 -- name: control_wake
--- controlling.resume, afterwards: tasks of these workflows that nobody has claimed while they were paused ($1 workflows)
--- No trigger tells of a workflow that goes on, and each worker sleeps until its next poll.
+-- controlling.resume, afterwards: notifies the queues of tasks that stayed unclaimed during the pause ($1 workflows)
+-- No trigger reports a resumed workflow, and each worker would wait for its next poll.
 SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
   FROM (SELECT DISTINCT queue_name AS name
           FROM horsies_workflow_tasks
@@ -32,14 +32,15 @@ SELECT count(pg_notify('task_queue_' || queue.name, 'resume:workflow'))
            AND octet_length(queue_name) <= 52) queue
 
 -- name: control_tell
--- controlling.resume, reconciling.reconcile: READY nodes whose child workflow some worker has to build ($1 workflows)
+-- controlling.resume, reconciling.reconcile: notifies workers of READY nodes whose child workflow is to be built
+-- ($1 workflows)
 SELECT count(pg_notify('horsies_workflow_ready', waiting.workflow_id))
   FROM (SELECT DISTINCT workflow_id
           FROM horsies_workflow_tasks
          WHERE workflow_id = ANY ($1::text[]) AND status = 'READY' AND is_subworkflow) waiting
 
 -- name: control_cancel
--- controlling.cancel; PENDING, RUNNING or PAUSED, and what lives below; under the family's lock ($1 workflow)
+-- controlling.cancel; PENDING, RUNNING or PAUSED, with all that is open below; under the family's lock ($1 workflow)
 WITH RECURSIVE below AS (
     SELECT id FROM horsies_workflows WHERE id = $1 AND status IN ('PENDING', 'RUNNING', 'PAUSED')
      UNION
@@ -58,9 +59,9 @@ SELECT task_id
 
 -- name: control_cancel_nodes
 -- controlling.cancel, after its tasks; not ended; under the family's lock
--- ($1 workflows, $2 tasks that were cancelled just now, $3 those of them that ran, $4 result of what ran, $5 results by the
---  status of a task that has none)
--- What ended by itself before, and whose outcome had not reached the node yet, keeps that outcome.
+-- ($1 workflows, $2 tasks that were cancelled just now, $3 those of them that ran, $4 result of what ran, $5 results by
+-- the status of a task that has none)
+-- A task that had ended before, and whose outcome had not reached its node yet, keeps that outcome.
 UPDATE horsies_workflow_tasks node
    SET status = CASE WHEN judged.cancelled THEN CASE WHEN judged.ran THEN 'FAILED' ELSE 'SKIPPED' END
                      WHEN judged.task_status = 'COMPLETED' AND judged.task_result IS NOT NULL THEN 'COMPLETED'
@@ -81,7 +82,7 @@ UPDATE horsies_workflow_tasks node
 -- controlling.cancel, skip_node, complete_node; PENDING, CLAIMED or RUNNING; under the family's lock
 -- ($1 tasks, $2 result, $3 words)
 WITH held AS MATERIALIZED (
-    -- Who waits here for a worker's outcome finds the task ended, and leaves it so.
+    -- If this waits for a worker that is storing an outcome, it finds the task ended and leaves it.
     SELECT id, status FROM horsies_tasks
      WHERE id = ANY ($1::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
      ORDER BY id FOR NO KEY UPDATE
@@ -107,7 +108,7 @@ WITH held AS MATERIALIZED (
       FROM ended
      WHERE before_status = 'RUNNING'
 ), told AS MATERIALIZED (
-    -- The worker sees that it has lost the task, and stops its code.
+    -- Notifies the worker, which has lost the task and stops its code.
     SELECT pg_notify('horsies_operator', claimed_by_worker_id)
       FROM ended
      WHERE before_status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL

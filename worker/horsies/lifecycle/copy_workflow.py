@@ -1,4 +1,4 @@
-"""A workflow once more as a new one, with the nodes it had."""
+"""Copy a workflow: a new workflow with the same nodes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 async def copy_workflow(conn: asyncpg.Connection, workflow_id: str) -> str:
-    """Within the caller's transaction: a copy that starts now, as a root of its own; its id.
+    """Within the caller's transaction: start a copy now, as a root workflow; returns its id.
 
-    A deadline of a node that has passed is dropped, or nobody would start it.
+    A node's deadline that has passed is dropped, because no worker would start the node.
     """
     copy = new_task_id()
     nodes = await conn.fetch(statement(__name__, "replant_options"), workflow_id)

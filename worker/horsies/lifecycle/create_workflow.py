@@ -1,4 +1,4 @@
-"""A plan becomes rows: a workflow RUNNING, its nodes PENDING or READY, its first tasks enqueued."""
+"""Create the rows of a plan: the workflow RUNNING, its nodes PENDING or READY, its first tasks enqueued."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ParentNode:
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """What became of it. `other_name`: a workflow of another name has this id, and nothing was changed."""
+    """The result of a creation. `other_name`: a workflow of another name has this id, and nothing was changed."""
 
     workflow_id: str
     existing: bool = False
@@ -46,9 +46,9 @@ async def create_workflow(
     sent_at: datetime | None = None,
     parent: ParentNode | None = None,
 ) -> Planted:
-    """In the caller's transaction; with a `parent`, under the lock of its family. An id that is taken changes nothing.
+    """In the caller's transaction; with a `parent`, under its family's lock. If the id exists, nothing is changed.
 
-    Whoever inserts the same id at the same time waits here until the other has committed.
+    A concurrent insert of the same id waits here until the first transaction has committed.
     """
     inserted = await conn.fetchval(
         statement(__name__, "plant_workflow"), workflow_id, *_workflow_columns(plan, sent_at, parent)
@@ -94,6 +94,6 @@ def _node(node: NodePlan) -> tuple[Any, ...]:
 
 
 def _array(items: Iterable[object]) -> str:
-    """PostgreSQL's text of an array: arrays of arrays must be rectangular, so each travels as a text."""
+    """PostgreSQL's text form of an array: nested arrays must be rectangular, so each is passed as text."""
     quoted = (str(item).replace("\\", "\\\\").replace('"', '\\"') for item in items)
     return "{" + ",".join(f'"{item}"' for item in quoted) + "}"

@@ -1,7 +1,7 @@
 -- name: plant_workflow
--- create_workflow.plant; a new workflow, or nothing where its id is taken
+-- create_workflow.py; a new workflow, or nothing if its id exists
 -- ($1 id, $2 name, $3 on_error, $4 output index, $5 success policy, $6 definition key, $7 sent at, $8 parent workflow,
---  $9 parent node, $10 depth, $11 root)
+-- $9 parent node, $10 depth, $11 root)
 INSERT INTO horsies_workflows (id, name, status, on_error, output_task_index, success_policy, definition_key,
                                parent_workflow_id, parent_task_index, depth, root_workflow_id,
                                sent_at, created_at, started_at, updated_at)
@@ -12,11 +12,11 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id
 
 -- name: workflow_name
--- create_workflow.plant and handles: whether there is a workflow of this id, and its name ($1 id); reads only
+-- create_workflow.py and handles: whether there is a workflow of this id, and its name ($1 id); reads only
 SELECT name FROM horsies_workflows WHERE id = $1
 
 -- name: plant_nodes
--- create_workflow.plant; the nodes of a workflow that this transaction has made
+-- create_workflow.py; the nodes of a workflow that this transaction has made
 -- ($1 workflow, then one array per column; arrays inside them travel as text)
 INSERT INTO horsies_workflow_tasks (id, workflow_id, task_index, node_id, task_name, task_args, task_kwargs, queue_name,
                                     priority, dependencies, args_from, workflow_ctx_from, allow_failed_deps, join_type,

@@ -1,4 +1,4 @@
-"""Deadlines of nodes that are to run again: one that has passed would end them before anybody starts them."""
+"""Deadlines of nodes that are to run again: one that has passed would expire them before any worker starts them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def without_past_deadline(task_options: str | None, now: datetime) -> str | None:
-    """The options of a node; as they are where their deadline is still to come, or cannot be read."""
+    """The options of a node without a past deadline; unchanged if the deadline lies ahead or cannot be read."""
     options = _tree(task_options)
     try:
         passed = isinstance(options, dict) and datetime.fromisoformat(options["good_until"]) <= now
-    except (KeyError, TypeError, ValueError):  # none, or one that no worker could read either
+    except (KeyError, TypeError, ValueError):  # no deadline, or one that no worker could read either
         return task_options
     return to_json(options | {"good_until": None}) if passed else task_options
 
@@ -36,7 +36,7 @@ def map_without_past_deadline(kwargs: str | None, now: datetime) -> str | None:
 
 
 async def drop_past_deadlines(conn: asyncpg.Connection, keys: Sequence[tuple[str, int]]) -> None:
-    """Within the caller's transaction, under the families' locks: of these nodes, which have no task yet."""
+    """Within the caller's transaction, under the families' locks: for these nodes, which have no task yet."""
     columns = [key[0] for key in keys], [key[1] for key in keys]
     late = []
     for workflow_id, index, *texts, now in await conn.fetch(statement(__name__, "reopen_deadlines"), *columns):

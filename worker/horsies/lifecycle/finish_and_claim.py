@@ -22,14 +22,14 @@ _ENDS = frozenset({OutcomeKind.COMPLETED, OutcomeKind.FAILED, OutcomeKind.WORKER
 
 
 def is_end(outcome: Outcome) -> bool:
-    """Whether its task comes to rest: only such outcomes go together with a claim."""
+    """Whether the outcome ends its task: only such outcomes are stored together with a claim."""
     return outcome.kind in _ENDS
 
 
 async def finish_and_claim(
     conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome], request: ClaimRequest
 ) -> tuple[dict[Token, Finished], list[ClaimedTask]]:
-    """finish() for outcomes that are ends, and claim(). Whatever the claim finds, it does not hold up an outcome."""
+    """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
         statement(__name__, "finish_and_claim"),

@@ -1,8 +1,9 @@
 -- name: finish_and_claim
--- finish_and_claim.finish_and_claim; the token and RUNNING of what has ended, and the rules of `claim` for what comes next
+-- finish_and_claim.finish_and_claim; the token and RUNNING of the tasks that end, and the rules of `claim` for the next
+-- ones
 -- ($1 worker, $2 to $8 as in `finish`, $9 to $15 as $2 to $8 in `claim`)
--- Word for word `finish` and `claim`, where the reasons stand too; a test compares them. One trip and one commit for a
--- child's turn from one task to the next, instead of three.
+-- The same text as `finish` and `claim`, where the reasons are given; a test compares them. A child process goes from
+-- one task to the next with one round trip and one commit instead of three.
 WITH ended AS (
     UPDATE horsies_tasks task
        SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,

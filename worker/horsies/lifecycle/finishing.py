@@ -1,4 +1,4 @@
-"""RUNNING to whatever became of it, with the row of the attempt in the same statement."""
+"""From RUNNING to the status that follows from the outcome, with the attempt's row in the same statement."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 class OutcomeKind(Enum):
-    """The first three are the outcome of the attempt as well, the next two leave one that will be retried.
+    """The first three are also the outcome stored for the attempt; the next two store an attempt that will be retried.
 
-    NOT_BEGUN leaves none and takes no number: the row said RUNNING, but user code was never called.
+    NOT_BEGUN stores no attempt and uses no number: the row was RUNNING, but user code was never called.
     """
 
     COMPLETED = "COMPLETED"
@@ -35,7 +35,7 @@ class OutcomeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an execution ended. A RETRY carries its error too: where it may not be tried again, that is the result."""
+    """How an execution ended. A RETRY carries its error too: it is the result if no further try is allowed."""
 
     token: Token
     kind: OutcomeKind
@@ -48,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What the task is now, None when the token is stale; `due` says when a task that is PENDING again may run."""
+    """The new state of the task, None if the token is stale; `due` is when a task that is PENDING again may run."""
 
     verdict: Verdict
     status: TaskStatus | None = None
@@ -62,7 +62,7 @@ _FAILED = Finished(Verdict.ACCEPTED, TaskStatus.FAILED)
 
 
 async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]) -> dict[Token, Finished]:
-    """An answer to each outcome. A RETRY without budget, or due only after good_until, becomes FAILED."""
+    """One answer for each outcome. A RETRY without retries left, or due only after good_until, is stored as FAILED."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     finished = {outcome.token: _STALE for outcome in ordered}
     finished |= await _retry(conn, worker_id, [outcome for outcome in ordered if _runs_again(outcome)])
@@ -75,9 +75,9 @@ async def finish(conn: asyncpg.Connection, worker_id: str, outcomes: Collection[
 async def stored_earlier(
     conn: asyncpg.Connection, worker_id: str, outcomes: Collection[Outcome]
 ) -> dict[Token, Finished]:
-    """Which of these a finish has stored whose reply was lost; ask for what is STALE when it is sent again.
+    """Which of these outcomes were already stored by a finish whose reply was lost. Ask for the STALE ones of a resend.
 
-    One that somebody changed since is not among them, and neither is a NOT_BEGUN: that leaves nothing to know it by.
+    Tasks that were changed since are not returned. Neither is NOT_BEGUN, which leaves nothing to recognise it by.
     """
     asked = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.NOT_BEGUN]
     if not asked:
@@ -102,9 +102,9 @@ async def stored_earlier(
 
 
 async def mark_finalizing(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> set[Token]:
-    """These have ended, their outcomes cannot be stored yet: sweeps shall spare them. Returns those that got no mark.
+    """Mark tasks that have ended but cannot be stored yet, so that sweeps leave them. Returns those not marked.
 
-    Their token is stale, or another session has locked the row.
+    A task is not marked if its token is stale or another session has locked the row.
     """
     marked = in_order(tokens)
     if not marked:
@@ -153,7 +153,7 @@ async def _end(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcome]
 
 
 def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
-    """The parameters of `finish` after the worker. The outcomes are in the order of their tasks' ids."""
+    """The parameters of `finish` after the worker id. The outcomes are in the order of their tasks' ids."""
     tokens = [outcome.token for outcome in outcomes]
     return (
         ids(tokens),
@@ -167,7 +167,7 @@ def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
 
 
 def _delay(outcome: Outcome) -> float | None:
-    """None is how the statement tells an interrupt from a retry."""
+    """None marks an interrupt for the statement, a number a retry."""
     return (outcome.retry_delay_s or 0.0) if outcome.kind is OutcomeKind.RETRY else None
 
 
@@ -182,5 +182,5 @@ def end_of(outcome: Outcome) -> Finished:
 
 
 def _storable(text: str | None) -> str | None:
-    """One text that PostgreSQL refuses would fail every outcome of the batch, and again at each try."""
+    """One text that PostgreSQL rejects would fail every outcome of the batch, and again at each try."""
     return None if text is None else replace_surrogates(text.replace("\0", ""))

@@ -1,7 +1,8 @@
 -- name: stored_earlier
 -- finishing.stored_earlier; reads only
 -- ($1 worker, $2 tasks, $3 claimed at, $4 outcomes, $5 will retry, $6 error codes, $7 error messages)
--- An end leaves its token in the row. What waits again has lost it: there the first attempt of ours since the claim tells.
+-- A finished task keeps the token in its row. A task that is PENDING again has lost it, and is recognised by this
+-- worker's first attempt since the claim.
 SELECT token.number, attempt.will_retry, task.enqueued_at
   FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::text[], $7::text[])
        WITH ORDINALITY AS token (id, claimed_at, outcome, will_retry, error_code, error_message, number)
@@ -17,10 +18,10 @@ SELECT token.number, attempt.will_retry, task.enqueued_at
                  AND task.claimed_at = token.claimed_at END
 
 -- name: mark_finalizing
--- finishing.mark_finalizing; the token and RUNNING; heap-only, as no index knows these columns
+-- finishing.mark_finalizing; the token and RUNNING; a heap-only update, as no index contains these columns
 -- ($1 worker, $2 tasks, $3 claimed at)
--- It leaves out a row that another session has locked. That may be the worker's own finish, which waits for one row of its
--- batch and has locked the others; the mark waited for these, and no beat came after it.
+-- It leaves out rows that another session has locked. The session may be the worker's own finish, which waits for one
+-- row of its batch and has locked the others; the mark would wait for these, and no beat could follow it.
 WITH free AS MATERIALIZED (
     SELECT task.id, token.number
       FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
@@ -37,13 +38,14 @@ UPDATE horsies_tasks task
 RETURNING free.number
 
 -- name: retry
--- finishing.finish, for what is to run again; the token and RUNNING; of a failure also: budget left, due before good_until
+-- finishing.finish, for tasks that are to run again; the token and RUNNING; for a failure also: retries left, due
+-- before good_until
 -- ($1 worker, $2 tasks, $3 claimed at, $4 delays in s, NULL for an interrupt, $5 error codes, $6 error messages,
---  $7 failed reasons)
+-- $7 failed reasons)
 WITH requeued AS (
     UPDATE horsies_tasks task
        SET status = 'PENDING', retry_count = task.retry_count + 1,
-           -- An interrupt is nobody's fault: it takes a number, not a try.
+           -- An interrupt is not the task's fault: it uses an attempt number, but no retry.
            max_retries = task.max_retries + (token.delay_s IS NULL)::integer,
            enqueued_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.enqueued_at),
            next_retry_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.next_retry_at),
@@ -73,19 +75,20 @@ WITH requeued AS (
            COALESCE(error_code, CASE WHEN interrupted THEN 'TASK_INTERRUPTED' END), error_message, failed_reason, $1,
            before.worker_hostname, before.worker_pid, before.worker_process_name
       FROM requeued
-           -- A statement does not see what it changes: here is the row with all that the task has forgotten above.
+           -- A statement does not see its own changes: this still reads the columns that the update above has cleared.
      CROSS JOIN LATERAL (SELECT started_at, worker_hostname, worker_pid, worker_process_name
                            FROM horsies_tasks WHERE id = requeued.id LIMIT 1) before
 )
 SELECT number, enqueued_at
   FROM requeued
-       -- What was interrupted is due now, and this worker is about to stop: once for each queue, others are told.
+       -- Interrupted tasks are due now, and this worker is about to stop: notify other workers once for each queue.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:interrupted'))
           FROM (SELECT DISTINCT queue_name AS name FROM requeued
                  WHERE interrupted AND octet_length(queue_name) <= 52) queue) >= 0
 
 -- name: unstart
--- finishing.finish, for what was stopped before user code began; the token and RUNNING ($1 worker, $2 tasks, $3 claimed at)
+-- finishing.finish, for tasks that were stopped before user code was called; the token and RUNNING
+-- ($1 worker, $2 tasks, $3 claimed at)
 UPDATE horsies_tasks task
    SET status = 'PENDING', claimed_at = NULL, claimed_by_worker_id = NULL, started_at = NULL, worker_pid = NULL,
        worker_hostname = NULL, worker_process_name = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
@@ -119,8 +122,8 @@ WITH ended AS (
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
                                        worker_process_name)
     SELECT id,
-           -- After a requeue by hand that set retry_count back, the next number is taken; else one such row would fail
-           -- its whole batch, again and again. Costs 0.02 ms for 50 tasks.
+           -- After an operator's requeue that reset retry_count, the next free number is used; else one such row would
+           -- fail its whole batch at each try. Costs 0.02 ms for 50 tasks.
            GREATEST(retry_count, (SELECT attempt FROM horsies_task_attempts WHERE task_id = ended.id
                                    ORDER BY attempt DESC LIMIT 1)) + 1,
            outcome, false, started_at, updated_at, error_code, error_message, failed_reason, $1,

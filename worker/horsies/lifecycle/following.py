@@ -1,4 +1,4 @@
-"""The second step after tasks have ended: their workflows hear of it."""
+"""The second step after tasks have ended: advance their workflows."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def family_by_family(
     task_ids: Collection[str],
     leave: Collection[str] = (),
 ) -> tuple[list[AnswerT], dict[str, str]]:
-    """`do` is advance() or nodes_started(). Its answers, and the tasks that were locked with the roots of their family.
+    """Call `do`, advance() or nodes_started(). Returns its answers, and the locked tasks with their families' roots.
 
-    Where a lock below a root (of a node, a task) is not to be had, each family is done by itself: that one costs the
-    session's lock_timeout, and nothing of the others is undone with it.
+    If a lock below a root (of a node, of a task) cannot be taken, each family is handled by itself: the locked one then
+    costs the session's lock_timeout, and the work for the others is not rolled back with it.
     """
     try:
         answers = [await do(conn, task_ids, leave)]
@@ -66,10 +66,10 @@ async def _families(conn: asyncpg.Connection, task_ids: Collection[str]) -> dict
 
 
 async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Refused[str], ...]:
-    """After the transaction that ended them, for who holds a task's row must not wait for a workflow's.
+    """Advance workflows after the transaction that ended the tasks: that one must not wait for a workflow's row.
 
-    Ids of tasks that live, or are no node's, do no harm. What is refused, or locked for longer than an advance takes,
-    is left to the next reconciliation.
+    Ids of tasks that have not ended or belong to no node are ignored. Refused workflows, and those locked for longer
+    than an advance waits, are left to the next reconciliation.
     """
     refused: list[Refused[str]] = []
     locked: dict[str, str] = {}

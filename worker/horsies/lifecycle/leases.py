@@ -1,4 +1,4 @@
-"""Signs of life: the leases of what is claimed, the beats of what is claimed or runs."""
+"""Leases of claims, and beats of claims and runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 async def renew(
     conn: asyncpg.Connection, worker_id: str, lease_ms: int, max_age_ms: int, *, hostname: str, pid: int
 ) -> set[Token]:
-    """Beat for all my claims, prolong the leases of those younger than `max_age_ms`; returns all that were found.
+    """Beat for all claims of this worker, and renew the leases of those younger than `max_age_ms`. Returns all found.
 
-    A lease that has run out stays so. A token among them that I do not hold is a claim whose reply was lost, or has not
-    come in yet. One that I hold and that is missing is not therefore lost: a row that somebody is changing at this
-    moment is left out.
+    An expired lease is not renewed. A returned token that the worker does not know belongs to a claim whose reply was
+    lost or has not arrived yet. A known token that is missing is not necessarily lost: rows that another session is
+    changing at this moment are left out.
     """
     rows = await conn.fetch(statement(__name__, "renew"), worker_id, lease_ms, max_age_ms, hostname, pid)
     return {Token(task_id, worker_id, claimed_at) for task_id, claimed_at in rows}
@@ -29,7 +29,7 @@ async def renew(
 async def beat(
     conn: asyncpg.Connection, worker_id: str, hostname: str, running: Collection[tuple[Token, int]]
 ) -> set[Token]:
-    """A runner's beat for each token, with the pid of its child. Returns the stale ones: stop what runs under them."""
+    """A runner's beat for each token, with the pid of its child process. Returns the stale ones: stop their tasks."""
     tokens = [token for token, _ in running]
     if not tokens:
         return set()

@@ -1,4 +1,4 @@
-"""Which rows of a batch other sessions have locked: asked after a lock timeout, so that the rest can go on."""
+"""Which rows of a batch other sessions have locked; used after a lock timeout, so that the other rows can be stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """The session that has locked a row; both None where it could not be found out."""
+    """The session that has locked a row; both fields are None if it could not be determined."""
 
     pid: int | None
     application_name: str | None
@@ -28,7 +28,7 @@ class LockHolder:
 
 
 async def locked_rows(conn: asyncpg.Connection, worker_id: str, tokens: Collection[Token]) -> dict[Token, LockHolder]:
-    """Those of these executions whose rows are locked at this moment, each with the session that holds its lock."""
+    """Those of these executions whose rows are locked at this moment, each with the session that holds the lock."""
     asked = in_order(tokens)
     if not asked:
         return {}

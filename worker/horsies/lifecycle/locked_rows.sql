@@ -1,7 +1,7 @@
 -- name: locked_rows
--- locked_rows.locked_rows, after a lock timeout; the token; reads, and locks what is free until the statement ends
+-- locked_rows.locked_rows, after a lock timeout; the token; reads, and locks unlocked rows until the statement ends
 -- ($1 worker, $2 tasks, $3 claimed at)
--- A row that its token does not fit is not listed: no statement with that token would wait for it.
+-- A row with another token is not listed: no statement with this token would wait for it.
 WITH free AS MATERIALIZED (
     SELECT id FROM horsies_tasks WHERE id = ANY ($2) FOR NO KEY UPDATE SKIP LOCKED
 ), holders AS MATERIALIZED (
@@ -13,7 +13,7 @@ WITH free AS MATERIALIZED (
 SELECT token.number, holders.pid, holders.application_name
   FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
   JOIN horsies_tasks task ON task.id = token.id
-       -- Where several sessions share the lock, xmax is no transaction, and none is named.
+       -- If several sessions share the lock, xmax is no transaction id, and no holder is named.
   LEFT JOIN holders ON holders.transactionid = task.xmax
  WHERE task.id = ANY ($2) AND task.id NOT IN (SELECT id FROM free)
    AND CASE WHEN task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = $1

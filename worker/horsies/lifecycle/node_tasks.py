@@ -1,4 +1,4 @@
-"""READY nodes become tasks: their arguments with the results that they are given, and the link from node to task."""
+"""Create tasks for READY nodes: their arguments, with the results they depend on, and the link from node to task."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH = 100
 
 
 class ReadyNode(NamedTuple):
-    """A node whose time has come, in the order of its statement."""
+    """A READY node, in the column order of its statement."""
 
     workflow_id: str
     task_index: int
@@ -50,7 +50,7 @@ class ReadyNode(NamedTuple):
 
 @dataclass(slots=True)
 class Made:
-    """`broken`: nodes of which no task can be made, as they cannot be read; `unfinished`: workflows of the others."""
+    """`broken`: nodes that cannot be read, so that they get no task; `unfinished`: workflows of the other nodes."""
 
     enqueued: list[str] = field(default_factory=list)
     unfinished: set[str] = field(default_factory=set)
@@ -59,13 +59,15 @@ class Made:
 
 
 async def ready_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> list[ReadyNode]:
-    """Those of these nodes that are READY in a RUNNING workflow and have nothing to run them; without an index, all."""
+    """Those of these nodes that are READY in a RUNNING workflow without a task or child; an index of None means all
+    nodes."""
     rows = await conn.fetch(statement(__name__, "advance_ready"), [key[0] for key in keys], [key[1] for key in keys])
     return [ReadyNode(*row) for row in rows]
 
 
 async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> Made:
-    """Tasks for these nodes, under the families' locks; workers are told of those that take a child."""
+    """Create tasks for these nodes, under the families' locks; nodes that need a child workflow are announced to
+    workers."""
     made = Made()
     if not keys:
         return made
@@ -81,7 +83,7 @@ async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int 
 
 
 async def arguments_of(conn: asyncpg.Connection, nodes: Sequence[ReadyNode]) -> dict[NodeRef, str | CodecError]:
-    """The kwargs of each node with what others give it; the error where its row cannot be read."""
+    """The kwargs of each node with the results it depends on; the error if its row cannot be read."""
     given: dict[NodeRef, dict[str, int] | CodecError] = {node.key: _args_from(node) for node in nodes}
     sources = await _sources(conn, given)
     contexts = await _contexts(conn, nodes)
@@ -170,7 +172,7 @@ def _args_from(node: ReadyNode) -> dict[str, int] | CodecError:
 async def _sources(
     conn: asyncpg.Connection, given: Mapping[NodeRef, dict[str, int] | CodecError]
 ) -> dict[NodeRef, SourceResult]:
-    """The nodes that others take arguments from, as far as they have ended."""
+    """The nodes whose results are used as arguments, as far as they have ended."""
     wanted = {
         NodeRef(key.workflow_id, index)
         for key, parameters in given.items()

@@ -1,6 +1,6 @@
 -- name: advance_ready
--- node_tasks; reads only: READY nodes of RUNNING workflows that have no task or child yet ($1 workflows, $2 indexes, NULL
--- for all)
+-- node_tasks; reads only: READY nodes of RUNNING workflows that have no task or child yet
+-- ($1 workflows, $2 indexes, NULL for all)
 SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node.queue_name, node.priority,
        node.args_from::text AS args_from, cardinality(node.workflow_ctx_from) > 0 AS has_context, node.task_options,
        node.is_subworkflow, node.sub_definition_key, statement_timestamp() AS now
@@ -9,14 +9,14 @@ SELECT node.workflow_id, node.task_index, node.task_name, node.task_kwargs, node
                       WHERE id = asked.workflow_id AND CASE status WHEN 'RUNNING' THEN true END OFFSET 0) workflow
  CROSS JOIN LATERAL (SELECT * FROM horsies_workflow_tasks
                       WHERE workflow_id = asked.workflow_id
-                        -- A range, which an index can serve; an OR could not.
+                        -- A range, for which an index can be used, unlike for an OR.
                         AND task_index BETWEEN COALESCE(asked.index, -2147483648) AND COALESCE(asked.index, 2147483647)
                         AND status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING') AND status = 'READY'
                         AND task_id IS NULL AND sub_workflow_id IS NULL OFFSET 0) node
  ORDER BY node.workflow_id, node.task_index
 
 -- name: advance_announce
--- node_tasks; tells workers that these workflows have nodes whose child is to be built ($1 workflows)
+-- node_tasks; notifies workers that these workflows have nodes whose child is to be built ($1 workflows)
 SELECT pg_notify('horsies_workflow_ready', id) FROM unnest($1::text[]) AS id
 
 -- name: advance_enqueue
@@ -47,7 +47,8 @@ SELECT new.id, new.name, new.sha, new.sent_at, new.queue, new.priority, new.kwar
 RETURNING id
 
 -- name: advance_sources
--- node_tasks; reads only: ended nodes whose results others are given ($1 workflows, $2 indexes, $3 how many bytes to read)
+-- node_tasks; reads only: ended nodes whose results are used as arguments
+-- ($1 workflows, $2 indexes, $3 how many bytes to read)
 SELECT asked.workflow_id, asked.index, source.status,
        CASE WHEN octet_length(source.result) <= $3 THEN source.result END AS result,
        COALESCE(octet_length(source.result), 0) AS result_bytes
@@ -57,8 +58,8 @@ SELECT asked.workflow_id, asked.index, source.status,
  WHERE source.status IN ('COMPLETED', 'FAILED', 'SKIPPED')
 
 -- name: advance_context
--- node_tasks; reads only: the ended nodes of each node's context ($1 workflows and $2 indexes of the readers, $3 how many
--- bytes to read)
+-- node_tasks; reads only: the ended nodes of each node's context
+-- ($1 workflows and $2 indexes of the readers, $3 how many bytes to read)
 SELECT asked.workflow_id, asked.index AS reader, source.node_id, source.task_index, source.status,
        CASE WHEN octet_length(source.result) <= $3 THEN source.result END AS result,
        COALESCE(octet_length(source.result), 0) AS result_bytes,

@@ -1,4 +1,4 @@
-"""Every transition of a task on a person's say: guarded by what he saw, with its audit row in the same statement."""
+"""Every transition of a task by an operator: guarded by the state he saw, with the audit row in the same statement."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _LONGEST_TEXT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ExpectedState:
-    """A task as a person saw it. A row that differs in status, owner, claimed_at or retry_count is not touched.
+    """A task as the operator saw it. A row that differs in status, owner, claimed_at or retry_count is not changed.
 
-    Statements that fill it select its fields in this order, so that `ExpectedState(*row)` makes one.
+    Statements that fill it select its fields in this order, so that `ExpectedState(*row)` builds one.
     """
 
     task_id: str
@@ -49,12 +49,12 @@ class ExpectedState:
     unique_key: str | None
     is_workflow_task: bool
     last_action: int | None = None
-    """The newest audit row of something done to it; asked for only where the verb leaves the row as it is."""
+    """The newest audit row of an action on it; read only where the verb does not change the row."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """Who does what and why, as the audit rows say it. All rows of one keystroke share the operation."""
+    """Who acts, how and why, as stored in the audit rows. All rows of one command share the operation."""
 
     operation_id: UUID
     verb: str
@@ -64,7 +64,7 @@ class OperatorAction:
     filter: str | None
 
     def __post_init__(self) -> None:
-        # A text that PostgreSQL refuses must not keep a person from acting.
+        # A text that PostgreSQL rejects must not prevent an operator from acting.
         for name in ("os_user", "os_host", "reason", "filter"):
             text = getattr(self, name)
             object.__setattr__(self, name, None if text is None else clean_text(text, _LONGEST_TEXT))
@@ -77,7 +77,7 @@ class OperatorAction:
 
 @dataclass(frozen=True, slots=True)
 class TransitionResult:
-    """What the database made of one row: `refusal` is None where it was changed. `retry_count` is the new one."""
+    """The result for one row: `refusal` is None if it was changed. `retry_count` is the new one."""
 
     task_id: str
     refusal: str | None
@@ -86,7 +86,7 @@ class TransitionResult:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The original of a rerun. `good_until` only where it lies ahead; `now` is the server's clock."""
+    """The original of a rerun. `good_until` only if it lies ahead; `now` is the server's clock."""
 
     task_id: str
     task_name: str
@@ -102,7 +102,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One rerun: the original as it was seen, and what the new row holds."""
+    """One rerun: the original as it was seen, and the values of the new row."""
 
     original: ExpectedState
     task_id: str
@@ -123,9 +123,9 @@ _COLUMNS = attrgetter(
 async def fail(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
 ) -> list[TransitionResult]:
-    """PENDING, CLAIMED and RUNNING to FAILED; who waits for the result gets OPERATOR_FAILED.
+    """PENDING, CLAIMED and RUNNING to FAILED; a caller that waits for the result gets OPERATOR_FAILED.
 
-    What was interrupted stays as it is but for its error: it no longer waits for a decision.
+    An interrupted task keeps its row except for the error, and no longer needs a decision.
     """
     words = deed.words("failed")
     return await _end(conn, deed, seen, "FAILED", OPERATOR_FAILED, OPERATOR_FAILED, words)
@@ -134,7 +134,7 @@ async def fail(
 async def cancel(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
 ) -> list[TransitionResult]:
-    """PENDING, CLAIMED and RUNNING to CANCELLED; who waits for the result gets TASK_CANCELLED."""
+    """PENDING, CLAIMED and RUNNING to CANCELLED; a caller that waits for the result gets TASK_CANCELLED."""
     words = deed.words("cancelled")
     return await _end(conn, deed, seen, "CANCELLED", OutcomeCode.TASK_CANCELLED, OPERATOR_CANCELLED, words)
 
@@ -142,7 +142,7 @@ async def cancel(
 async def expire(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
 ) -> list[TransitionResult]:
-    """PENDING past good_until to EXPIRED, as the sweep does it."""
+    """PENDING past good_until to EXPIRED, as by the sweep."""
     code = OutcomeCode.TASK_EXPIRED
     return await _end(conn, deed, seen, "EXPIRED", code, code, "good_until passed before the task was started")
 
@@ -167,9 +167,9 @@ async def requeue(
     seen: Collection[ExpectedState],
     fresh_budgets: Mapping[str, int] | None = None,
 ) -> list[TransitionResult]:
-    """Anything but PENDING to PENDING, due now. One more run, or as many retries as `fresh_budgets` says for its id.
+    """Any other status to PENDING, due now. One more run, or the number of retries in `fresh_budgets` for its id.
 
-    A task that had not begun to run keeps what budget it had. A deadline that has passed is dropped.
+    A task that had not begun to run keeps its remaining retries. A deadline that has passed is dropped.
     """
     ordered = _ordered(seen)
     budgets = [None if fresh_budgets is None else fresh_budgets[one.task_id] for one in ordered]
@@ -179,19 +179,19 @@ async def requeue(
 async def retry_now(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Collection[ExpectedState]
 ) -> list[TransitionResult]:
-    """PENDING and not due to due now."""
+    """A PENDING task that is not due yet is due now."""
     return await _ask(conn, "op_hurry", deed, _ordered(seen), ())
 
 
 async def lock_sources(conn: asyncpg.Connection, task_ids: Sequence[str]) -> list[Source]:
-    """What reruns copy. The rows stay locked until the transaction ends, which `rerun` must be in."""
+    """The values that reruns copy. The rows stay locked until the end of the transaction, which `rerun` must share."""
     return [Source(*row) for row in await conn.fetch(statement(__name__, "op_sources"), task_ids)]
 
 
 async def rerun(conn: asyncpg.Connection, deed: OperatorAction, copies: Collection[Copy]) -> list[TransitionResult]:
-    """New rows, whose originals nobody has changed, and on which nobody has acted by hand, since they were seen.
+    """Insert the copies whose originals were neither changed nor acted on by an operator since they were seen.
 
-    In the transaction of `lock_sources`, at READ COMMITTED: after its locks, this statement sees what was done before.
+    Runs in the transaction of `lock_sources`, at READ COMMITTED: it then sees everything committed before those locks.
     """
     ordered = sorted(copies, key=attrgetter("original.task_id"))
     originals = [copy.original for copy in ordered]
@@ -203,7 +203,7 @@ async def rerun(conn: asyncpg.Connection, deed: OperatorAction, copies: Collecti
 async def undo(
     conn: asyncpg.Connection, deed: OperatorAction, actions: Mapping[int, str]
 ) -> dict[int, TransitionResult]:
-    """The task of each of these audit rows as it was before, if it is still as the action left it."""
+    """Restore the task of each of these audit rows to its earlier state, if it is still as the action left it."""
     rows = await conn.fetch(
         statement(__name__, "op_undo"),
         list(actions),

@@ -1,19 +1,20 @@
 -- name: op_end
--- operator_actions.fail, cancel, expire; the row as the person saw it, not final; fail: or interrupted; expire: PENDING and past
--- good_until
+-- operator_actions.fail, cancel, expire; the row as the operator saw it, not final; fail: or interrupted; expire:
+-- PENDING and past good_until
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
---  $9 OS host, $10 reason, $11 filter; $12 new status, $13 result, $14 its error code, $15 that of the attempt, $16 words)
+-- $9 OS host, $10 reason, $11 filter; $12 new status, $13 result, $14 its error code, $15 that of the attempt,
+-- $16 words)
 WITH held AS MATERIALIZED (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
            retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
            worker_hostname, worker_pid, worker_process_name, finalizing_at,
-           -- Only what was interrupted has one. A larger one is let go, and undo says so.
+           -- Only interrupted tasks have one. A larger result is not kept, and undo reports that.
            CASE WHEN status = 'FAILED' AND octet_length(result) <= 65536 THEN result END AS result,
            CASE WHEN status = 'FAILED' AND octet_length(result) > 65536 THEN true END AS result_left_out
       FROM horsies_tasks
      WHERE id = ANY ($1)
-     -- Everybody locks in this order, so that no two wait for each other. Who waits here reads what the other has made of
-     -- the row, and can say so.
+     -- Every statement locks in this order, so that no two deadlock. After a wait it reads the row as the other session
+     -- left it, and can report that.
      ORDER BY id FOR NO KEY UPDATE
 ), judged AS MATERIALIZED (
     SELECT seen.number, seen.id, held.status, held.queue_name, held.claimed_by_worker_id, held.started_at,
@@ -22,7 +23,7 @@ WITH held AS MATERIALIZED (
                 WHEN (held.status, held.claimed_by_worker_id, held.claimed_at, held.retry_count)
                      IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count)
                      OR held.status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
-                        -- It waits for a person to say whether it runs again or has failed for good.
+                        -- An interrupted task needs an operator's decision: it runs again or has failed for good.
                         AND NOT COALESCE($12::text = 'FAILED' AND held.status = 'FAILED'
                                          AND held.error_code = 'TASK_INTERRUPTED', false)
                 THEN 'it is ' || held.status
@@ -44,7 +45,8 @@ WITH held AS MATERIALIZED (
            finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
       FROM judged
      WHERE task.id = ANY ($1) AND task.id = judged.id
-       -- In a CASE, for of IS NULL the planner expects one row, and would read the array anew for each: 40 ms instead of 6.
+       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
+       -- instead of 6.
        AND CASE WHEN judged.refusal IS NULL THEN true END
     RETURNING judged.number, task.id, judged.status AS before_status, task.status, task.queue_name, task.retry_count,
               task.claimed_by_worker_id, task.claimed_at, task.started_at, task.failed_at, task.worker_hostname,
@@ -79,7 +81,7 @@ WITH held AS MATERIALIZED (
      WHERE before_status IN ('CLAIMED', 'RUNNING') AND claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
      UNION ALL
-    -- Under a cap there is room again.
+    -- There is room under a cap again.
     SELECT pg_notify('task_queue_' || queue_name, 'capacity:' || min(id))
       FROM ended
      WHERE before_status IN ('CLAIMED', 'RUNNING')
@@ -91,13 +93,13 @@ SELECT judged.number, judged.refusal, ended.retry_count
  WHERE (SELECT count(*) FROM told) >= 0
 
 -- name: op_requeue
--- operator_actions.requeue, release; the row as the person saw it, not PENDING, its unique key free
+-- operator_actions.requeue, release; the row as the operator saw it, not PENDING, its unique key free
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
---  $9 OS host, $10 reason, $11 filter; $12 fresh budgets, NULL for one more run, $13 words for attempts cut short)
+-- $9 OS host, $10 reason, $11 filter; $12 fresh budgets, NULL for one more run, $13 words for attempts cut short)
 WITH held AS MATERIALIZED (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
            retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
-           -- What undo gives back. A larger one is let go, and undo says so.
+           -- The result that undo restores. A larger one is not kept, and undo reports that.
            CASE WHEN octet_length(result) <= 65536 THEN result END AS result,
            CASE WHEN octet_length(result) > 65536 THEN true END AS result_left_out,
            worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key
@@ -136,7 +138,8 @@ WITH held AS MATERIALIZED (
                        WHERE other.unique_key = compared.unique_key
                          AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')
                        UNION ALL
-                      -- The last of those that share a key; each is final, so that none is found above.
+                      -- The last of the selected tasks that share a key; each is final, so the check above finds none
+                      -- of them.
                       SELECT 'its unique key goes to the selected task ' || twin.id
                         FROM compared twin
                        WHERE twin.unique_key = compared.unique_key AND twin.was_final AND twin.difference IS NULL
@@ -145,7 +148,8 @@ WITH held AS MATERIALIZED (
            END AS refusal,
            CASE status WHEN 'RUNNING' THEN GREATEST(retry_count, last_attempt) + 1
                        WHEN 'CLAIMED' THEN retry_count
-                       -- The number of the next attempt must be free; it is where the task has not run since its last retry.
+                       -- The number of the next attempt must be unused; it is if the task has not run since its last
+                       -- retry.
                        ELSE GREATEST(retry_count, last_attempt) END AS new_retry_count
       FROM compared
 ), requeued AS (
@@ -156,7 +160,7 @@ WITH held AS MATERIALIZED (
                               ELSE task.max_retries END,
            enqueued_at = CASE judged.status WHEN 'CLAIMED' THEN task.enqueued_at ELSE statement_timestamp() END,
            next_retry_at = CASE judged.status WHEN 'CLAIMED' THEN task.next_retry_at END,
-           -- Past its deadline nobody would start it; whoever requeues it by hand wants it to run.
+           -- No worker would start it past its deadline, but the operator who requeues it wants it to run.
            good_until = CASE WHEN task.good_until > statement_timestamp() OR judged.status = 'CLAIMED'
                              THEN task.good_until END,
            completed_at = NULL, failed_at = NULL, result = NULL, error_code = NULL, failed_reason = NULL,
@@ -165,7 +169,8 @@ WITH held AS MATERIALIZED (
            finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
       FROM judged
      WHERE task.id = ANY ($1) AND task.id = judged.id
-       -- In a CASE, for of IS NULL the planner expects one row, and would read the array anew for each: 40 ms instead of 6.
+       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
+       -- instead of 6.
        AND CASE WHEN judged.refusal IS NULL THEN true END
     RETURNING judged.number, task.id, task.queue_name, task.retry_count, task.max_retries, task.enqueued_at
 ), history AS (
@@ -198,7 +203,7 @@ WITH held AS MATERIALIZED (
      WHERE NOT judged.was_final AND judged.claimed_by_worker_id IS NOT NULL
      GROUP BY judged.claimed_by_worker_id
      UNION ALL
-    -- No trigger tells of a task that is PENDING again.
+    -- No trigger notifies of a task that is PENDING again.
     SELECT pg_notify('task_queue_' || queue_name, 'requeue:' || min(id)) FROM requeued GROUP BY queue_name
 )
 SELECT judged.number, judged.refusal, requeued.retry_count
@@ -207,9 +212,9 @@ SELECT judged.number, judged.refusal, requeued.retry_count
  WHERE (SELECT count(*) FROM told) >= 0
 
 -- name: op_hurry
--- operator_actions.retry_now; the row as the person saw it, PENDING and not due
+-- operator_actions.retry_now; the row as the operator saw it, PENDING and not due
 -- ($1 tasks, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
---  $9 OS host, $10 reason, $11 filter)
+-- $9 OS host, $10 reason, $11 filter)
 WITH held AS MATERIALIZED (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count, max_retries,
            enqueued_at, next_retry_at, good_until
@@ -240,7 +245,8 @@ WITH held AS MATERIALIZED (
            updated_at = statement_timestamp()
       FROM judged
      WHERE task.id = ANY ($1) AND task.id = judged.id
-       -- In a CASE, for of IS NULL the planner expects one row, and would read the array anew for each: 40 ms instead of 6.
+       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
+       -- instead of 6.
        AND CASE WHEN judged.refusal IS NULL THEN true END
     RETURNING judged.number, task.id, task.queue_name, task.retry_count, task.enqueued_at, task.claimed_at,
               task.started_at, task.failed_at
@@ -258,7 +264,7 @@ WITH held AS MATERIALIZED (
       LEFT JOIN hurried ON hurried.number = judged.number
      ORDER BY judged.number
 ), told AS MATERIALIZED (
-    -- No trigger tells of a task that falls due.
+    -- No trigger notifies of a task that falls due.
     SELECT pg_notify('task_queue_' || queue_name, 'retry:' || min(id)) FROM hurried GROUP BY queue_name
 )
 SELECT judged.number, judged.refusal, hurried.retry_count
@@ -267,10 +273,10 @@ SELECT judged.number, judged.refusal, hurried.retry_count
  WHERE (SELECT count(*) FROM told) >= 0
 
 -- name: op_sources
--- operator_actions.lock_sources, first half of a rerun; holds the rows until the copies are stored ($1 tasks)
+-- operator_actions.lock_sources, first half of a rerun; locks the rows until the copies are stored ($1 tasks)
 SELECT id, task_name, queue_name, priority, args, kwargs, task_options, unique_key,
        CASE WHEN good_until > statement_timestamp() THEN good_until END AS good_until,
-       -- The clock of the server: the fingerprint of a copy contains when it was sent.
+       -- The clock of the server: the fingerprint of a copy contains the time of its send.
        statement_timestamp() AS now
   FROM horsies_tasks
  WHERE id = ANY ($1::text[])
@@ -278,11 +284,13 @@ SELECT id, task_name, queue_name, priority, args, kwargs, task_options, unique_k
    FOR NO KEY UPDATE
 
 -- name: op_rerun
--- operator_actions.rerun, second half; the original as the person saw it, final, not acted on since; the unique key free
--- ($1 originals, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb, $8 OS user,
---  $9 OS host, $10 reason, $11 filter; $12 newest actions as seen, $13 ids of the copies, $14 fingerprints, $15 args,
---  $16 kwargs, $17 task options, $18 max retries, $19 good until, $20 sent at)
--- In the same transaction as `op_sources`, whose locks make it see what an operator has done a moment before.
+-- operator_actions.rerun, second half; the original as the operator saw it, final, no action on it since; the unique
+-- key free
+-- ($1 originals, and as seen: $2 statuses, $3 owners, $4 claimed at, $5 retry counts; $6 operation, $7 verb,
+-- $8 OS user, $9 OS host, $10 reason, $11 filter; $12 newest actions as seen, $13 ids of the copies, $14 fingerprints,
+-- $15 args, $16 kwargs, $17 task options, $18 max retries, $19 good until, $20 sent at)
+-- In the same transaction as `op_sources`, whose locks let it see an operator action that was committed a moment
+-- before.
 WITH compared AS MATERIALIZED (
     SELECT seen.*, task.task_name, task.queue_name, task.priority, task.unique_key, task.status AS status_now,
            CASE WHEN task.id IS NULL THEN 'it is gone: its row was deleted'
@@ -344,10 +352,12 @@ SELECT judged.number, judged.refusal, 0 AS retry_count
   LEFT JOIN copied ON copied.id = judged.copy
 
 -- name: op_undo
--- operator_actions.undo; the row as the action left it, nothing done by hand since, the unique key free where it lives again
+-- operator_actions.undo; the row as the action left it, no operator action since, the unique key free if the task is
+-- open again
 -- ($1 actions, $2 their tasks, $3 operation, $4 OS user, $5 OS host, $6 reason)
--- Of an audit that has grown since its last ANALYZE the planner expects one row, and would loop over 500 times 500 of them
--- (230 ms instead of 20). So each action is fetched by itself, and everything else hangs on the arrays, whose length is known.
+-- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
+-- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
+-- whose length is known.
 WITH deed AS MATERIALIZED (
     SELECT asked.action, asked.target_id, trace.verb, trace.after_state,
            trace.before_state ? 'result_left_out' AS result_left_out, before.*
@@ -417,7 +427,7 @@ WITH deed AS MATERIALIZED (
            enqueued_at = judged.enqueued_at, next_retry_at = judged.next_retry_at, good_until = judged.good_until,
            completed_at = judged.completed_at, failed_at = judged.failed_at, result = judged.result,
            error_code = judged.error_code, failed_reason = judged.failed_reason,
-           -- Whoever had claimed it has been told that he lost it.
+           -- The worker that had claimed it has been notified that it lost the task.
            claimed_by_worker_id = CASE WHEN judged.old_status <> 'CLAIMED' THEN judged.claimed_by_worker_id END,
            claimed_at = CASE WHEN judged.old_status <> 'CLAIMED' THEN judged.claimed_at END,
            started_at = judged.started_at, worker_hostname = judged.worker_hostname, worker_pid = judged.worker_pid,

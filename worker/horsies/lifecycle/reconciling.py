@@ -1,4 +1,4 @@
-"""Workflows whose rows do not agree, put right: what a killed worker left between two transactions."""
+"""Repair workflows whose rows are inconsistent because a worker was killed between two transactions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _TOLD = 20
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a pass over all workflows did. `refused`: those that could not be put right, and why. `locked`: those that
-    another session had locked; the next pass comes back to them."""
+    """The result of a pass over all workflows. `refused`: those that could not be repaired, and why. `locked`: those
+    that another session had locked; the next pass tries them again."""
 
     repairs: int = 0
     workflows: int = 0
@@ -49,7 +49,7 @@ class Reconciled:
     locked: tuple[str, ...] = ()
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; of many refused workflows the first ones."""
+        """For horsies_sweep_state; lists only the first of many refused workflows."""
         return {
             "repairs": self.repairs,
             "workflows": self.workflows,
@@ -59,7 +59,7 @@ class Reconciled:
 
 
 async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...]:
-    """What `reconcile` would do now. Reads only. DamagedWorkflowError for rows that make no sense."""
+    """The repairs that `reconcile` would make now. Reads only. DamagedWorkflowError for rows that make no sense."""
     flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
     if flow is None:
         return ()
@@ -68,9 +68,9 @@ async def plan_repairs(conn: asyncpg.Connection, workflow_id: str, grace_ms: int
 
 
 async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -> tuple[Repair, ...] | None:
-    """In one transaction, under the family's lock; a workflow that is in step, or not RUNNING, is left as it is.
+    """In one transaction, under the family's lock; a workflow that is consistent or not RUNNING is not changed.
 
-    None where another session has locked the family.
+    None if another session has locked the family.
     """
     async with transaction(conn):
         if not all((await try_families(conn, [workflow_id])).values()):
@@ -85,12 +85,12 @@ async def reconcile(conn: asyncpg.Connection, workflow_id: str, grace_ms: int) -
 async def stuck_workflows(
     conn: asyncpg.Connection, grace_ms: int, limit: int = _AT_ONCE, *, after: str = ""
 ) -> tuple[str, ...]:
-    """The workflows that `reconcile` has something to do for, in the order of their ids. Reads only."""
+    """The workflows that `reconcile` would change, in the order of their ids. Reads only."""
     return tuple(row[0] for row in await conn.fetch(statement(__name__, "stuck_workflows"), grace_ms, after, limit))
 
 
 async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
-    """Each stuck workflow in a transaction of its own; one that is locked, or cannot be put right, is stepped over."""
+    """Repair each stuck workflow in a transaction of its own; one that is locked or cannot be repaired is skipped."""
     repairs, workflows = 0, 0
     refused: list[Refused[str]] = []
     locked: list[str] = []
@@ -118,7 +118,7 @@ async def reconcile_all(conn: asyncpg.Connection, grace_ms: int) -> Reconciled:
 async def _mend(
     conn: asyncpg.Connection, workflow_id: str, nodes: dict[int, NodeRow], repairs: Sequence[Repair]
 ) -> None:
-    """What nodes lack by themselves first, and then all that follows."""
+    """Repair the nodes themselves first, then do everything that follows."""
     own = [(nodes[repair.index], repair) for repair in repairs if repair.index is not None]
     relinked = [(node, repair) for node, repair in own if repair.kind in _RELINK]
     if relinked:
@@ -131,7 +131,7 @@ async def _mend(
     for node, repair in own:
         if repair.kind in _GONE:
             await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _gone(repair))
-    # What failed first: where on_error is pause, nothing that follows from the others may start.
+    # Failures first: if on_error is pause, nothing that follows from the other nodes may start.
     await settle(conn, _failed_children(own))
     await nodes_started(conn, _tasks(own, Kind.TASK_STARTED))
     await advance_locked(conn, _tasks(own, Kind.TASK_ENDED))
@@ -139,7 +139,7 @@ async def _mend(
     await conn.execute(statement("horsies.lifecycle.controlling", "control_tell"), [workflow_id])
 
 
-# What the next steps then go on from.
+# The states from which the next steps continue.
 _RELINK = {
     Kind.NO_TASK: "READY",
     Kind.CHILD_NOT_STARTED: "READY",

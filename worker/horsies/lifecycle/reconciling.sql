@@ -1,8 +1,9 @@
 -- name: stuck_workflows
--- reconciling.stuck_workflows; reads only: RUNNING, and something in it is out of step; the cases are those of repairs.py
+-- reconciling.stuck_workflows; reads only: RUNNING and inconsistent; the cases are those of repairs.py
 -- ($1 grace in ms, $2 after this id, $3 how many)
--- One workflow after the other and each row by its index, so that it costs what lives and not what is stored: as EXISTS and
--- joins, the planner would hash all tasks and workflows. 10 000 workflows with 70 000 open nodes: 0.2 s.
+-- One workflow after the other and each row by its index, so that the cost depends on open rows, not on stored ones:
+-- with EXISTS and joins, the planner would hash all tasks and workflows. 10 000 workflows with 70 000 open nodes: 0.2
+-- s.
 WITH live AS MATERIALIZED (
     SELECT id FROM horsies_workflows WHERE status = 'RUNNING' AND id > $2 ORDER BY id
 )
@@ -33,7 +34,7 @@ SELECT live.id
                                     AS state (has_ended)
                          WHERE dependency.workflow_id = node.workflow_id
                            AND dependency.task_index = ANY (node.dependencies))
-                  -- Nothing open: it should have ended.
+                  -- No open node: the workflow should have ended.
                   END), true) AS is_so
          FROM horsies_workflow_tasks node
          LEFT JOIN LATERAL (SELECT status, started_at, COALESCE(completed_at, failed_at, updated_at) AS ended_at

@@ -1,4 +1,4 @@
-"""What has stopped giving signs of life is set free or counted as crashed; what came too late expires."""
+"""Claims and runs without recent beats are requeued or counted as crashed; overdue PENDING tasks expire."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Bounds the memory of a pass; what is left waits for the next one.
+# Bounds the memory of a pass; the rest waits for the next one.
 _MOST_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
 _BATCH = 200
 _TOLD = 20
 _SILENT_MS = 5_000  # as idle_in_transaction_session_timeout of our sessions
-# Of a caller that names a threshold only: the default of RecoveryConfig.
+# For callers that pass only a threshold: the default of RecoveryConfig.
 BEAT_MS = 30_000
 
 _rng = random.Random()  # noqa: S311 - jitter
@@ -39,7 +39,7 @@ _rng = random.Random()  # noqa: S311 - jitter
 
 @dataclass(frozen=True, slots=True)
 class StaleClaim:
-    """A claim that nobody beats for; its token, as far as the row has one."""
+    """A claim without recent beats; its token, as far as the row has one."""
 
     task_id: str
     worker_id: str | None
@@ -48,7 +48,7 @@ class StaleClaim:
 
 @dataclass(frozen=True, slots=True)
 class StaleRun:
-    """An execution that nobody beats for, in the order of its statement. Times are the database's."""
+    """An execution without recent beats, in the column order of its statement. Times are the database's."""
 
     task_id: str
     worker_id: str | None
@@ -61,13 +61,13 @@ class StaleRun:
     worker_pid: int | None
     worker_hostname: str | None
     last_beat: datetime | None
-    """The newest of this execution: those of an earlier attempt say nothing about this one."""
+    """The newest beat of this execution; beats of an earlier attempt do not count."""
     detected_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """What becomes of a crashed execution: another one after `delay_s`, or FAILED with `result_json`."""
+    """What happens to a crashed execution: a new try after `delay_s`, or FAILED with `result_json`."""
 
     delay_s: float | None
     result_json: str
@@ -76,7 +76,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How many tasks went which way. `refused`: ids that the database would not change, and why."""
+    """How many tasks took each transition. `refused`: ids that the database would not change, and why."""
 
     requeued: int = 0
     retried: int = 0
@@ -98,7 +98,7 @@ class Recovered:
         return self.requeued + self.retried + self.failed + self.expired
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; of many refused rows the first ones."""
+        """For horsies_sweep_state; lists only the first of many refused rows."""
         return {
             "requeued": self.requeued,
             "retried": self.retried,
@@ -110,9 +110,9 @@ class Recovered:
 
 
 async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered:
-    """One pass over everything, as far as `config` has it switched on.
+    """One pass over everything that `config` enables.
 
-    Passes that overlap do no harm and share the work: each statement judges anew, and leaves a row that is locked.
+    Concurrent passes are safe and share the work: each statement checks its rows again and skips locked ones.
     """
     done = Recovered()
     if config.auto_requeue_stale_claimed:
@@ -130,9 +130,9 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
 
 
 async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
-    """CLAIMED without a sign of life since the claim: PENDING again. User code never started.
+    """CLAIMED without a recent beat: PENDING again. User code was never called.
 
-    Silence while no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
+    Time in which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
     rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
@@ -148,10 +148,10 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, b
 async def recover_stale_runs(
     conn: asyncpg.Connection, *, threshold_ms: int, finalizing_ms: int, beat_ms: int = BEAT_MS, rng: Random = _rng
 ) -> Recovered:
-    """RUNNING without a sign of life since the start: tried again where the policy lists WORKER_CRASHED, else FAILED.
+    """RUNNING without a recent beat: retried if the policy lists WORKER_CRASHED, else FAILED.
 
-    One whose user code has ended and whose outcome is about to be stored is spared until that mark is old too. Silence
-    while no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
+    A task whose user code has ended and whose outcome is about to be stored is left until that mark is old too. Time in
+    which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
     rows = await conn.fetch(statement(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 
@@ -180,7 +180,8 @@ async def recover_stale_runs(
 
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:
-    """End sessions of ours that hold locks and whose process was stopped in the middle of a statement; their names."""
+    """End horsies sessions that hold locks while their process is stopped in the middle of a statement. Returns
+    their names."""
     return [name for (name,) in await conn.fetch(statement(__name__, "end_silent_sessions"), silent_ms)]
 
 
@@ -198,7 +199,7 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
 
 
 def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
-    """The rule for an execution whose worker is gone, for sweeps and operators alike."""
+    """The rule for an execution whose worker is lost, used by sweeps and operator actions."""
     decision = decide(
         RetryRule.from_text(run.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,

@@ -1,5 +1,6 @@
 -- name: stale_claims
--- recovering.requeue_stale_claims, its scan; reads only ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
+-- recovering.requeue_stale_claims, its scan; reads only
+-- ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
   LEFT JOIN LATERAL (
@@ -8,14 +9,14 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at
          ORDER BY sent_at DESC
          LIMIT 1) beat ON true
  WHERE task.status = 'CLAIMED'
-       -- A row that was made CLAIMED by hand may lack the time.
+       -- A row that was made CLAIMED with plain SQL may lack the time.
    AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
    AND (beat.sent_at IS NULL OR beat.sent_at < (SELECT horsies_silent_before($1, $2)))
  ORDER BY task.id
  LIMIT $3
 
 -- name: sweep_claims
--- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; a row that somebody holds is left for next time
+-- recovering.requeue_stale_claims; the token, CLAIMED, and still no beat; a locked row is left to the next pass
 -- ($1 tasks, $2 workers, $3 claimed at, $4 threshold in ms, $5 interval of the beats in ms)
 WITH stale AS MATERIALIZED (
     SELECT task.id, task.claimed_by_worker_id
@@ -36,7 +37,7 @@ WITH stale AS MATERIALIZED (
      WHERE task.id = ANY (ARRAY(SELECT id FROM stale))
     RETURNING task.id, task.queue_name
 ), lost AS (
-    -- A claim that went back keeps no trace of its worker: this is the only one.
+    -- The row of a released claim no longer names its worker: this is the only trace.
     INSERT INTO horsies_worker_losses (worker_id, returned)
     SELECT claimed_by_worker_id, array_agg(id ORDER BY id) FROM stale
      WHERE claimed_by_worker_id IS NOT NULL
@@ -44,7 +45,8 @@ WITH stale AS MATERIALIZED (
 )
 SELECT id
   FROM released
-       -- Once for each queue, so that somebody takes them now. A longer name is no channel, and nobody listens to it.
+       -- Once for each queue, so that a worker takes the tasks now. A longer name is no channel, and no worker listens
+       -- to it.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0
 
@@ -74,10 +76,10 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
  LIMIT $4
 
 -- name: sweep_runs
--- recovering.recover_stale_runs; the token, RUNNING, still no beat nor a fresh finalizing mark; to run again also budget left
--- and due before good_until; a row that somebody holds is left for next time ($1 tasks, $2 workers, $3 claimed at,
---  $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8 threshold of finalizing marks in ms,
---  $9 interval of the beats in ms)
+-- recovering.recover_stale_runs; the token, RUNNING, still no beat nor a fresh finalizing mark; to run again also
+-- retries left and due before good_until; a locked row is left to the next pass
+-- ($1 tasks, $2 workers, $3 claimed at, $4 delays in s, NULL to fail, $5 results, $6 messages, $7 threshold in ms, $8
+-- threshold of finalizing marks in ms, $9 interval of the beats in ms)
 WITH judged AS MATERIALIZED (
     SELECT worker_id, horsies_runs_silent_before(worker_id, $7, $9) AS silent_before
       FROM (SELECT DISTINCT COALESCE(worker_id, '') AS worker_id FROM unnest($2::text[]) AS seen (worker_id)) owner
@@ -113,7 +115,7 @@ WITH judged AS MATERIALIZED (
            result = CASE WHEN NOT again THEN stale.result END,
            error_code = CASE WHEN NOT again THEN 'WORKER_CRASHED' END,
            failed_reason = CASE WHEN NOT again THEN stale.message END,
-           -- Who ran it last stays in the row of a failed task, as after a finish; a waiting one has no owner.
+           -- The row of a failed task keeps its last worker, as after a finish; a PENDING one has no owner.
            claimed_at = CASE WHEN NOT again THEN task.claimed_at END,
            claimed_by_worker_id = CASE WHEN NOT again THEN task.claimed_by_worker_id END,
            started_at = CASE WHEN NOT again THEN task.started_at END,
@@ -123,7 +125,7 @@ WITH judged AS MATERIALIZED (
            claimed = false, claim_expires_at = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
            updated_at = statement_timestamp()
       FROM stale
-           -- Not also `= ANY ($1)`: by that all 200 were read again for each of the 200, 27 ms of 34 ms for a batch.
+           -- Not also `= ANY ($1)`: with that all 200 were read again for each of the 200, 27 ms of 34 ms for a batch.
      WHERE task.id = stale.id
     RETURNING task.id, task.queue_name, stale.again
 ), history AS (
@@ -137,7 +139,7 @@ WITH judged AS MATERIALIZED (
            claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name
       FROM stale
 ), lost AS (
-    -- What became of all that the worker held, for those who look at it later.
+    -- What happened to the tasks of the worker, for the views that show it later.
     INSERT INTO horsies_worker_losses (worker_id, failed, retried)
     SELECT claimed_by_worker_id, COALESCE(array_agg(id ORDER BY id) FILTER (WHERE NOT again), '{}'),
            COALESCE(array_agg(id ORDER BY id) FILTER (WHERE again), '{}')
@@ -147,15 +149,15 @@ WITH judged AS MATERIALIZED (
 )
 SELECT id, again
   FROM recovered
-       -- What no longer runs has made room under a cap, and the next retry is due at a time that no claimer knows of yet.
+       -- Tasks that no longer run make room under a cap, and the next retry is due at a time that no claimer knows yet.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))
           FROM (SELECT DISTINCT queue_name AS name FROM recovered WHERE octet_length(queue_name) <= 52) queue) >= 0
 
 -- name: end_silent_sessions
 -- recovering.end_silent_sessions; sessions of this product and of this role ($1 how long in ms)
--- Between the Parse of a statement and its Bind, idle_in_transaction_session_timeout does not count, for the session is
--- active, and statement_timeout ends nothing, for the server reads. A client that is stopped there keeps its locks; only
--- from PostgreSQL 17 on transaction_timeout would end it.
+-- Between the Parse of a statement and its Bind, idle_in_transaction_session_timeout does not apply, because the
+-- session is active, and statement_timeout ends nothing, because the server is reading. A client that is stopped there
+-- keeps its locks; only transaction_timeout, from PostgreSQL 17 on, would end it.
 WITH silent AS MATERIALIZED (
     SELECT pid, application_name
       FROM pg_stat_activity
@@ -171,8 +173,7 @@ SELECT application_name FROM silent WHERE pg_terminate_backend(pid, 1000)
 SELECT id FROM horsies_tasks WHERE status = 'PENDING' AND good_until <= statement_timestamp() ORDER BY good_until LIMIT $1
 
 -- name: expire_pending
--- recovering.expire_pending; PENDING, good_until passed; a row that somebody holds is left for next time
--- ($1 tasks, $2 results)
+-- recovering.expire_pending; PENDING, good_until passed; a locked row is left to the next pass ($1 tasks, $2 results)
 WITH overdue AS MATERIALIZED (
     SELECT task.id, seen.result
       FROM unnest($1::text[], $2::text[]) AS seen (id, result)

@@ -1,4 +1,4 @@
-"""Results that were too large to travel in the kwargs of a task, read where they are kept."""
+"""Results that are too large for the kwargs of a task, read from the rows that store them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def resolved(conn: asyncpg.Connection, kwargs: str | None) -> str | None:
-    """The kwargs with the texts in the place of references; most have none, and nothing is read."""
+    """The kwargs with each reference replaced by its text; kwargs without references need no read."""
     refs = list(references(kwargs))
     if kwargs is None or not refs:
         return kwargs

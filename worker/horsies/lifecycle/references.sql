@@ -1,5 +1,5 @@
 -- name: reference_texts
--- references.resolved; reads only: what nodes hold ($1 workflows, $2 indexes)
+-- references.resolved; reads only: the results of nodes ($1 workflows, $2 indexes)
 SELECT asked.workflow_id, asked.index, node.result, node.sub_workflow_summary
   FROM unnest($1::text[], $2::integer[]) AS asked (workflow_id, index)
  CROSS JOIN LATERAL (SELECT result, sub_workflow_summary FROM horsies_workflow_tasks

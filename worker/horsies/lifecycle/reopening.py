@@ -1,4 +1,4 @@
-"""Failed workflows opened again: what failed becomes ready, what was skipped because of it waits, parents go on."""
+"""Reopen failed workflows: failed nodes are ready again, nodes skipped because of them wait, parents go on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CAN_GO_ON = frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowS
 
 
 class CannotReopenError(Exception):
-    """Why a workflow cannot go on, as a person reads it."""
+    """Why a workflow cannot go on, as shown to the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Reopened:
 
 @dataclass(slots=True)
 class Reopening:
-    """All that changes when nodes of a family are opened again."""
+    """All changes that reopening nodes of a family requires."""
 
     flows: Mapping[str, WorkflowRow]
     nodes: Mapping[str, Sequence[NodeRow]]
@@ -57,7 +57,7 @@ class Reopening:
                 self.reopen(node, _PENDING if node.dependencies else _READY, keep=False)
 
     def reopen(self, node: NodeRow, status: str, *, keep: bool) -> None:
-        """The node, what was skipped because of it, its workflow, and the parent's node that failed with it."""
+        """Reopen the node, the nodes skipped because of it, its workflow, and the parent's node that failed with it."""
         self._put(node, status, keep=keep)
         self._put_skipped_after(node)
         self._open(node.workflow_id)
@@ -69,7 +69,7 @@ class Reopening:
         return ""
 
     def _child_can_go_on(self, node: NodeRow) -> bool:
-        """A child that was cancelled, or failed without a failed node, is built anew."""
+        """A child that was cancelled, or failed without a failed node, is built again instead."""
         child = self.flows.get(node.sub_workflow_id or "")
         return (
             child is not None
@@ -91,13 +91,14 @@ class Reopening:
         waiting = self._node_of(flow, self.flows[flow.parent_workflow_id])
         if waiting.sub_workflow_id != workflow_id or not waiting.has_ended:
             return
-        # It failed with its child, unless a person gave it a value, or left it out, which others may have gone on from.
+        # It failed with its child, unless an operator completed or skipped it, after which other nodes may have gone
+        # on.
         if waiting.status != WorkflowTaskStatus.FAILED:
             raise CannotReopenError(f"{waiting.node_id} of its parent was decided by hand: it is {waiting.status}")
         self.reopen(waiting, _RUNNING, keep=True)
 
     def _node_of(self, child: WorkflowRow, parent: WorkflowRow) -> NodeRow:
-        """The node of the parent that ran this child, as the child's row has it."""
+        """The node of the parent that ran this child, as stored in the child's row."""
         found = next((node for node in self.nodes[parent.id] if node.index == child.parent_index), None)
         if found is None:
             raise CannotReopenError(
@@ -110,7 +111,7 @@ class Reopening:
         self.reopened.setdefault((node.workflow_id, node.index), Reopened(node, status, keep))
 
     def _put_skipped_after(self, node: NodeRow) -> None:
-        """Down the graph. One that a person skipped has the time of it, and stays skipped."""
+        """Follow the graph downwards. A node that an operator skipped has a time of that, and stays skipped."""
         siblings = self.nodes[node.workflow_id]
         open_now = {node.index}
         grew = True
@@ -125,7 +126,7 @@ class Reopening:
 
 
 async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
-    """The family of this workflow as it stands; nothing is reopened yet. Reads only. CannotReopenError: it is gone."""
+    """Read the family of this workflow; nothing is reopened yet. CannotReopenError if the workflow was deleted."""
     flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
     if flow is None:
         raise CannotReopenError("it is gone: its row was deleted")
@@ -134,7 +135,8 @@ async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
 
 
 async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
-    """Under the family's lock. What is PAUSED stays so; a deadline that has passed is dropped where a task is made."""
+    """Under the family's lock. PAUSED workflows stay PAUSED; a deadline that has passed is dropped where a task is
+    made."""
     ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
     await conn.execute(
         statement(__name__, "reopen_nodes"),
@@ -148,15 +150,15 @@ async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
 
 
 async def lock_families_of(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
-    """Within the caller's transaction, before any task of these is changed."""
+    """Within the caller's transaction, before any of these tasks is changed."""
     if task_ids:
         await conn.execute(statement(__name__, "advance_lock_tasks"), list(task_ids))
 
 
 async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) -> None:
-    """Under the families' locks: nodes that had failed, or were skipped, wait for their tasks, which are PENDING again.
+    """Under the families' locks: failed or skipped nodes of tasks that are PENDING again wait for these tasks.
 
-    A node that has completed keeps its outcome, and so does one whose workflow, or a parent of it, cannot go on.
+    A completed node keeps its outcome, and so does one whose workflow, or a parent of it, cannot go on.
     """
     rows = await conn.fetch(statement(__name__, "reopen_tasks"), list(task_ids)) if task_ids else []
     for workflow_id in sorted({row["workflow_id"] for row in rows}):

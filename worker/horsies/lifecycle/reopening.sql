@@ -1,6 +1,6 @@
 -- name: reopen_nodes
--- reopening.py; ended; under the family's lock ($1 workflows, $2 indexes, $3 new statuses, $4 whether they keep their task or
--- child workflow)
+-- reopening.py; ended; under the family's lock
+-- ($1 workflows, $2 indexes, $3 new statuses, $4 whether they keep their task or child workflow)
 UPDATE horsies_workflow_tasks node
    SET status = reopened.status, result = NULL, error = NULL, completed_at = NULL,
        task_id = CASE WHEN reopened.keep THEN node.task_id END,
@@ -19,7 +19,7 @@ UPDATE horsies_workflows
  WHERE id = ANY ($1::text[]) AND status IN ('FAILED', 'RUNNING', 'PAUSED')
 
 -- name: advance_lock_tasks
--- advancing.advance, nodes_started; as `advance_lock`, for the workflows of tasks ($1 tasks)
+-- reopening.lock_families_of; as `advance_lock`, for the workflows of tasks ($1 tasks)
 SELECT id
   FROM horsies_workflows
  WHERE id = ANY (ARRAY(SELECT COALESCE(root_workflow_id, id)
@@ -28,7 +28,7 @@ SELECT id
  ORDER BY id FOR NO KEY UPDATE
 
 -- name: reopen_tasks
--- reopening.reopen_for_tasks; reads only: nodes that ended badly, of tasks that live again ($1 tasks)
+-- reopening.reopen_for_tasks; reads only: failed or skipped nodes of tasks that are open again ($1 tasks)
 SELECT node.workflow_id, node.task_index
   FROM horsies_workflow_tasks node
   JOIN horsies_tasks task ON task.id = node.task_id

@@ -1,4 +1,4 @@
-"""What is out of step in a workflow, and what follows once that is put right: pure, from its rows."""
+"""What is inconsistent in a workflow, and what follows from the repair: pure functions of its rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _JOINS = frozenset({"all", "any", "quorum"})
 
 
 class DamagedWorkflowError(HorsiesError):
-    """A row that nobody can make sense of: the message names the workflow and the column."""
+    """A row that makes no sense: the message names the workflow and the column."""
 
 
 class Kind(StrEnum):
-    """Which of the cases it is."""
+    """The kind of inconsistency."""
 
     TASK_ENDED = "task ended"
     TASK_STARTED = "task started"
@@ -46,9 +46,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One change that brings a workflow back into step; without `index`, of the workflow itself.
+    """One change that makes a workflow consistent again; without `index`, of the workflow itself.
 
-    `before` and `after` are states. They are alike where a task is made anew, and where workers are only told again.
+    `before` and `after` are states. They are equal where a task is created again, and where workers are only notified
+    again.
     """
 
     workflow_id: str
@@ -59,16 +60,16 @@ class Repair:
     why: str
     kind: Kind
     follows: bool = False
-    """Nothing is wrong with it by itself: it is what comes after the repairs before it."""
+    """The node is consistent by itself; this change follows from the repairs before it."""
 
     @property
     def changes(self) -> bool:
-        """Whether rows are changed by it: workers may be told again and again."""
+        """Whether it changes rows; repeated notifications of workers do not count."""
         return self.before != self.after or self.kind is Kind.NO_TASK
 
 
 def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
-    """In the order in which they are done. What ended within `grace` is left to the worker that is about to say so.
+    """The repairs in order. A task that ended within `grace` is left to the worker that is about to advance it.
 
     DamagedWorkflowError for rows that make no sense.
     """
@@ -88,7 +89,7 @@ def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) ->
 
 
 def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
-    """In a workflow that pauses, tasks are made only after the resume."""
+    """In a workflow that pauses, tasks are created only after the resume."""
     for repair in repairs:
         if repair.kind is not Kind.NO_TASK:
             yield repair
@@ -146,7 +147,7 @@ def _with_child(flow: WorkflowRow, node: NodeRow) -> Repair | None:
 
 
 def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
-    """Wave by wave; `states` grows with it."""
+    """One wave after the other; `states` grows with each."""
     ids = {node.node_id: node.index for node in nodes}
     as_stored = {node.index: node.status for node in nodes}
     waiting = [node for node in nodes if states[node.index] == _NODE.PENDING]
@@ -162,7 +163,7 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
 
 
 def _join(node: NodeRow, states: Mapping[int, str], ids: Mapping[str, int]) -> str | None:
-    """What a PENDING node becomes; None: it waits on."""
+    """The new status of a PENDING node; None: it still waits."""
     have = [states[index] for index in node.dependencies]
     completed = have.count(_NODE.COMPLETED)
     still_open = sum(state not in TERMINAL_NODES for state in have)

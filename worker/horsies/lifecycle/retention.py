@@ -1,4 +1,4 @@
-"""What is over and old is deleted: in small transactions, each category by itself."""
+"""Delete old rows of ended work: in small transactions, each category by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_ROWS = 5_000
-"""In one transaction: longer ones hold back vacuum, and locks that somebody may wait for."""
+"""In one transaction: longer ones delay vacuum, and sessions that wait for their locks."""
 
 _HOUR_S = 3_600.0
 _LONG_AGO = datetime(1, 1, 2, tzinfo=UTC)
@@ -29,7 +29,7 @@ _TOLD = 20
 
 
 class Category(StrEnum):
-    """What can be kept for different times, as RecoveryConfig has it."""
+    """Groups of rows with an age of their own, as in RecoveryConfig."""
 
     HEARTBEATS = "heartbeats"
     WORKER_STATES = "worker_states"
@@ -39,16 +39,16 @@ class Category(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One table of a category: `old_<scan>.sql` finds, `prune_<delete>.sql` deletes."""
+    """One table of a category: `old_<scan>` finds its rows, `prune_<delete>` deletes them."""
 
     category: Category
     scan: str
     delete: str
     first_id: int | str
     members: str | None = None
-    """What goes with each row and is counted too."""
+    """The table whose rows are deleted with each row and counted too."""
     families: bool = False
-    """Whether `prune_lock.sql` holds off whoever would open a row of it again."""
+    """Whether `prune_lock` prevents other sessions from reopening a row of it."""
 
     @property
     def tables(self) -> list[str]:
@@ -59,23 +59,24 @@ _PARTS = (
     _Part(Category.HEARTBEATS, "heartbeats", "heartbeats", 0),
     _Part(Category.WORKER_STATES, "worker_states", "worker_states", 0),
     _Part(Category.WORKER_STATES, "sweep_state", "sweep_state", ""),
-    # Nodes go with their workflow, and before their tasks: a node never points to a task that is not there.
+    # Nodes are deleted with their workflow, and before their tasks: a node never refers to a task that was deleted.
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
-    # As old as the trace that acknowledges them, and before it: else they would be told as new once that is gone.
+    # Kept as long as the audit rows that acknowledge them, and deleted before: else they would be reported as new
+    # again.
     _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", 0),
     # Last: a role that may not delete from the audit trail has pruned everything else before it is refused.
     _Part(Category.OPERATOR_ACTIONS, "operator_actions", "operator_actions", 0),
 )
 
 Ages = dict[Category, float | None]
-"""How old in seconds; None keeps all."""
+"""In seconds; None keeps all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """A row that may go, and how many rows that makes."""
+    """A row that may be deleted, and the number of rows deleted with it, itself included."""
 
     id: int | str
     rows: int
@@ -83,14 +84,14 @@ class _Old:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many rows of each table went. `refused`: ids that the database would not delete, and why."""
+    """The number of deleted rows of each table. `refused`: ids that the database would not delete, and why."""
 
     rows: Mapping[str, int]
     refused: tuple[Refused[str], ...] = ()
     complete: bool = True
 
     def report(self) -> dict[str, Any]:
-        """For horsies_sweep_state; of many refused rows the first ones."""
+        """For horsies_sweep_state; lists only the first of many refused rows."""
         return {
             **self.rows,
             "complete": self.complete,
@@ -100,7 +101,8 @@ class Pruned:
 
 
 def ages_of(config: RecoveryConfig) -> Ages:
-    """Heartbeats stay as long as somebody may judge by them: without its last one a run would look dead too early."""
+    """Heartbeats are kept as long as a sweep may need them: without its last beat a run would count as dead too
+    early."""
     judged_s = max(config.running_stale_threshold_ms, config.claimed_stale_threshold_ms) / 1000
     heartbeats = _seconds(config.heartbeat_retention_hours)
     return {
@@ -112,9 +114,9 @@ def ages_of(config: RecoveryConfig) -> Ages:
 
 
 async def ages_in_use(conn: asyncpg.Connection) -> tuple[Ages, str | None]:
-    """As the newest worker has them, and which one that is; the defaults and None where no worker tells any.
+    """The ages of the newest worker, and its id; the defaults and None if no worker reports any.
 
-    Not checked: upstream allows other ranges. An age that a worker does not tell is the default.
+    They are not checked: upstream allows other ranges. An age that a worker does not report is the default.
     """
     newest = await conn.fetchrow(statement(__name__, "retention_settings"))
     told = json.loads(newest["recovery_config"]) if newest else None
@@ -125,14 +127,14 @@ async def ages_in_use(conn: asyncpg.Connection) -> tuple[Ages, str | None]:
 
 
 def _fits(name: str, value: object) -> bool:
-    """Of an age, None says that it is for ever."""
+    """For an age, None means for ever."""
     if name not in RecoveryConfig.model_fields:
         return False
     return type(value) is int or (value is None and name.endswith("_retention_hours"))
 
 
 async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.inf) -> Pruned:
-    """Delete what is older. After `budget_s` no further page is begun, and the rest is left for next time."""
+    """Delete rows that are older. After `budget_s` no further page is started; the rest is left to the next run."""
     end = time.monotonic() + budget_s
     rows: Counter[str] = Counter()
     refused: list[Refused[str]] = []
@@ -153,7 +155,7 @@ async def prune(conn: asyncpg.Connection, ages: Ages, *, budget_s: float = math.
 
 
 async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
-    """How many rows of each table `prune` would delete now. Only reads."""
+    """The number of rows of each table that `prune` would delete now. Reads only."""
     rows: Counter[str] = Counter()
     for part, age_s in _due(ages):
         rows.update(dict.fromkeys(part.tables, 0))
@@ -168,7 +170,7 @@ async def _delete(conn: asyncpg.Connection, part: _Part, age_s: float, ids: list
     command = statement(__name__, f"prune_{part.delete}")
     if not part.families:
         return dict(await conn.fetchrow(command, age_s, ids))
-    # Two statements: the second must see what became of a family until its lock was had.
+    # Two statements: the second must see all changes of a family up to the moment its lock was taken.
     async with conn.transaction(isolation="read_committed"):
         roots = [root for (root,) in await conn.fetch(statement(__name__, "prune_lock"), ids)]
         return dict(await conn.fetchrow(command, age_s, ids, roots))
@@ -182,7 +184,8 @@ def _due(ages: Ages) -> Iterator[tuple[_Part, float]]:
 
 
 async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIterator[list[_Old]]:
-    """Each page begins after the last row of the one before, deleted or not: what cannot be deleted is met once."""
+    """Each page starts after the last row of the page before, deleted or not: rows that cannot be deleted appear
+    once."""
     after, after_id = _LONG_AGO, part.first_id
     while found := await conn.fetch(statement(__name__, f"old_{part.scan}"), age_s, after, after_id, MOST_ROWS):
         _, after, after_id, _ = found[-1]
@@ -190,7 +193,7 @@ async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIt
 
 
 def _batches(page: Sequence[_Old]) -> Iterator[Sequence[_Old]]:
-    """As many as make MOST_ROWS together, at least one."""
+    """As many rows as make MOST_ROWS together, at least one."""
     first = total = 0
     for number, old in enumerate(page):
         if total + old.rows > MOST_ROWS and number > first:

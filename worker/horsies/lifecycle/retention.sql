@@ -1,5 +1,5 @@
 -- name: retention_settings
--- retention.ages_in_use; reads only. What the newest snapshot of all says
+-- retention.ages_in_use; reads only. The values of the newest snapshot of all workers
 SELECT worker_id, recovery_config
   FROM horsies_worker_states
  WHERE recovery_config IS NOT NULL
@@ -7,8 +7,9 @@ SELECT worker_id, recovery_config
  LIMIT 1
 
 -- name: prune_lock
--- retention.py, before its families are pruned; the roots of these workflows, or the workflow itself where its root is gone;
--- one that somebody holds is left: whoever changes a family holds its root ($1 ids)
+-- retention.py, before its families are pruned; the roots of these workflows, or the workflow itself if its root was
+-- deleted; a locked one is left: every transaction that changes a family holds its root
+-- ($1 ids)
 SELECT id FROM horsies_workflows
  WHERE id = ANY (ARRAY(
            SELECT COALESCE((SELECT id FROM horsies_workflows WHERE id = workflow.root_workflow_id LIMIT 1), workflow.id)
@@ -18,7 +19,8 @@ SELECT id FROM horsies_workflows
 
 -- name: old_heartbeats
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 any time and $3 after this id, $4 how many)
--- In the order of the ids, which is that of the times. Of a page without a single old row nothing older follows: it is empty.
+-- In the order of the ids, which is that of the times. After a page without an old row nothing older follows, so the
+-- page is empty.
 SELECT id, $2::timestamptz AS after, id AS after_id, 1 AS rows
   FROM (SELECT id, sent_at FROM horsies_heartbeats WHERE id > $3 ORDER BY id LIMIT $4) page
  WHERE sent_at < statement_timestamp() - $1 * interval '1 s'
@@ -34,8 +36,8 @@ SELECT id, acted_at AS after, id AS after_id, 1 AS rows
 
 -- name: old_sweep_state
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- Duties of a threshold, which are named after it: one that no worker has any more is never taken again. In use, one is
--- taken every 10 minutes or more often.
+-- Duties whose name contains a threshold: once no worker has that threshold, the duty is never run again. A duty in use
+-- runs every 10 minutes or more often.
 SELECT sweep AS id, ran_at AS after, sweep AS after_id, 1 AS rows
   FROM horsies_sweep_state
  WHERE sweep LIKE '% %' AND ran_at < statement_timestamp() - $1 * interval '1 s' AND ran_at >= $2
@@ -45,13 +47,13 @@ SELECT sweep AS id, ran_at AS after, sweep AS after_id, 1 AS rows
 
 -- name: old_tasks
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- `rows`: attempts go with their task.
+-- `rows`: attempts are deleted with their task.
 SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
   FROM horsies_tasks task
  WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
    AND COALESCE(completed_at, failed_at) < statement_timestamp() - $1 * interval '1 s'
    AND COALESCE(completed_at, failed_at) >= $2 AND (COALESCE(completed_at, failed_at), id) > ($2, $3)
-       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+       -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
          WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
@@ -61,14 +63,15 @@ SELECT id, COALESCE(completed_at, failed_at) AS after, id AS after_id, LEAST(GRE
 
 -- name: old_untimed_tasks
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- Final, but without a time: upstream cancels that way, and so do hands. What was last changed long ago was made before that.
+-- Final, but without a time of the end: upstream cancels that way, and so does plain SQL. The row must not have been
+-- changed recently.
 SELECT id, created_at AS after, id AS after_id, LEAST(GREATEST(retry_count, 0), 1000) + 2 AS rows
   FROM horsies_tasks task
  WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AND COALESCE(completed_at, failed_at) IS NULL
    AND created_at < statement_timestamp() - $1 * interval '1 s'
    AND updated_at < statement_timestamp() - $1 * interval '1 s'
    AND created_at >= $2 AND (created_at, id) > ($2, $3)
-       -- Not EXISTS: that is planned as a join, which reads all nodes of unfinished workflows for each page.
+       -- Not EXISTS, which is planned as a join that reads all nodes of unfinished workflows for each page.
    AND (SELECT workflow.id FROM horsies_workflow_tasks node
           JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
          WHERE node.task_id = task.id AND workflow.status NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')
@@ -94,7 +97,7 @@ SELECT id, snapshot_at AS after, id AS after_id, 1 AS rows
 
 -- name: old_workflows
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
--- A tree goes as a whole, when all of it is finished and old: the parent's row takes those of its children with it.
+-- A tree is deleted as a whole, when all of it is finished and old: with the parent's row those of its children.
 SELECT id, COALESCE(completed_at, updated_at, created_at) AS after, id AS after_id,
        1 + (SELECT count(*) FROM horsies_workflow_tasks WHERE workflow_id = workflow.id)::integer AS rows
   FROM horsies_workflows workflow
@@ -121,8 +124,8 @@ WITH gone AS (
 SELECT count(*) AS heartbeats FROM gone
 
 -- name: prune_operator_actions
--- retention.py; still old enough; one that an undo under way refers to is left ($1 age in s, $2 ids)
--- A younger action that undid a deleted one stays, and its `undoes` becomes NULL.
+-- retention.py; still old enough; an action that a running undo refers to is left ($1 age in s, $2 ids)
+-- A younger action that undid a deleted one stays, and its `undoes` is set to NULL.
 WITH gone AS (
     DELETE FROM horsies_operator_actions
      WHERE id = ANY (ARRAY(
@@ -134,7 +137,7 @@ WITH gone AS (
 SELECT count(*) AS operator_actions FROM gone
 
 -- name: prune_sweep_state
--- retention.py; still old enough: a worker that takes the duty meanwhile keeps it ($1 age in s, $2 sweeps)
+-- retention.py; still old enough: a duty that a worker takes meanwhile is kept ($1 age in s, $2 sweeps)
 WITH gone AS (
     DELETE FROM horsies_sweep_state
      WHERE sweep = ANY ($2::text[]) AND ran_at < statement_timestamp() - $1 * interval '1 s'
@@ -143,13 +146,13 @@ WITH gone AS (
 SELECT count(*) AS sweep_state FROM gone
 
 -- name: prune_tasks
--- retention.py; still final, old enough and of no unfinished workflow; one that somebody holds is left ($1 age in s, $2 ids)
+-- retention.py; still final, old enough and of no unfinished workflow; a locked row is left ($1 age in s, $2 ids)
 WITH gone AS (
     DELETE FROM horsies_tasks
      WHERE id = ANY (ARRAY(
                SELECT id FROM horsies_tasks task
                 WHERE id = ANY ($2::text[])
-                      -- Inside a CASE only the primary key fits, whatever statistics say of the others (see `start`).
+                      -- Inside a CASE only the primary key fits, whatever the statistics of the others (see `start`).
                   AND CASE WHEN status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
                            THEN COALESCE(completed_at, failed_at, updated_at, created_at)
                                 < statement_timestamp() - $1 * interval '1 s' END
@@ -181,10 +184,10 @@ WITH gone AS (
 SELECT count(*) AS worker_states FROM gone
 
 -- name: prune_workflows
--- retention.py; their families are locked, and all of each is still finished and old enough; one that somebody holds is left
+-- retention.py; their families are locked, and all of each is still finished and old enough; a locked row is left
 -- ($1 age in s, $2 ids, $3 roots that are locked)
 WITH whole AS MATERIALIZED (
-    -- As in `old_workflows`, asked again: of a family that was opened meanwhile the rest is finished and old as before.
+    -- As in `old_workflows`, checked again: in a family that was reopened meanwhile the rest is still finished and old.
     SELECT root.id
       FROM unnest($3::text[]) AS root (id)
      WHERE (SELECT relative.id FROM horsies_workflows relative

@@ -1,4 +1,4 @@
-"""CLAIMED to RUNNING; to EXPIRED where the deadline came first, back to PENDING where its workflow was paused."""
+"""CLAIMED to RUNNING; to EXPIRED if the deadline has passed, back to PENDING if its workflow is paused."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartVerdicts:
-    """Each token is in exactly one of these. Not task ids: beside a claim of ours that has expired, a new claim of
-    the same task may be ours too, and only one of the two may run. `held`: its workflow is paused, and it is PENDING
-    again. `waiting`: the cap of its queue has no room, and it stays CLAIMED."""
+    """Each token is in exactly one of these. They hold tokens, not task ids: this worker may hold an expired claim
+    and a new claim of the same task, and only one of the two may run. `held`: its workflow is paused, and it is
+    PENDING again. `waiting`: the cap of its queue has no room, and it stays CLAIMED."""
 
     started: frozenset[Token]
     expired: frozenset[Token]
@@ -45,9 +45,9 @@ class StartVerdicts:
 async def start(
     conn: asyncpg.Connection, worker_id: str, starts: Collection[Start], caps: Mapping[str, int] | None = None
 ) -> StartVerdicts:
-    """After a lost reply it may be asked again: what is RUNNING under our token counts as started.
+    """Start these claims. It may be repeated after a lost reply: a task RUNNING under its token counts as started.
 
-    `caps` of queues for claims that no cap has counted; of these no more runs than they allow.
+    `caps` are those of queues whose claims were not counted; no more of these start than the caps allow.
     """
     if not starts:
         return StartVerdicts(frozenset(), frozenset(), frozenset())
@@ -67,7 +67,7 @@ async def start(
 async def _start(
     conn: asyncpg.Connection, worker_id: str, ordered: list[Start], caps: Mapping[str, int] | None
 ) -> tuple[frozenset[Token], frozenset[Token]]:
-    """What has started, and that for which its cap has no room."""
+    """The tokens that started, and those whose cap has no room."""
     asked = [start.token for start in ordered]
     given = (
         worker_id,
@@ -93,7 +93,7 @@ async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token])
 
 
 async def _release_held(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
-    """Not left to the lease: prolonged with all others it would not run out."""
+    """Release at once: the lease would not expire, because it is renewed with all others."""
     rows = await conn.fetch(statement(__name__, "release_held"), worker_id, ids(tokens), claim_times(tokens))
     return frozenset([tokens[number - 1] for (number,) in rows])
 

@@ -8,25 +8,26 @@ UPDATE horsies_tasks task
        finalizing_at = NULL, finalizing_by_worker_id = NULL, updated_at = statement_timestamp()
   FROM unnest($2::text[], $3::timestamptz[], $4::integer[], $5::text[], $6::text[]) WITH ORDINALITY
        AS token (id, claimed_at, pid, hostname, process_name, number)
-       -- The primary key must be the only index that fits. Where statistics are from a quiet hour, ix_horsies_tasks_in_flight
-       -- looks empty and the plan reads all that is in flight for each token (50 tasks: 4.6 ms), so the status stands inside
-       -- a CASE, where no predicate of an index can be proved from it. The array bounds what is read whatever the statistics
-       -- say, and as the planner cannot see into a CASE, it expects ten rows and hashes the tokens instead of looping over
-       -- them (200 tasks: 2.1 ms instead of 8.1 ms).
+       -- The primary key must be the only index that fits. With statistics from a quiet hour,
+       -- ix_horsies_tasks_in_flight looks empty and the plan reads all that is in flight for each token (50 tasks: 4.6
+       -- ms), so the status is inside a CASE, from which no predicate of an index can be proved. The array limits what
+       -- is read whatever the statistics, and as the planner cannot estimate a CASE, it expects ten rows and hashes the
+       -- tokens instead of looping over them (200 tasks: 2.1 ms instead of 8.1 ms).
  WHERE task.id = ANY ($2) AND task.id = token.id
    AND CASE WHEN task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
-                 -- The statement may have waited for the row; its own time would be too early to judge by.
+                 -- The statement may have waited for the row, and its own time would then be too early.
             THEN task.status = 'CLAIMED' AND task.claim_expires_at > clock_timestamp()
                  AND (task.good_until IS NULL OR task.good_until > clock_timestamp())
                  AND CASE WHEN task.is_workflow_task THEN NOT horsies_is_held(task.id) ELSE true END
-                 -- Asked again because the reply was lost: it is ours and user code has not begun.
+                 -- Repeated because the reply was lost: the task belongs to this worker and user code has not been
+                 -- called.
                  OR task.status = 'RUNNING' END
 RETURNING token.number
 
 -- name: start_capped
--- starting.start under caps that count only what runs; as `start`, and horsies_room_to_run of migration 008 finds room
+-- starting.start under caps that count only RUNNING tasks; as `start`, and horsies_room_to_run finds room
 -- ($1 to $6 as in `start`, $7 queues of the tasks, $8 capped queues, $9 their caps)
--- Word for word `start`, where the reasons stand too; a test compares them.
+-- The same text as `start`, where the reasons are given; a test compares them.
 WITH fitting AS MATERIALIZED (
     SELECT id FROM horsies_room_to_run($2, $7, $8, $9) AS id
 ), started AS (
@@ -54,7 +55,7 @@ SELECT token.number, false
    AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 THEN task.claimed_at = token.claimed_at END
 
 -- name: expire_claimed
--- starting.start, for what `start` has left; the token and CLAIMED, good_until passed
+-- starting.start, for tasks that `start` did not change; the token and CLAIMED, good_until passed
 -- ($1 worker, $2 tasks, $3 claimed at, $4 results)
 UPDATE horsies_tasks task
    SET status = 'EXPIRED', claimed = false, claim_expires_at = NULL, failed_at = statement_timestamp(),
@@ -66,8 +67,8 @@ UPDATE horsies_tasks task
 RETURNING token.number
 
 -- name: release_held
--- starting.start, for what `start` has left; the token and CLAIMED, its workflow PAUSED or resumed a moment ago:
--- the node keeps its task
+-- starting.start, for tasks that `start` did not change; the token and CLAIMED, its workflow PAUSED or resumed a moment
+-- ago: the node keeps its task
 -- ($1 worker, $2 tasks, $3 claimed at)
 WITH released AS (
     UPDATE horsies_tasks task
@@ -76,13 +77,13 @@ WITH released AS (
       FROM unnest($2::text[], $3::timestamptz[]) WITH ORDINALITY AS token (id, claimed_at, number)
      WHERE task.id = ANY ($2) AND task.id = token.id
        AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
-                     -- Resumed since: not started by then, it would be nobody's until its lease has run out.
+                     -- Resumed since: not started in time, it would wait without an owner until its lease expires.
                 THEN task.is_workflow_task
                      AND (task.claim_expires_at > clock_timestamp() OR horsies_is_held(task.id)) END
     RETURNING token.number, task.queue_name
 )
 SELECT number
   FROM released
-       -- As in `release`: what is taken back has made room.
+       -- As in `release`: released tasks make room.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:released'))
           FROM (SELECT DISTINCT queue_name AS name FROM released WHERE octet_length(queue_name) <= 52) queue) >= 0

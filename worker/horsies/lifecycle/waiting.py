@@ -1,4 +1,4 @@
-"""When there will be something to claim although nothing notifies."""
+"""When a task falls due that no notification announces."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 async def next_due(conn: asyncpg.Connection, queues: Collection[str]) -> float | None:
-    """Seconds until the first PENDING task of these queues falls due that is not due yet; None where there is none."""
+    """Seconds until the next PENDING task of these queues that is not due yet falls due; None if there is none."""
     seconds: float | None = await conn.fetchval(statement(__name__, "next_due"), list(queues))
     return seconds

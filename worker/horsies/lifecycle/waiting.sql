@@ -1,7 +1,7 @@
 -- name: next_due
 -- waiting.next_due; reads only ($1 queues)
--- The earliest time is not at one end of ix_horsies_tasks_ready: priority stands before it. So each priority in use is
--- visited, two probes of the index each.
+-- The earliest time is not at one end of ix_horsies_tasks_ready, in which priority comes first. So each priority in use
+-- is visited, with two index probes each.
 WITH RECURSIVE level AS (
     SELECT queue.name, lowest.priority
       FROM unnest($1::text[]) AS queue (name)

@@ -1,4 +1,4 @@
-"""All that a gone worker held, put right at once, by the rules of the sweep and without its patience."""
+"""Recover all tasks of a lost worker at once, by the rules of the sweep but without its thresholds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _rng = random.Random()  # noqa: S311 - jitter
 
 @dataclass(frozen=True, slots=True)
 class RecoveredTask:
-    """One task as it was, and what it is now."""
+    """One task before the recovery, and its status after it."""
 
     was: StaleRun
     status: TaskStatus
@@ -31,7 +31,8 @@ class RecoveredTask:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What became of all that a worker held. `left`: how many are still its own; `refused`: why some of them are."""
+    """The result for all tasks of a worker. `left`: how many it still owns; `refused`: why some of them were not
+    changed."""
 
     freed: tuple[RecoveredTask, ...]
     left: int
@@ -44,18 +45,18 @@ class RecoveryResult:
 async def recover_worker(
     conn: asyncpg.Connection, worker_id: str, *, silence_ms: int, finalizing_ms: int
 ) -> RecoveryResult:
-    """CLAIMED: PENDING again. RUNNING: tried again where the policy lists WORKER_CRASHED, else FAILED.
+    """CLAIMED: PENDING again. RUNNING: retried if the policy lists WORKER_CRASHED, else FAILED.
 
-    Inside the caller's transaction. A row that has given a sign of life within `silence_ms`, that somebody holds, or
-    whose outcome is about to be stored is left. Unlike a sweep it counts all silence: whether the worker could not beat
-    is for the caller to see, from all its signs of life.
+    Inside the caller's transaction. Rows are left if they have a beat within `silence_ms`, are locked by another
+    session, or have an outcome about to be stored. Unlike a sweep it counts all silence: the caller checks, from all
+    beats of the worker, whether it was able to beat.
     """
     rows = await conn.fetch(statement(__name__, "order_holds"), worker_id)
     claims = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.CLAIMED.value]
     runs = [StaleRun(*row[1:]) for row in rows if row["status"] == TaskStatus.RUNNING.value]
 
     async def release(batch: Sequence[StaleRun]) -> list[RecoveredTask]:
-        async with conn.transaction():  # a savepoint: one bad row must not undo the others
+        async with conn.transaction():  # a savepoint: one bad row must not roll back the others
             found = await conn.fetch(
                 statement("horsies.lifecycle.recovering", "sweep_claims"), *_tokens(batch), silence_ms, None
             )

@@ -1,4 +1,4 @@
-"""Workflows and nodes as they stand, with what has become of the tasks and child workflows of the nodes."""
+"""Rows of workflows and nodes, with the states of the nodes' tasks and child workflows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ARRAYS = frozenset({"dependencies", "workflow_ctx_from"})
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRow:
-    """A row of `family_workflows`, in its order. `now` is the server's clock."""
+    """A row of `family_workflows`, in its column order. `now` is the server's clock."""
 
     id: str
     name: str
@@ -38,7 +38,7 @@ class WorkflowRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A row of `family_nodes`, in its order."""
+    """A row of `family_nodes`, in its column order."""
 
     workflow_id: str
     index: int
@@ -55,13 +55,13 @@ class NodeRow:
     sub_workflow_id: str | None
     completed_at: datetime | None
     task_status: str | None = None
-    """None where there is no task, or where its row is gone."""
+    """None if there is no task, or if its row was deleted."""
     task_started_at: datetime | None = None
     task_ended_at: datetime | None = None
     task_has_result: bool = False
     child_status: str | None = None
     child_is_anothers: bool = False
-    """Whether the row of its child names another node as its parent's."""
+    """Whether the row of its child names another node as its parent."""
 
     @property
     def has_ended(self) -> bool:

@@ -7,7 +7,7 @@ SELECT id, name, status, on_error, success_policy, error IS NOT NULL AS has_erro
  ORDER BY depth, id
 
 -- name: family_nodes
--- workflow_rows.py, nodes with what has become of their tasks and child workflows; reads only ($1 workflows)
+-- workflow_rows.py, nodes with the states of their tasks and child workflows; reads only ($1 workflows)
 SELECT node.workflow_id, node.task_index, COALESCE(node.node_id, node.task_index::text) AS node_id, node.task_name,
        node.status, node.dependencies, node.workflow_ctx_from, node.allow_failed_deps, node.join_type, node.min_success,
        node.is_subworkflow, node.task_id, node.sub_workflow_id, node.completed_at,

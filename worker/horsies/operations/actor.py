@@ -1,4 +1,4 @@
-"""Who acts: the account and the machine. The database role is the server's to say."""
+"""The actor of an operation: account and machine. The database role is determined by the server."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Actor:
 
     @classmethod
     def current(cls) -> Actor:
-        """The account of this process. Not $USER, which anybody sets as he likes."""
+        """The account of this process. Not $USER, which the user can set to any value."""
         uid = os.getuid()
         try:
             name = pwd.getpwuid(uid).pw_name
-        except KeyError:  # a container that runs under a bare number
+        except KeyError:  # a container that runs under a uid without an account
             name = f"uid-{uid}"
         return cls(name, socket.gethostname())
 

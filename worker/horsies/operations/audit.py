@@ -1,4 +1,4 @@
-"""The trace that every manual verb leaves, and whether this session may leave one."""
+"""The audit rows of operator actions, and whether this session may write them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditRights:
-    """Whether this session can act. `problem` is None where it can; `now` is the server's clock."""
+    """Whether this session can act. `problem` is None if it can; `now` is the server's clock."""
 
     now: datetime
     role: str
@@ -39,27 +39,28 @@ class Action:
 
 
 async def standing(conn: asyncpg.Connection) -> AuditRights:
-    """Read before a verb is tried: a refusal then says why, instead of an error of the server in the middle."""
+    """Read before an action is tried: the refusal then gives the reason, instead of an error of the server in the
+    middle."""
     row = await conn.fetchrow(statement(__name__, "audit_standing"))
     problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
     return AuditRights(row["now"], row["role"], problem, way_out)
 
 
 async def why_not_writable(conn: asyncpg.Connection) -> str | None:
-    """None when verbs may be applied on this connection, otherwise the reason and the way out."""
+    """None if actions may be applied on this connection, otherwise the reason and the remedy."""
     found = await standing(conn)
     return None if found.problem is None else f"{found.problem}; {found.way_out}"
 
 
 async def require_writable(conn: asyncpg.Connection) -> None:
-    """OperationError where verbs cannot be applied on this connection."""
+    """OperationError if actions cannot be applied on this connection."""
     found = await standing(conn)
     if found.problem is not None:
         raise OperationError(found.problem, help_text=found.way_out)
 
 
 async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
-    """What the operation has changed, in order; OperationError where nothing is on record."""
+    """What the operation has changed, in order; OperationError if it has no audit rows."""
     if rows := await conn.fetch(statement(__name__, "audit_actions"), operation_id):
         return [Action(*row) for row in rows]
     raise OperationError(
@@ -83,6 +84,6 @@ def _problem(
 
 
 def grants(rights: list[str], role: str) -> str:
-    """The way out for a role without these rights; one statement takes no more than one table."""
+    """The GRANT statements for a role without these rights; one statement covers one table only."""
     statements = "; ".join(f"GRANT {right} TO {role}" for right in rights)
     return f"as the owner of the tables: {statements}; or connect as another role"

@@ -1,5 +1,5 @@
 -- name: audit_standing
--- operations/audit.py, before a verb is tried; reads only
+-- operations/audit.py, before an action is tried; reads only
 SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() AS standby,
        current_setting('transaction_read_only') = 'on' AS read_only,
        to_regclass('horsies_operator_actions') IS NOT NULL
@@ -12,7 +12,7 @@ SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() A
                     AS needed (privilege, table_name)
               WHERE NOT has_table_privilege(to_regclass(table_name), privilege)
               UNION ALL
-             -- GRANT INSERT does not give it.
+             -- GRANT INSERT does not include it.
              SELECT 'USAGE ON SEQUENCE ' || serial
                FROM (SELECT pg_get_serial_sequence(to_regclass('horsies_task_attempts')::text, 'id')) AS made (serial)
               WHERE NOT has_sequence_privilege(serial, 'USAGE')) AS lacking

@@ -1,4 +1,4 @@
-"""Many rows in small steps: each one whole, stopped between two, and always a true account of what was done."""
+"""Many rows in batches: each batch is one transaction, a run can be stopped between two, and its result is exact."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ async def in_batches(
     on_progress: Callable[[int, int], None] | None,
     batch: int,
 ) -> Outcome:
-    """What `step` made of all targets, `batch` at a time, each in a transaction of its own.
+    """The results of `step` for all targets, `batch` at a time, each batch in a transaction of its own.
 
-    Cancelled, or interrupted from `on_progress`, it lets the batch at hand end and returns; cancelled once more, it
-    breaks off. Trouble with the database ends it too, and is raised only while nothing has been done.
+    If cancelled, or interrupted from `on_progress`, it finishes the current batch and returns; a second cancellation
+    stops it at once. An error of the database ends it too, and is raised only if nothing has been done.
     """
     if conn.is_in_transaction():
         raise OperationError(
@@ -69,10 +69,11 @@ async def in_batches(
 async def _each_row_for_itself(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
-    """One row that the database will not have, or that somebody locks for too long, costs the others nothing."""
+    """A row that the database rejects, or that another session locks for too long, must not affect the others."""
 
     async def once(some: Sequence[Target]) -> list[RowOutcome]:
-        # A role may have a stricter default, under which whoever waited for a row gets an error instead of its state.
+        # A role may have a stricter default, under which a session that waited for a row gets an error instead of its
+        # state.
         async with conn.transaction(isolation="read_committed"):
             await conn.execute(statement(__name__, "op_begin"))
             return await step(some)
@@ -91,7 +92,8 @@ async def _each_row_for_itself(
 
 
 async def _to_its_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """The answer, and whether somebody wanted to cancel meanwhile: broken off, nobody could tell what was stored."""
+    """The answer, and whether it was cancelled meanwhile: if it were interrupted, it would be unknown what was
+    stored."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running), False

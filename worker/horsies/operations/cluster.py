@@ -1,4 +1,4 @@
-"""What the report stands on: who lives and serves what, which queue is paused, when the next sweep comes."""
+"""The data of the recovery report: live workers and their queues, paused queues, the next sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MISSED = 5
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Living workers that are alike. `names` is None where they do not tell, as those of upstream."""
+    """Live workers with the same settings. `names` is None if they report none, as those of upstream."""
 
     queues: frozenset[str]
     caps: Mapping[str, int]
@@ -51,7 +51,8 @@ class Pause:
 
 @dataclass(slots=True)
 class Rule:
-    """What living workers sweep. `since` when the first of those that leave a trace lives; `last`: when it was done."""
+    """A sweep rule of live workers. `since`: the start of the first of those that record sweeps; `last`: its last
+    run."""
 
     rule: str
     threshold_ms: int | None
@@ -73,13 +74,13 @@ class Cluster:
     settings_differ: bool
     sweeps: tuple[SweepState, ...]
     keeps_losses: bool
-    """Whether the database has a place for what was taken from dead workers."""
+    """Whether the database has the table for losses of dead workers."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
 
     @property
     def sweep(self) -> SweepState | None:
-        """Of what all workers sweep."""
+        """The sweep that all workers run."""
         return next((one for one in self.sweeps if one.rule == UPKEEP), None)
 
     @property
@@ -94,11 +95,11 @@ class Cluster:
         return [consumers for consumers in self.consumers if queue in consumers.queues]
 
     def served(self) -> list[str]:
-        """The queues from which somebody claims."""
+        """The queues from which at least one worker claims."""
         return sorted({queue for group in self.consumers if group.claiming for queue in group.queues})
 
     def known(self) -> dict[str, frozenset[str]]:
-        """The names that may run in each served queue, as far as all of its workers tell theirs."""
+        """The names that may run in each served queue, if all of its workers report theirs."""
         told: dict[str, frozenset[str]] = {}
         for queue in self.served():
             names = [group.names for group in self.serving(queue) if group.claiming]
@@ -107,12 +108,13 @@ class Cluster:
         return told
 
     def may_run(self, name: str, queue: str) -> bool:
-        """Whether somebody claims tasks of this name, as far as they tell."""
+        """Whether a worker claims tasks of this name, as far as they report."""
         names = self.known().get(queue)
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 
     def sweep_in(self, moment: datetime | None = None, rule: str = UPKEEP) -> float | None:
-        """Seconds until the first sweep of the rule at or after `moment`; None where nobody can say, or sweeps it."""
+        """Seconds until the first sweep of the rule at or after `moment`; None if it is unknown or no worker runs
+        it."""
         after = 0.0 if moment is None else (moment - self.now).total_seconds()
         given = [one for one in self.sweeps if one.rule == rule and one.workers]
         given = given or [one for one in self.sweeps if one.rule == UPKEEP]
@@ -125,7 +127,7 @@ def _next(sweep: SweepState, after: float) -> float:
 
 
 async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Cluster:
-    """Four to eight short reads. To be called in a transaction: it sets the time zone, and all agree about `now`."""
+    """Four to eight short reads. To be called in a transaction: it sets the time zone, and all reads share `now`."""
     here = await conn.fetchrow(statement(__name__, "diagnose_tables"))
     draining = await conn.fetch(statement(__name__, "diagnose_draining")) if here["worker_orders"] else []
     paused = await conn.fetch(statement(__name__, "diagnose_paused")) if here["queue_state"] else []
@@ -170,7 +172,8 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
 
 
 def _settings(stored: str | None) -> RecoveryConfig | None:
-    """As the worker told them. Not checked: upstream allows other ranges, and a sweep there goes by what it has."""
+    """As the worker reported them. Not checked: upstream allows other ranges, and a sweep there uses them as they
+    are."""
     told = json.loads(stored) if stored else None
     if not isinstance(told, dict):
         return None
@@ -185,7 +188,8 @@ def _differ(stored: Iterable[str | None]) -> bool:
 
 
 def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None], Rule]:
-    """What living workers sweep, by rule and threshold. Those that tell no names are upstream's, and leave no trace."""
+    """The rules of live workers, by rule and threshold. Workers that report no names are upstream's, and record no
+    sweeps."""
     rules: dict[tuple[str, int | None], Rule] = {}
     for row in consumers:
         settings = _settings(row["recovery_config"]) or RecoveryConfig()
@@ -204,7 +208,7 @@ def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None
 
 
 def _unswept(rules: Iterable[Rule], sweeps: Iterable[SweepState], now: datetime) -> Iterable[Rule]:
-    """Those that a worker of this release has had on for some intervals, and none has applied."""
+    """Rules that a worker of this release has had on for some intervals without a sweep."""
     ran = {(one.rule, one.threshold_ms): one.ran_at for one in sweeps}
     for rule in rules:
         late = timedelta(milliseconds=MISSED * rule.interval_ms)

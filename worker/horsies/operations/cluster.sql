@@ -1,6 +1,6 @@
 -- name: diagnose_tables
--- cluster.py; reads only. Which of our own tables are here, for upstream makes none of them; and from here on in this
--- transaction, a time that upstream stored without a zone is read as what it is
+-- cluster.py; reads only. Which of our own tables exist, as upstream creates none of them; and from here on in this
+-- transaction, a time that upstream stored without a zone is read as UTC
 SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
@@ -26,8 +26,8 @@ SELECT split_part(sweep, ' ', 1) AS rule, NULLIF(split_part(sweep, ' ', 2), ''):
  ORDER BY sweep
 
 -- name: diagnose_consumers
--- cluster.py; reads only ($1 how old the newest snapshot of a living worker may be in s, $2 the workers that drain)
--- Workers of one deployment are alike: 500 of them come back as one row, with their names once.
+-- cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that drain)
+-- Workers of one deployment are equal: 500 of them are returned as one row, with their names once.
 SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names,
        min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
   FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
@@ -35,7 +35,7 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
           FROM horsies_worker_states
          WHERE snapshot_at > now() - $1::float8 * interval '1 s'
          ORDER BY worker_id, snapshot_at DESC) newest
-       -- A name that the table in the subquery does not have is looked up out here: upstream's table has no such column.
+       -- A column that the table in the subquery lacks is resolved here: upstream's table has no such column.
  CROSS JOIN (SELECT NULL::text[]) absent (task_names)
   LEFT JOIN LATERAL (
         SELECT said.names
@@ -47,5 +47,5 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
  GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names
 
 -- name: diagnose_settings
--- cluster.py; reads only. What the newest snapshot of all says
+-- cluster.py; reads only. The values of the newest snapshot of all workers
 SELECT worker_id, recovery_config FROM horsies_worker_states ORDER BY snapshot_at DESC LIMIT 1

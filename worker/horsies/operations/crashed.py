@@ -1,4 +1,4 @@
-"""What is left of dead workers until an operator has seen it: their deaths, and tasks that failed as they died."""
+"""Losses and crashed tasks of dead workers, until an operator has acknowledged them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from horsies.operations.cluster import Cluster
 
 MOST_CRASHED = 5_000
-"""As `crashed_tasks` has it."""
+"""As in `crashed_tasks`."""
 MOST_IDS = 500
 ACKNOWLEDGE = "acknowledge"
 
 
 @cache
 def over_crashed(selecting: str) -> str:
-    """A statement that selects from `crashed`, over the tasks that have crashed."""
+    """A statement that selects from `crashed`, the tasks that have crashed."""
     return f"WITH crashed AS MATERIALIZED (\n{statement(__name__, 'crashed_tasks')})\n{selecting}"
 
 
 async def crashed_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    """Nothing where the database has no place for losses: upstream's, or one that is not upgraded."""
+    """Nothing if the database has no table for losses: upstream's, or one that is not upgraded."""
     if not cluster.keeps_losses:
         return []
     losses = await worker_losses(conn)
@@ -44,7 +44,7 @@ async def crashed_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[F
 
 
 async def unacknowledged(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]:
-    """Of these workers those with something to acknowledge, in words."""
+    """Of these workers those with something to acknowledge, described in words."""
     found: dict[str, str] = {
         worker_id: f"{counted(tasks, 'task')} failed as it died"
         for worker_id, tasks in await conn.fetch(over_crashed(statement(__name__, "order_crashed")), ids)

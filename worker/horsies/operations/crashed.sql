@@ -14,8 +14,9 @@ SELECT claimed_by_worker_id AS worker_id, count(*)::integer AS tasks FROM crashe
  GROUP BY claimed_by_worker_id
 
 -- name: crashed_tasks
--- operations/crashed.py, of which its statements select as `crashed`; reads only: tasks that failed as their worker died, newest
--- first, on which no operator has acted since; a recovery of the worker is what made it fail, no answer to it
+-- operations/crashed.py, whose statements select from it as `crashed`; reads only: tasks that failed because their
+-- worker died, newest first, without an operator action since; a recovery of the worker is what made them fail, and
+-- does not count
 -- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.
 SELECT task.*
   FROM (SELECT id, task_name, queue_name, failed_at, claimed_by_worker_id FROM horsies_tasks

@@ -1,4 +1,4 @@
-"""What is stuck, why, what the system will do about it and when: the recovery report."""
+"""The recovery report: what is stuck, why, what the system will do about it and when."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ORDER = {kind: place for place, kind in enumerate(FindingKind)}
 
 
 async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Report:
-    """Without `settings`, those of the newest worker; where no worker tells any, the defaults. Reads only.
+    """Without `settings`, those of the newest worker, or the defaults if no worker reports any. Reads only.
 
-    At most 500 ids of each kind are read; what is beyond is counted, the rows that wait up to a bound.
+    At most 500 ids of each kind are read; the others are counted, waiting rows up to a bound.
     """
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn, settings)

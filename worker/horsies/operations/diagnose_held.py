@@ -1,4 +1,4 @@
-"""Findings among what is claimed or runs: by the conditions of the sweep, in words."""
+"""Findings among claimed and running tasks: by the conditions of the sweep, in words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def held_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Find
 
 
 def _told(rows: list[InFlightProblem], cluster: Cluster, gone: Mapping[str, Holder]) -> Iterable[Finding]:
-    """One line for each fate. Where their fates differ and not all rows were read, the counts are lower bounds."""
+    """One line for each predicted action. If these differ and not all rows were read, the counts are lower bounds."""
     by_fate: dict[PredictedAction, list[InFlightProblem]] = {}
     for row in rows:
         by_fate.setdefault(fate_of(row, cluster), []).append(row)
@@ -93,7 +93,7 @@ def _finding(
 
 
 def _since(row: InFlightProblem) -> datetime:
-    """Since when it is silent; of an outcome, since its code has ended; of a lease, since it has run out."""
+    """Since when it is silent; for an outcome, since its code has ended; for a lease, since it has expired."""
     if row.kind == FindingKind.FINALIZING and row.finalizing_at:
         return row.finalizing_at
     if row.kind == FindingKind.LEASE_RAN_OUT and row.claim_expires_at:

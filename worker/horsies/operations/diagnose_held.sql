@@ -1,11 +1,11 @@
 -- name: diagnose_in_flight
 -- diagnose_held.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, all in ms, $4 rows of each kind)
--- Stale is what `stale_claims` and `stale_runs` take. Of each name, queue and worker the oldest come first, so that
+-- Stale is defined as in `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come first, so that
 -- one name with thousands of rows does not hide the others.
 WITH trouble AS (
     SELECT CASE WHEN run.stale AND COALESCE(run.finalizing_at < now() - $3 * interval '1 ms', true)
                 THEN 'stale run' ELSE 'finalizing' END AS kind, run.*
-           -- Upstream's table may lack the column: then the name in the subquery means this one.
+           -- Upstream's table may lack the column: then the name in the subquery refers to this one.
       FROM (SELECT NULL::timestamptz) absent (finalizing_at)
      CROSS JOIN LATERAL (
             SELECT id, task_name, queue_name, claimed_by_worker_id,
@@ -16,7 +16,7 @@ WITH trouble AS (
                    COALESCE(started_at, claimed_at, updated_at) < now() - $2 * interval '1 ms'
                    AND COALESCE(beat.sent_at < now() - $2 * interval '1 ms', true) AS stale
               FROM horsies_tasks task
-                   -- Not EXISTS: of that a plan may make a hash of all beats that there are.
+                   -- Not EXISTS, for which a plan may hash all beats.
               LEFT JOIN LATERAL (
                     SELECT sent_at FROM horsies_heartbeats
                      WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
@@ -57,7 +57,7 @@ SELECT kind, stale, id, task_name, queue_name, claimed_by_worker_id, began_at, f
  ORDER BY turn
 
 -- name: diagnose_holders
--- diagnose_held.py; reads only ($1 how long ago the last sign of a living worker may be in s, $2 workers at most)
+-- diagnose_held.py; reads only ($1 how long ago the last sign of a live worker may be in s, $2 workers at most)
 SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
        GREATEST(held.last_act, newest.snapshot_at, alive.beat) AS last_sign, alive.claim_sign, alive.run_sign
   FROM (SELECT claimed_by_worker_id AS worker_id,
@@ -71,11 +71,11 @@ SELECT held.worker_id, held.running, held.claimed, newest.snapshot_at,
         SELECT snapshot_at::timestamptz AS snapshot_at
           FROM horsies_worker_states
          WHERE worker_id = held.worker_id
-               -- By both columns: by the time alone, the plan walks back through the rows of all other workers.
+               -- By both columns: with the time alone, the plan reads back through the rows of all other workers.
          ORDER BY worker_id, snapshot_at DESC
          LIMIT 1) newest ON true
-       -- Its beats count too: a worker may be late with its snapshots only. Each sign is the oldest of what it holds, for
-       -- that one is stale first.
+       -- Its beats count too: a worker may be late with its snapshots only. Each sign is that of its oldest task, which
+       -- becomes stale first.
  CROSS JOIN LATERAL (
         SELECT max(beat.sent_at)::timestamptz AS beat,
                min(GREATEST(task.claimed_at, beat.sent_at)) FILTER (WHERE task.status = 'CLAIMED') AS claim_sign,

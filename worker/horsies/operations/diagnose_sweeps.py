@@ -1,4 +1,4 @@
-"""Findings about the sweeps themselves: a rule that workers have switched on and that none applies."""
+"""Findings about the sweeps themselves: a rule that workers have switched on and that none runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rule_findings(cluster: Cluster) -> Iterator[Finding]:
 
 
 def name_of(rule: Rule) -> str:
-    """`runs silent for 6s`, or the name of what has no threshold."""
+    """`runs silent for 6s`, or the name of a rule without a threshold."""
     return rule.rule if rule.threshold_ms is None else f"{rule.rule} silent for {span(rule.threshold_ms / 1000)}"
 
 

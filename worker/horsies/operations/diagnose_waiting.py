@@ -1,4 +1,4 @@
-"""Findings among what waits: for a decision, for a worker that knows it, for a queue to go on, or in vain."""
+"""Findings among waiting tasks: they need a decision, a worker that knows them or a resumed queue, or are overdue."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_IDS = 500
 _MOST_COUNTED = 10_000
-# A lost notification costs one poll, 5 s by default: a retry that is later than this waits for something.
+# A lost notification costs one poll, 5 s by default: a later retry must have another cause.
 _RETRY_LATE_S = 60.0
 
 

@@ -21,10 +21,11 @@ SELECT task_name, queue_name, count(*) AS count, min(good_until)::timestamptz AS
  ORDER BY min(good_until)
 
 -- name: diagnose_waiting
--- diagnose_waiting.py; reads only ($1 paused queues, $2 queues that a worker serves, $3 those whose workers all tell their
--- names, $4 and $5 queue and name of all that is known there, $6 how late a retry may be in s, $7 rows of each kind)
--- Of each priority of each queue the first thousand that are due: what nobody may run stays at the head. A priority at a
--- time, because due and not due lie apart only below it in the index.
+-- diagnose_waiting.py; reads only
+-- ($1 paused queues, $2 queues that a worker serves, $3 those whose workers all report their names, $4 and $5 queue and
+-- name of all that is known there, $6 how late a retry may be in s, $7 rows of each kind)
+-- Of each priority of each queue the first thousand due tasks: tasks that no worker may run stay at the front. A
+-- priority at a time, because due and later tasks are separate in the index only below it.
 WITH RECURSIVE level AS (
     (SELECT queue_name, priority FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name, priority LIMIT 1)
      UNION ALL
@@ -48,7 +49,8 @@ WITH RECURSIVE level AS (
     SELECT due.*, GREATEST(enqueued_at, next_retry_at) AS since,
            CASE WHEN queue_name = ANY ($1::text[]) THEN 'paused queue'
                 WHEN queue_name <> ALL ($2::text[]) THEN 'no worker'
-                     -- A subquery that is hashed once, however it is planned; a join with the arrays might loop over them.
+                     -- A subquery that is hashed once, however it is planned; a join with the arrays might loop over
+                     -- them.
                 WHEN queue_name = ANY ($3::text[])
                      AND (queue_name, task_name) NOT IN (SELECT known.queue_name, known.name
                                                            FROM unnest($4::text[], $5::text[]) AS known (queue_name, name))

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
     from horsies.operations.cluster import Cluster
 
-# All nodes of each are read: a hundred workflows of a thousand nodes are as many rows as a report should wait for.
+# All nodes of each are read: a hundred workflows of a thousand nodes are as many rows as a report may wait for.
 _MOST: Final = 100
 # Between the two transactions at the end of a task a healthy worker takes milliseconds, under load perhaps seconds.
 _YOUNG: Final = timedelta(seconds=5)
-# A worker that hears of it builds a child at once; one that has to look for it does so at its next poll.
+# A worker builds a child at once after a notification, and otherwise at its next poll.
 _CHILD_LATE: Final = timedelta(seconds=30)
 
 _LONGEST_ERROR: Final = 120
@@ -70,7 +70,7 @@ _WILL: Final[Mapping[FindingKind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One workflow with what is wrong in it, and since when."""
+    """One inconsistent workflow, with its repairs, and since when."""
 
     kind: FindingKind
     flow: WorkflowRow
@@ -82,7 +82,7 @@ class _Case:
 
 
 async def workflow_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    """Of more than a hundred workflows the first hundred, and what is told is a lower bound."""
+    """If more than a hundred workflows are stuck, only the first hundred are read, and the counts are lower bounds."""
     grace = timedelta(milliseconds=cluster.settings.crashed_worker_recovery_grace_ms)
     young = min(grace, _YOUNG)
     ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MOST)
@@ -180,7 +180,7 @@ def _paused(row: Mapping[str, Any]) -> Finding:
 
 
 def _decided(row: Mapping[str, Any]) -> Finding:
-    """Nobody resumes it by himself: whoever completes one node may mean to decide about others first."""
+    """Completing a node does not resume the workflow: the operator may want to decide about other nodes first."""
     done = f"{row['node']} was completed by hand"
     if row["failed"]:
         return _waits_for_you(

@@ -1,6 +1,5 @@
 -- name: damaged_workflows
--- operations/diagnose_workflows.py; reads only: RUNNING or PAUSED, with something in it that nobody can make sense of
--- ($1 how many)
+-- operations/diagnose_workflows.py; reads only: RUNNING or PAUSED, with a row that makes no sense ($1 how many)
 WITH live AS MATERIALIZED (
     SELECT id, name, updated_at,
            CASE WHEN NOT success_policy @? '$.cases[*].required_indices[*] ? (@.type() == "number")'
@@ -27,7 +26,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
                       ELSE ' has the status ' || node.status END AS what
          FROM horsies_workflow_tasks node
          LEFT JOIN LATERAL (
-              -- Its end would reach no node, or another one.
+              -- Its end would reach no node, or the wrong one.
               SELECT child.id
                 FROM horsies_workflows child
                WHERE child.id = node.sub_workflow_id AND node.status NOT IN ('COMPLETED', 'FAILED', 'SKIPPED')
@@ -40,7 +39,7 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
         ORDER BY task_index
         LIMIT 1) broken ON true
  CROSS JOIN LATERAL (
-       -- Without a circle, one of those that wait would have nothing left to wait for.
+       -- Without a cycle, at least one waiting node would have no open dependency.
        SELECT CASE WHEN graph.moving = 0
                     AND (SELECT bool_and(dependencies && graph.open) FROM horsies_workflow_tasks
                           WHERE workflow_id = live.id AND status = 'PENDING')
@@ -50,7 +49,8 @@ SELECT live.id, live.name, live.updated_at AS since, COALESCE(live.what, broken.
  LIMIT $1
 
 -- name: diagnose_paused_flows
--- operations/diagnose_workflows.py; reads only: what waits for a person since a node failed ($1 how many ids of each name)
+-- operations/diagnose_workflows.py; reads only: paused since a node failed, and in need of a decision
+-- ($1 how many ids of each name)
 SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id ORDER BY updated_at, id))[1:$1] AS ids,
        (array_agg(error ORDER BY updated_at, id))[1] AS error
   FROM horsies_workflows
@@ -59,8 +59,9 @@ SELECT name, count(*)::integer AS count, min(updated_at) AS since, (array_agg(id
  ORDER BY name
 
 -- name: diagnose_decided_flows
--- operations/diagnose_workflows.py; reads only: PAUSED since a node failed, and a node was completed by hand since it paused:
--- its own task, or child, has not completed ($1 how many ids of each name)
+-- operations/diagnose_workflows.py; reads only: PAUSED since a node failed, and an operator completed a node since
+-- then: its own task, or child, has not completed
+-- ($1 how many ids of each name)
 SELECT name, failed, count(*)::integer AS count, min(completed_at) AS since,
        (array_agg(id ORDER BY completed_at, id))[1:$1] AS ids, (array_agg(node ORDER BY completed_at, id))[1] AS node
   FROM (SELECT workflow.id, workflow.name, decided.node, decided.completed_at,
@@ -75,7 +76,7 @@ SELECT name, failed, count(*)::integer AS count, min(completed_at) AS since,
                  LEFT JOIN LATERAL (SELECT status FROM horsies_workflows WHERE id = node.sub_workflow_id LIMIT 1) child
                         ON true
                 WHERE node.workflow_id = workflow.id AND CASE node.status WHEN 'COMPLETED' THEN true END
-                      -- Opening it again wrote updated_at, and so does each later pause.
+                      -- A reopening wrote updated_at, and so does each later pause.
                   AND node.completed_at >= workflow.updated_at
                   AND (node.task_id IS NULL AND node.sub_workflow_id IS NULL
                        OR task.status IN ('FAILED', 'CANCELLED', 'EXPIRED') OR child.status IN ('FAILED', 'CANCELLED'))

@@ -1,4 +1,4 @@
-"""JSON that a person has written: whether a worker could read it, and a column hold it."""
+"""JSON that an operator has written: whether a worker could read it, and a column hold it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from horsies.operations.preview import OperationError
 
 
 def checked_value(text: str) -> str:
-    """The same in the form that is stored; OperationError says what is wrong, and where."""
+    """The text in its stored form; OperationError names what is wrong, and where."""
     try:
         tree = parse_json(text, "value")
         check_storable(tree, ["value"])
@@ -27,7 +27,7 @@ def checked_value(text: str) -> str:
 
 
 def check_storable(tree: Any, path: list[str | int]) -> None:
-    """What a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
+    """Reject what a worker could not read, or the column not hold. Nothing is imported, no constructor runs."""
     if len(path) > MAX_DEPTH:
         raise CorruptJsonError(spell_path(path[:3]), "nested too deeply")
     if isinstance(tree, str) and first_surrogate(tree) is not None:

@@ -1,4 +1,4 @@
-"""Which rows a verb may change, why not the others, and what a person should know before he says yes."""
+"""Which rows an action may change, why not the others, and what the operator should know before confirming."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """What a task is to its workflow."""
+    """The node of a task, and its workflow."""
 
     workflow_id: str
     workflow_name: str
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the rows alone do not tell. `twins` are tasks whose unique key goes to another one of the selection."""
+    """Facts that are not in the rows. `twins` are tasks whose unique key goes to another task of the selection."""
 
     now: datetime
     key_holders: Mapping[str, str]
@@ -61,7 +61,7 @@ def is_terminal(seen: ExpectedState) -> bool:
 
 
 def fits_state(verb: TaskVerb, status: str, error_code: str | None) -> bool:
-    """Whether the verb may change a task in this state, as far as that says; a preview looks at the rest."""
+    """Whether the action may change a task in this state, by the state alone; a preview checks the rest."""
     if verb is TaskVerb.RERUN:
         return status in _TERMINAL
     if status not in _STATUSES or TaskStatus(status) not in _SOURCES[verb]:
@@ -70,7 +70,7 @@ def fits_state(verb: TaskVerb, status: str, error_code: str | None) -> bool:
 
 
 def why_not(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | None:
-    """None for a row that the verb may change."""
+    """None for a row that the action may change."""
     if seen.status not in _STATUSES:
         return f"its status {seen.status!r} is none that horsies writes"
     return _wrong_state(verb, seen, facts) or _wrong_company(verb, seen, facts)
@@ -87,7 +87,7 @@ def _wrong_state(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | Non
 
 
 def _is_interrupted(status: str, error_code: str | None) -> bool:
-    """Stopped at a shutdown: it waits for a person to say whether it runs again or has failed for good."""
+    """Stopped at a shutdown: it needs an operator's decision, to run again or to fail for good."""
     return status == "FAILED" and error_code == _INTERRUPTED
 
 
@@ -122,7 +122,7 @@ def _wrong_company(verb: TaskVerb, seen: ExpectedState, facts: Facts) -> str | N
 
 
 def consequences(verb: TaskVerb, eligible: Sequence[ExpectedState], facts: Facts) -> tuple[str, ...]:
-    """Sentences, each with the number of rows that it is about."""
+    """Sentences, each with the number of rows concerned."""
     return (*_about_states(verb, eligible, facts), *_about_workflows(verb, eligible, facts))
 
 

@@ -1,4 +1,4 @@
-"""The lines of the recovery report: what is stuck, the evidence, what will happen and what a person may do."""
+"""The lines of the recovery report: what is stuck, the evidence, what will happen and what an operator may do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class FindingKind(StrEnum):
-    """The value is what a person reads."""
+    """The value is the text shown."""
 
     INTERRUPTED = "interrupted"
     CRASHED = "crashed"
@@ -43,14 +43,15 @@ class FindingKind(StrEnum):
 class Severity(IntEnum):
     """Worst first when sorted descending."""
 
-    NOTE = 1  # meant to be so, or only late
-    HANDLED = 2  # the sweep, or a worker, deals with it by itself
-    NEEDS_YOU = 3  # stays as it is until somebody acts
+    NOTE = 1  # intended, or only late
+    HANDLED = 2  # the sweep, or a worker, handles it
+    NEEDS_YOU = 3  # stays as it is until an operator acts
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a person may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by `target_kind`."""
+    """What an operator may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by
+    `target_kind`."""
 
     verb: str
     target_kind: TargetKind
@@ -59,7 +60,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Rows of one kind, name, queue and worker, to which the same will happen."""
+    """Rows of one kind, name, queue and worker, with the same predicted action."""
 
     kind: FindingKind
     severity: Severity
@@ -71,9 +72,9 @@ class Finding:
     since: datetime | None  # of the oldest one
     evidence: str
     system_will: str
-    in_seconds: float | None  # until the system does so; None: nothing will happen, or nobody can say when
+    in_seconds: float | None  # until the system does so; None: nothing will happen, or the time is unknown
     may: tuple[Remedy, ...]
-    why: tuple[str, ...]  # sentences for whoever wants to know more
+    why: tuple[str, ...]  # sentences with further reasons
     queue_name: str | None = None
     worker_id: str | None = None
 
@@ -84,10 +85,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SweepState:
-    """The last sweep of a rule. `next_in_s` is 0 where it is due, None where no worker lives that could run it.
+    """The last sweep of a rule. `next_in_s` is 0 if it is due, None if no live worker could run it.
 
-    The rule `recovery` is what all workers do; `runs` and `claims` may be switched off, and are swept for each
-    threshold that a worker has. `workers`: how many living ones have this rule with this threshold.
+    The rule `recovery` is run by all workers; `runs` and `claims` may be switched off, and are swept for each threshold
+    that a worker has. `workers`: how many live ones have this rule with this threshold.
     """
 
     ran_at: datetime
@@ -101,7 +102,7 @@ class SweepState:
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """What looks dead is not counted as such yet: no worker could beat in the gap, or none lived."""
+    """Silent rows that do not count as dead yet: no worker could beat in the gap, or none was running."""
 
     runs_until: datetime | None
     claims_until: datetime | None
@@ -110,7 +111,7 @@ class Spared:
 
     @property
     def until(self) -> datetime:
-        """When both are judged by their silence again."""
+        """From when both are checked for silence again."""
         return max(filter(None, (self.runs_until, self.claims_until)), default=self.gap_began)
 
 
@@ -120,9 +121,9 @@ class Report:
 
     now: datetime
     settings: RecoveryConfig
-    settings_from: str | None  # the worker that told its settings; None: these are the defaults, or were given
-    settings_differ: bool  # living workers have different ones: whoever sweeps next may judge otherwise
-    sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which leave no trace
+    settings_from: str | None  # the worker that reported its settings; None: these are the defaults, or were given
+    settings_differ: bool  # live workers have different ones: the next sweep may use other thresholds
+    sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which record nothing
     workers_alive: int
     findings: tuple[Finding, ...]
     sweeps: tuple[SweepState, ...] = ()  # of each rule and threshold

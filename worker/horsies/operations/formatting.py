@@ -1,4 +1,4 @@
-"""Times and numbers as the report's sentences have them."""
+"""Times and numbers as formatted in the report's sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def span(seconds: float) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day in UTC; with its date, for the report may be read on another day."""
+    """The time of day in UTC, with its date, because the report may be read on another day."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
 
 

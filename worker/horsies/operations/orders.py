@@ -1,4 +1,4 @@
-"""What the verbs on workers and queues share: who acts, the change in one statement, the trace of what was refused."""
+"""Shared by the actions on workers and queues: the actor, the change in one statement, the audit rows of refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One operation. `undoes`: of a target, the audit row that is taken back."""
+    """One operation. `undoes`: for each target, the audit row that is undone."""
 
     operation_id: UUID
     verb: str
@@ -35,7 +35,7 @@ class Act:
 
 
 async def looked_at(conn: asyncpg.Connection) -> datetime:
-    """The time of a preview, by the database's clock; OperationError where it has no place for orders."""
+    """The time of a preview, by the database's clock; OperationError if the database has no table for orders."""
     here = await conn.fetchrow(statement("horsies.operations.cluster", "diagnose_tables"))
     if not (here["worker_orders"] and here["queue_state"]):
         raise OperationError(
@@ -54,7 +54,7 @@ async def begin(
     *,
     table: str,
 ) -> Act:
-    """OperationError where this session may not write, or not to this table."""
+    """OperationError if this session may not write, or not to this table."""
     await require_writable(conn)
     if lacking := [right for (right,) in await conn.fetch(statement(__name__, "order_rights"), table)]:
         rights = ", ".join(lacking)
@@ -70,7 +70,7 @@ async def give(
     *seen: Sequence[Any],
     states: Callable[[list[str]], Awaitable[Mapping[str, str]]],
 ) -> Outcome:
-    """Run the statement for all targets at once; of those that it left alone, say what they are now."""
+    """Run the statement for all targets at once; for those that it did not change, return their present state."""
     if not targets:
         return Outcome(act.operation_id, act.verb, ())
     ids = [target.id for target in targets]
@@ -109,7 +109,7 @@ async def trace_refused(conn: asyncpg.Connection, act: Act, refused: Sequence[tu
 
 
 def command(kind: str, verb: str, ids: Iterable[str]) -> str:
-    """The line that does the same from a shell."""
+    """The equivalent shell command."""
     return shlex.join(["horsies", f"{kind}s", verb, *ids])
 
 

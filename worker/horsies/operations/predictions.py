@@ -1,4 +1,4 @@
-"""What the sweep will do to what is claimed or runs, by the rules that it goes by."""
+"""What the sweep will do to claimed and running tasks, by the sweep's own rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def spared_sentence(spared: Spared) -> str:
-    """Why what looks dead is left alone, and until when."""
+    """Why silent rows are left alone, and until when."""
     if spared.gap_ended is None:
         what = f"No worker has stored a heartbeat since {clock(spared.gap_began)}"
     else:
@@ -34,7 +34,8 @@ NOBODY_SWEEPS = "nothing: no worker lives that could sweep"
 
 @dataclass(frozen=True, slots=True)
 class InFlightProblem:
-    """A row of `diagnose_in_flight`, in its order. `alike` rows share kind, name, queue and worker."""
+    """A row of `diagnose_in_flight`, in its column order. Rows with equal kind, name, queue and worker are counted
+    together."""
 
     kind: str
     stale: bool
@@ -59,7 +60,8 @@ class InFlightProblem:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A row of `diagnose_holders`, in its order: a worker that is gone. Both signs are of what is stale first."""
+    """A row of `diagnose_holders`, in its column order: a lost worker. Both signs are those of the task that is
+    stale first."""
 
     worker_id: str
     running: int
@@ -72,7 +74,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class PredictedAction:
-    """What will become of a row; rows of one fate are told in one line."""
+    """What will happen to a row; rows with the same prediction share one line."""
 
     system_will: str
     in_seconds: float | None
@@ -81,7 +83,7 @@ class PredictedAction:
 
 
 class _Middle(Random):
-    """No jitter: a report shall say the same at each look."""
+    """No jitter: a report must not differ between two reads."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -143,7 +145,7 @@ def _crash(trouble: InFlightProblem, cluster: Cluster, in_seconds: float | None)
 
 
 def _finalizing(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
-    """Spared while the mark is young, and while it beats."""
+    """Left alone while the mark is young, and while it beats."""
     if not trouble.stale or trouble.finalizing_at is None:
         return PredictedAction("nothing: it still beats", None, Severity.NEEDS_YOU)
     patience = timedelta(milliseconds=cluster.settings.finalizing_stale_threshold_ms)
@@ -151,7 +153,8 @@ def _finalizing(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
 
 
 def _lease_ran_out(trouble: InFlightProblem, cluster: Cluster) -> PredictedAction:
-    """Whoever may run it takes it over with his next claim; without such a worker it waits until it is stale."""
+    """Any worker that may run it takes it over with its next claim; without such a worker it waits until it is
+    stale."""
     if cluster.may_run(trouble.task_name, trouble.queue_name):
         return PredictedAction("claim it again with the next free place", None, Severity.HANDLED)
     patience = timedelta(milliseconds=cluster.settings.claimed_stale_threshold_ms)

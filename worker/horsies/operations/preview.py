@@ -1,4 +1,4 @@
-"""What a manual verb would do, and what it did: the same few shapes for tasks, workers and queues."""
+"""What an operator action would do, and what it did: the same few types for tasks, workers and queues."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _WITH_WAY_BACK = frozenset({"requeue", "fail", "cancel", "retry-now", "drain", "
 
 
 class OperationError(HorsiesError):
-    """A manual verb that cannot be tried at all; what is refused row by row is no error."""
+    """An operator action that cannot be tried at all; a row that is refused is no error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing to act on. `state` is what a person saw, `seen` what the statement compares with the row."""
+    """One target of an action. `state` is what the operator saw, `seen` what the statement compares with the row."""
 
     kind: TargetKind
     id: str
@@ -32,7 +32,7 @@ class Target:
     state: str
     seen: Any = None
     queue: str | None = None
-    """Of a task."""
+    """The queue of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """Frozen at `taken_at` of the database's clock: what comes later is not touched, what changes is refused."""
+    """Frozen at `taken_at` of the database's clock: later rows are not touched, changed rows are refused."""
 
     verb: str
     options: Mapping[str, Any]
@@ -52,13 +52,13 @@ class Preview:
     consequences: tuple[str, ...]
     filter: str | None
     command: str
-    """The line that does the same from a shell."""
+    """The equivalent shell command."""
     taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """`detail` of a refused one says what the row is now. `new_id` is the copy that a rerun made."""
+    """`detail` of a refused row is its present state. `new_id` is the copy that a rerun made."""
 
     target: Target
     applied: bool
@@ -68,10 +68,10 @@ class RowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a preview's eligible rows; those that it refused are not in here.
+    """The results for a preview's eligible rows; those that it refused are not included.
 
-    `stopped` says why there are rows in `not_attempted`. `in_doubt` were sent when the connection broke: the audit rows
-    of `operation_id` tell whether they were changed.
+    `stopped` is the reason for rows in `not_attempted`. `in_doubt` rows were sent when the connection broke: the audit
+    rows of `operation_id` show whether they were changed.
     """
 
     operation_id: UUID
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def can_be_undone(self) -> bool:
-        """Whether any of it has a way back. A run that was taken from its worker has none: that attempt is history."""
+        """Whether any of it can be undone. A run that was taken from its worker cannot: that attempt has ended."""
         return any(_has_way_back(self.verb, row.target) for row in self.applied)
 
     @property

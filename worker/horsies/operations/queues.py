@@ -1,4 +1,4 @@
-"""Manual verbs on queues: pause stops every claim from one, resume wakes its workers."""
+"""Operator actions on queues: pause stops every claim from one, resume wakes its workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from horsies.operations.actor import Actor
 
 _COUNTED = 10_000
-# An empty queue is one while somebody served it within a day: its workers may be away for a deploy.
+# An empty queue exists while a worker has served it within a day: its workers may be stopped for a deployment.
 _SERVED_WITHIN_S = 86_400.0
 
 
@@ -34,7 +34,7 @@ class QueueVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueStanding:
-    """A queue and its pause, in the order of the statement."""
+    """A queue and its pause, in the column order of the statement."""
 
     name: str
     paused_at: datetime | None
@@ -54,13 +54,13 @@ class QueueStanding:
         return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
 
     def why_not(self, verb: QueueVerb) -> str | None:
-        """None where the verb may be tried."""
+        """None if the action may be tried."""
         paused = self.paused_at is not None
         return f"it is {self.words}" if paused is (verb is QueueVerb.PAUSE) else None
 
 
 async def preview(conn: asyncpg.Connection, verb: QueueVerb, queues: Iterable[str]) -> Preview:
-    """What the verb would do to the queues of these names."""
+    """What the action would do to the queues of these names."""
     taken_at = await looked_at(conn)
     names = list(dict.fromkeys(queues))
     known = {name for (name,) in await conn.fetch(statement(__name__, "queue_state_known"), _SERVED_WITHIN_S)}
@@ -87,7 +87,7 @@ async def apply(
     *,
     undoes: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """One statement for all queues. `undoes`: of a queue, the audit row that is taken back."""
+    """One statement for all queues. `undoes`: for each queue, the audit row that is undone."""
     act = await begin(conn, preview, actor, reason, undoes, table="horsies_queue_state")
     targets = preview.eligible
     if QueueVerb(preview.verb) is QueueVerb.PAUSE:

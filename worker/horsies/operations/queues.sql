@@ -1,5 +1,5 @@
 -- name: queue_state_known
--- operations/queues.py; reads only ($1 how long ago a worker that counts may have told of itself, in s)
+-- operations/queues.py; reads only ($1 how old the newest snapshot of a worker that counts may be, in s)
 WITH RECURSIVE used AS (
     (SELECT queue_name FROM horsies_tasks WHERE status = 'PENDING' ORDER BY queue_name LIMIT 1)
      UNION ALL
@@ -18,7 +18,7 @@ SELECT unnest(queues) FROM horsies_worker_states WHERE snapshot_at > statement_t
  ORDER BY queue_name
 
 -- name: queue_state_pause
--- operations/queues.py; not paused so far
+-- operations/queues.py; not paused yet
 -- ($1 queues, $2 the audit rows that this undoes, $3 operation, $4 OS user, $5 OS host, $6 reason)
 WITH paused AS (
     INSERT INTO horsies_queue_state AS queue (queue_name, paused_at, paused_by, reason, updated_at)
@@ -42,12 +42,11 @@ SELECT queue_name FROM paused
 
 -- name: queue_state_resume
 -- operations/queues.py; paused by the same order as the operator saw; wakes the workers of the queue
--- ($1 queues, $2 the audit rows that this undoes, $3 operation, $4 OS user, $5 OS host, $6 reason,
---  $7 paused at)
+-- ($1 queues, $2 the audit rows that this undoes, $3 operation, $4 OS user, $5 OS host, $6 reason, $7 paused at)
 WITH asked AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $7::timestamptz[]) AS asked (queue_name, undoes, since)
 ), taken AS (
-    -- In the order of the names, so that two operators do not wait for each other.
+    -- In the order of the names, so that two operators do not deadlock.
     SELECT queue_name, paused_at, paused_by, reason, undoes
       FROM horsies_queue_state
       JOIN asked USING (queue_name)
@@ -72,7 +71,7 @@ SELECT queue_name, pg_notify('task_queue_' || queue_name, 'resumed') FROM resume
 
 -- name: queue_state_read
 -- operations/queues.py; reads only
--- ($1 queues, $2 how old the newest snapshot of a living worker may be in s, $3 up to how many that wait are counted)
+-- ($1 queues, $2 how old the newest snapshot of a live worker may be in s, $3 up to how many waiting tasks are counted)
 SELECT asked.queue, state.paused_at, state.paused_by, state.reason, waits.due, waits.later, flies.claimed, flies.running,
        (SELECT count(DISTINCT worker_id) FROM horsies_worker_states
          WHERE snapshot_at > statement_timestamp() - $2::float8 * interval '1 s' AND asked.queue = ANY (queues)) AS workers

@@ -1,4 +1,4 @@
-"""A task once more as a new one, with the arguments it had or with edited ones."""
+"""Copies of tasks as new tasks, with the original's arguments or with edited ones."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Edited JSON, an array and an object, written as the columns hold it. None: as the original has it."""
+    """Edited JSON, an array and an object, in the form of the columns. None: as in the original."""
 
     args: str | None = None
     kwargs: str | None = None
 
 
 def checked(edited: Arguments) -> Arguments:
-    """The same in the form that is stored; OperationError says what is wrong, and where."""
+    """The arguments in their stored form; OperationError names what is wrong, and where."""
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
 
 
 async def rerun(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Sequence[ExpectedState], edited: Arguments
 ) -> tuple[list[TransitionResult], dict[str, str]]:
-    """New tasks, due at once; what became of each original, and the ids of the copies by original.
+    """New tasks, due at once; the result for each original, and the ids of the copies by original.
 
-    In one transaction, which holds the originals until the copies are stored.
+    In one transaction, which locks the originals until the copies are stored.
     """
     sources = {source.task_id: source for source in await by_hand.lock_sources(conn, [one.task_id for one in seen])}
     copies = [_copy(one, sources[one.task_id], edited) for one in seen if one.task_id in sources]
@@ -52,7 +52,7 @@ async def rerun(
 
 @lru_cache(maxsize=256)
 def policy_retries(task_options: str | None) -> int:
-    """What a policy grants; 0 without one, and for options that cannot be read, as a worker takes them."""
+    """The retries of a policy; 0 without one, and for options that cannot be read, as in a worker."""
     options = _tree_of(task_options)
     rule = RetryRule.from_stored(options)
     return 0 if rule is None else rule.max_retries
@@ -85,7 +85,7 @@ def _copy(seen: ExpectedState, source: Source, edited: Arguments) -> Copy:
 
 
 def _nothing(seen: ExpectedState) -> Copy:
-    """For an original that is gone: the statement refuses it and says so in the audit."""
+    """For an original that was deleted: the statement refuses it and writes that to the audit."""
     return by_hand.Copy(seen, new_task_id(), "", None, None, None, 0, None, None)
 
 
@@ -95,7 +95,7 @@ def _or_null(text: str) -> str | None:
 
 @lru_cache(maxsize=256)
 def _without_deadline(task_options: str | None) -> str | None:
-    """A deadline that has passed is not the copy's."""
+    """A copy does not get a deadline that has passed."""
     options = _tree_of(task_options)
     if not isinstance(options, dict) or options.get("good_until") is None:
         return task_options

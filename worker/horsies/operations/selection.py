@@ -1,4 +1,4 @@
-"""Which tasks are meant: these ids, or whatever matches a filter at the moment of the preview."""
+"""The tasks of an operation: given ids, or all that match a filter at the moment of the preview."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Frozen:
-    """The rows of a selection as they are now. `filter` is the text in its normal form."""
+    """The present rows of a selection. `filter` is the text in its normal form."""
 
     seen: tuple[ExpectedState, ...]
     missing: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Manual verbs on tasks: what would change, then change it."""
+"""Operator actions on tasks: preview and apply."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TaskVerb", "apply", "preview"]
 
-# Reruns carry their arguments through this process: a hundred of a megabyte each are enough.
+# Reruns carry their arguments through this process: a hundred of a megabyte each are the limit.
 _MOST_COPIES = 100
 
 
@@ -47,9 +47,9 @@ async def preview(
     fresh_budget: bool = False,
     arguments: Arguments | None = None,
 ) -> Preview:
-    """What the verb would do to each selected row. Reads only. FilterError for a filter that cannot be read."""
+    """What the action would do to each selected row. Reads only. FilterError for a filter that cannot be read."""
     options = _options(verb, fresh_budget, arguments)
-    # The clock before the rows: what is past its deadline then is so when it is read.
+    # The clock before the rows: a deadline that has passed then has also passed when the row is read.
     now = (await standing(conn)).now
     frozen = await freeze(conn, selection)
     if arguments is not None and len(frozen.seen) + len(frozen.missing) != 1:
@@ -83,9 +83,9 @@ async def apply(
     on_progress: Callable[[int, int], None] | None = None,
     batch: int = 500,
 ) -> Outcome:
-    """Change what the preview found eligible, as far as it is still as it was seen; one audit row each.
+    """Change the preview's eligible rows that are still as they were seen, with one audit row each.
 
-    Cancelled, or interrupted from `on_progress(done, all)`, it ends the batch at hand and returns what was done.
+    If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns what was done.
     """
     await require_writable(conn)
     verb = TaskVerb(preview.verb)
@@ -100,7 +100,7 @@ async def apply(
         ended.extend(one.task_id for one in seen if one.is_workflow_task and verb in _ENDS)
         return [_row_outcome(verb, targets[one.task_id], one, copies.get(one.task_id)) for one in became]
 
-    # In the order in which each batch locks its rows, so that the same rows meet another operator in the same order.
+    # In the order in which each batch locks its rows, so that two operators lock the same rows in the same order.
     ordered = sorted(preview.eligible, key=attrgetter("id"))
     size = min(batch, _MOST_COPIES) if verb is TaskVerb.RERUN else batch
     outcome = await in_batches(conn, operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
@@ -109,7 +109,7 @@ async def apply(
 
 
 async def tell_workflows(conn: asyncpg.Connection, task_ids: Sequence[str]) -> None:
-    """What has been done is done, whatever becomes of this: what fails here, the next reconciliation does."""
+    """Advance the workflows. The changes stay, whatever happens here: the next reconciliation does what fails."""
     if not conn.is_closed():
         with suppress(*CONNECTION_ERRORS):
             await follow(conn, task_ids)
@@ -118,7 +118,7 @@ async def tell_workflows(conn: asyncpg.Connection, task_ids: Sequence[str]) -> N
 async def _act(
     conn: asyncpg.Connection, verb: TaskVerb, deed: OperatorAction, seen: Sequence[ExpectedState], preview: Preview
 ) -> tuple[list[TransitionResult], dict[str, str]]:
-    """What became of the rows, and the ids of copies by original."""
+    """The results for the rows, and the ids of copies by original."""
     if verb is TaskVerb.RERUN:
         return await rerun(conn, deed, seen, preview.options.get("arguments", Arguments()))
     if verb is TaskVerb.REQUEUE:
@@ -130,7 +130,7 @@ async def _act(
 async def _requeue(
     conn: asyncpg.Connection, deed: OperatorAction, seen: Sequence[ExpectedState], budgets: dict[str, int] | None
 ) -> list[TransitionResult]:
-    """With the nodes that had ended because of them, under the locks of their families."""
+    """Includes the nodes that had ended with them, under the locks of their families."""
     inside = [one.task_id for one in seen if one.is_workflow_task]
     await lock_families_of(conn, inside)
     became = await by_hand.requeue(conn, deed, seen, budgets)
@@ -166,7 +166,7 @@ def _row_outcome(verb: TaskVerb, target: Target, became: TransitionResult, new_i
 
 
 async def _budgets(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> dict[str, int]:
-    """Retries by id; a row that is gone by now is refused by the statement."""
+    """Retries by id; the statement refuses a row that was deleted meanwhile."""
     rows = await conn.fetch(statement(__name__, "op_options"), [one.task_id for one in seen])
     return dict.fromkeys((one.task_id for one in seen), 0) | {row[0]: policy_retries(row[1]) for row in rows}
 
@@ -183,7 +183,7 @@ def _options(verb: TaskVerb, fresh_budget: bool, arguments: Arguments | None) ->
 
 
 async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:
-    """A rerun leaves its original as it is: only the audit tells that another operator has done the same."""
+    """A rerun does not change its original: only the audit shows that another operator has rerun it."""
     rows = await conn.fetch(statement(__name__, "op_last_actions"), [one.task_id for one in seen])
     newest = {row[0]: row[1] for row in rows}
     return [replace(one, last_action=newest.get(one.task_id)) for one in seen]
@@ -217,7 +217,7 @@ def _target(seen: ExpectedState) -> Target:
 
 
 def _command(verb: TaskVerb, selection: Selection, frozen: Frozen, options: dict[str, Any]) -> str:
-    """A filter is read anew by a shell; marks are named, so that it means the same rows."""
+    """The shell evaluates a filter again; selected rows are named, so that the command means the same rows."""
     chosen = list(selection.ids) if frozen.filter is None else ["--filter", frozen.filter]
     words = ["horsies", "tasks", str(verb), *chosen]
     if options.get("fresh_budget"):

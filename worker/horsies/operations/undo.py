@@ -1,4 +1,4 @@
-"""Takes an operation back where there is a way back, and says no where there is none."""
+"""Undoes an operation if it can be undone, and refuses with the reason otherwise."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NO_WAY_BACK: Mapping[str, str] = {
 
 
 async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
-    """What would be taken back as things stand; the statements judge again, and more closely. Reads only."""
+    """What would be undone at present; the statements check again, and more closely. Reads only."""
     now = (await standing(conn)).now
     actions = await actions_of(conn, operation_id)
     ids = [action.target_id for action in actions if action.target_kind == "task"]
@@ -114,7 +114,8 @@ def _target(action: Action) -> Target:
 
 
 def _named(target: Target, seen: ExpectedState | None, flow: WorkflowRow | None) -> Target:
-    """With the name of the task or workflow beside the verb, for a person who decides whether it is the right one."""
+    """With the name of the task or workflow beside the verb, so that the operator can check that it is the right
+    one."""
     if seen is not None:
         return replace(target, label=f"{seen.task_name}, {target.label}", queue=seen.queue_name)
     return target if flow is None else replace(target, label=f"{flow.name}, {target.label}")

@@ -1,4 +1,4 @@
-"""Takes orders to workers and queues back, as long as nobody has given another one since."""
+"""Undoes orders to workers and queues, unless a newer order was given since."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.actor import Actor
 
-# Of what was done: the statement of the way back, and whether it takes back an order of a certain time.
+# For each verb: the statement that undoes it, and whether that is guarded by the time of the order.
 _WAYS_BACK = {
     ("worker", "drain"): (workers, "order_resume", True),
     ("worker", "resume"): (workers, "order_drain", False),

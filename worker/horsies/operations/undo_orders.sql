@@ -1,5 +1,6 @@
 -- name: order_done
--- operations/undo_orders.py, what an operation did to workers and queues, undo_workflows.py, to workflows; reads only
+-- operations/undo_orders.py, what an operation did to workers and queues, and undo_workflows.py, to workflows; reads
+-- only
 -- ($1 operation, $2 kinds of targets)
 SELECT action.id, action.verb, action.target_kind, action.target_id,
        COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at')::timestamptz AS since,

@@ -1,4 +1,4 @@
-"""Takes a pause or a resume of workflows back; of everything else it says why there is no way."""
+"""Undoes a pause or a resume of workflows; for all other actions it gives the reason why they cannot be undone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from horsies.operations.actor import Actor
 
-# Of what was done: the way back, and the status in which it left the workflow.
+# For each verb: its inverse, and the status in which it left the workflow.
 _WAYS_BACK: Mapping[str, tuple[WorkflowVerb, WorkflowStatus]] = {
     WorkflowVerb.PAUSE: (WorkflowVerb.RESUME, WorkflowStatus.PAUSED),
     WorkflowVerb.RESUME: (WorkflowVerb.PAUSE, WorkflowStatus.RUNNING),
@@ -36,7 +36,7 @@ _NO_WAY_BACK: Mapping[str, str] = {
 
 
 def why_no_way_back(verb: str, status: str | None) -> str | None:
-    """None where `undo` may be tried: `status` is that of the workflow now, None where it is gone."""
+    """None if `undo` may be tried: `status` is that of the workflow now, None if it was deleted."""
     if verb not in _WAYS_BACK:
         return _NO_WAY_BACK.get(verb, f"there is no way back from {verb}")
     if status is None:

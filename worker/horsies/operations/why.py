@@ -33,22 +33,22 @@ class ReasonKind(StrEnum):
     UNKNOWN_NAME = "unknown name"
     CAP_REACHED = "cap reached"
     BEHIND = "behind others"
-    NEXT = "next"  # nothing else keeps it: it waits for the next free place
+    NEXT = "next"  # no other reason: it waits for the next free place
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
     kind: ReasonKind
     text: str
-    until: datetime | None = None  # where the time is known
-    used: int | None = None  # of CAP_REACHED; of BEHIND: how many stand before it
+    until: datetime | None = None  # if the time is known
+    used: int | None = None  # for CAP_REACHED: the places in use; for BEHIND: how many tasks stand before it
     limit: int | None = None
     at_least: bool = False  # `used` is a lower bound
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """All that keeps it, the strongest first. A task that is not PENDING has its status and no reasons."""
+    """All reasons, the strongest first. A task that is not PENDING has its status and no reasons."""
 
     task_id: str
     status: str
@@ -58,7 +58,7 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A row of `diagnose_task`, in its order."""
+    """A row of `diagnose_task`, in its column order."""
 
     task_id: str
     status: str
@@ -71,7 +71,7 @@ class _Waiting:
     retry_count: int
     max_retries: int
     workflow_id: str | None
-    """Only where that is PAUSED, and so holds it."""
+    """Only if that is PAUSED, so that the task waits."""
     workflow_name: str | None
     workflow_failed: bool | None
 
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 async def why_pending(conn: asyncpg.Connection, task_id: str) -> Why | None:
-    """None where there is no such task. Reads only."""
+    """None if there is no such task. Reads only."""
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn)
         row = await conn.fetchrow(statement(__name__, "diagnose_task"), task_id)
@@ -111,7 +111,7 @@ def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
 
 
 def _workflow(task: _Waiting) -> Iterable[Reason]:
-    """No worker claims a task of a workflow that is PAUSED, whatever else is free."""
+    """No worker claims a task of a workflow that is PAUSED, whatever room there is."""
     if task.workflow_id is not None:
         failed = ", for a node of it has failed" if task.workflow_failed else ""
         way_out = f"`horsies workflows resume {task.workflow_id}` lets it go on"
@@ -143,7 +143,7 @@ def _name(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
 
 
 async def _caps(conn: asyncpg.Connection, task: _Waiting, cluster: Cluster) -> list[Reason]:
-    """Where workers were told different limits, the loosest one lets it through."""
+    """If workers have different limits, the highest one decides."""
     claiming = [group for group in cluster.serving(task.queue_name) if group.claiming]
     of_queue = _loosest(group.caps.get(task.queue_name) for group in claiming)
     of_cluster = _loosest(group.cluster_cap for group in claiming)

@@ -1,5 +1,5 @@
 -- name: diagnose_task
--- why.py; reads only: with the workflow that holds it, where that is PAUSED ($1 task)
+-- why.py; reads only: with its workflow, if that is PAUSED ($1 task)
 SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, task.enqueued_at::timestamptz,
        task.next_retry_at::timestamptz, task.good_until::timestamptz, task.retry_count, task.max_retries,
        held.id AS workflow_id, held.name AS workflow_name, held.failed AS workflow_failed
@@ -12,7 +12,8 @@ SELECT task.id, task.status, task.task_name, task.queue_name, task.priority, tas
  WHERE task.id = $1
 
 -- name: diagnose_used
--- why.py; reads only. What counts under a cap, as the next claim counts it, which first releases what has expired ($1 queue)
+-- why.py; reads only. The tasks under a cap, as the next claim counts them, which first releases expired claims
+-- ($1 queue)
 SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_cluster
   FROM horsies_tasks
  WHERE status IN ('CLAIMED', 'RUNNING')
@@ -20,8 +21,9 @@ SELECT count(*) FILTER (WHERE queue_name = $1) AS of_queue, count(*) AS of_clust
                               AND (claim_expires_at IS NULL OR claim_expires_at >= now()))
 
 -- name: diagnose_ahead
--- why.py; reads only. How many of its queue are due and stand before it
--- ($1 queue, $2 priority, $3 enqueued at, $4 id, $5 how many to count) Each priority in use is visited, as in `next_due`.
+-- why.py; reads only. How many tasks of its queue are due and stand before it
+-- ($1 queue, $2 priority, $3 enqueued at, $4 id, $5 how many to count)
+-- Each priority in use is visited, as in `next_due`.
 WITH RECURSIVE level AS (
     (SELECT priority FROM horsies_tasks
       WHERE status = 'PENDING' AND queue_name = $1 AND priority <= $2 ORDER BY priority LIMIT 1)

@@ -1,4 +1,4 @@
-"""Manual verbs on workers: drain, resume, recover what a dead one held, and acknowledge that it died."""
+"""Operator actions on workers: drain, resume, recover the tasks of a dead one, and acknowledge its death."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WorkerVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """A worker by its last sign of life, what it holds and its orders; in the order of the statement."""
+    """A worker by its last sign of life, its tasks and its orders; in the column order of the statement."""
 
     worker_id: str
     snapshot_at: datetime | None
@@ -56,9 +56,9 @@ class WorkerFacts:
     finalizing_ms: int
     now: datetime
     excused: bool
-    """The database took no heartbeats for some of the time in which it was silent."""
+    """The database took no heartbeats for some of the time in which the worker was silent."""
     unacknowledged: str | None = None
-    """What of its death no operator has acknowledged; read only for that verb."""
+    """The unacknowledged part of its death; read only for that verb."""
 
     @property
     def lives(self) -> bool:
@@ -80,7 +80,7 @@ class WorkerFacts:
         return ", and the database took no heartbeats meanwhile: try again in a minute" if late and self.excused else ""
 
     def why_not(self, verb: WorkerVerb) -> str | None:
-        """None where the verb may be tried."""
+        """None if the action may be tried."""
         drains = self.draining_since is not None
         match verb:
             case WorkerVerb.RESUME:
@@ -101,7 +101,7 @@ _MOST_TOLD = 5
 
 
 async def preview(conn: asyncpg.Connection, verb: WorkerVerb, workers: Iterable[str]) -> Preview:
-    """What the verb would do to these workers: whole ids, or beginnings or ends of ids that fit one worker only."""
+    """What the action would do to these workers: whole ids, or beginnings or ends of ids that fit one worker only."""
     taken_at = await looked_at(conn)
     ids, unknown = await _resolve(conn, dict.fromkeys(workers))
     standings = await _standings(conn, ids)
@@ -133,7 +133,7 @@ async def apply(
 ) -> Outcome:
     """Drain and resume are one statement for all; a recovery is one transaction for each worker.
 
-    `undoes`: of a worker, the audit row that is taken back.
+    `undoes`: for each worker, the audit row that is undone.
     """
     act = await begin(conn, preview, actor, reason, undoes, table="horsies_worker_orders")
     targets = preview.eligible
@@ -167,7 +167,7 @@ async def _recover_all(
 
 
 async def _recover(conn: asyncpg.Connection, act: Act, target: Target) -> tuple[RowOutcome, list[str]]:
-    """What became of the worker's estate, and which of its tasks have failed."""
+    """The result of the recovery of a worker, and which of its tasks have failed."""
     async with conn.transaction():
         (standing,) = await _standings(conn, [target.id])
         why_not = standing.why_not(WorkerVerb.RECOVER)
@@ -220,7 +220,7 @@ async def states(conn: asyncpg.Connection, ids: Sequence[str]) -> dict[str, str]
 
 
 async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list[str], list[Refusal]]:
-    """The ids that are meant, each once, and what fits none or several."""
+    """The matching ids, each once, and the texts that fit none or several."""
     known = [worker_id for (worker_id,) in await conn.fetch(statement(__name__, "order_known"))]
     ids: dict[str, None] = {}
     refused = []
@@ -236,7 +236,7 @@ async def _resolve(conn: asyncpg.Connection, given: Iterable[str]) -> tuple[list
 
 
 def _names(worker_id: str, text: str) -> bool:
-    """By `host:pid`, as lists name it, or by how its id begins or ends."""
+    """By `host:pid`, as in lists, or by the beginning or end of its id."""
     return name_of(worker_id) == text or worker_id.startswith(text) or worker_id.endswith(text)
 
 

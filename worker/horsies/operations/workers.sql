@@ -1,5 +1,5 @@
 -- name: order_drain
--- operations/workers.py; no order to drain so far
+-- operations/workers.py; no order to drain yet
 -- ($1 workers, $2 the audit rows that this undoes, $3 operation, $4 OS user, $5 OS host, $6 reason)
 WITH given AS (
     INSERT INTO horsies_worker_orders AS orders (worker_id, draining_since, ordered_by, reason, updated_at)
@@ -28,7 +28,7 @@ SELECT worker_id, pg_notify('horsies_operator', worker_id) FROM given
 WITH asked AS (
     SELECT * FROM unnest($1::text[], $2::bigint[], $7::timestamptz[]) AS asked (worker_id, undoes, since)
 ), taken AS (
-    -- In the order of the ids, so that two operators do not wait for each other.
+    -- In the order of the ids, so that two operators do not deadlock.
     SELECT worker_id, draining_since, ordered_by, reason, undoes
       FROM horsies_worker_orders
       JOIN asked USING (worker_id)
@@ -52,10 +52,9 @@ WITH asked AS (
 SELECT worker_id, pg_notify('horsies_operator', worker_id) FROM given
 
 -- name: order_acknowledge
--- operations/workers.py, over `crashed_tasks`; something was taken from the worker, or crashed with it, that is not
--- acknowledged yet
+-- operations/workers.py, over `crashed_tasks`; the worker has losses or crashed tasks that are not acknowledged yet
 -- ($1 workers, $2 the audit rows that this undoes, $3 operation, $4 OS user, $5 OS host, $6 reason)
--- Writes the trace and nothing else: by it the worker's losses and crashed tasks count as handled.
+-- Writes only the audit row: with it the worker's losses and crashed tasks count as handled.
 , open AS (
     SELECT asked.worker_id, asked.undoes
       FROM unnest($1::text[], $2::bigint[]) AS asked (worker_id, undoes)
@@ -79,10 +78,10 @@ SELECT worker_id, pg_notify('horsies_operator', worker_id) FROM given
 SELECT worker_id, pg_notify('horsies_operator', worker_id) FROM open
 
 -- name: order_recovered
--- operations/workers.py, in the transaction that has recovered these tasks of a worker; writes only the trace, and tells the
--- worker, should it live after all
--- ($1 operation, $2 worker, $3 tasks, and as they were: $4 statuses, $5 claimed at, $6 retry counts; $7 what became of them
---  all, $8 OS user, $9 OS host, $10 reason)
+-- operations/workers.py, in the transaction that has recovered these tasks of a worker; writes only the audit row, and
+-- notifies the worker, in case it is alive
+-- ($1 operation, $2 worker, $3 tasks, and as they were: $4 statuses, $5 claimed at, $6 retry counts;
+-- $7 the results for all, $8 OS user, $9 OS host, $10 reason)
 WITH audit AS (
     INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome, detail, before_state,
                                           after_state, os_user, os_host, reason)
@@ -99,10 +98,11 @@ SELECT pg_notify('horsies_operator', $2::text)
 
 -- name: order_standing
 -- operations/workers.py, at the preview and again before a recovery; reads only
--- ($1 workers, $2 finalizing_stale_threshold_ms where a worker does not tell its own, $3 the silence of a dead worker in ms,
---  $4 interval of the snapshots in ms)
--- A sign of life is a snapshot, a beat for what it holds, a claim or a start. It is excused while a gap of the pulse that has just
--- ended explains its silence. Not while the gap lasts: where no worker lives, an operator must not wait for one.
+-- ($1 workers, $2 finalizing_stale_threshold_ms if a worker does not report its own, $3 the silence of a dead worker in
+-- ms, $4 interval of the snapshots in ms)
+-- A sign of life is a snapshot, a beat for a task of the worker, a claim or a start. Silence is excused while a gap of
+-- the pulse that has just ended explains it. Not while the gap lasts: if no worker is alive, an operator must not wait
+-- for one.
 SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed, COALESCE(held.running, 0) AS running,
        GREATEST(newest.snapshot_at, held.last_act) AS last_sign,
        extract(epoch FROM statement_timestamp() - GREATEST(newest.snapshot_at, held.last_act))::float8 AS silent_s,
@@ -115,7 +115,8 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed
                              WHERE beaten_at >= statement_timestamp() - horsies_harmless_gap($3, $4)), false) AS excused
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (worker_id, number)
   LEFT JOIN LATERAL (
-        -- Not "= asked.worker_id", which would allow a plan that walks back in time through the snapshots of all workers.
+        -- Not "= asked.worker_id", which would allow a plan that reads back in time through the snapshots of all
+        -- workers.
         SELECT worker_id, snapshot_at, recovery_config FROM horsies_worker_states WHERE worker_id >= asked.worker_id
          ORDER BY worker_id, snapshot_at DESC LIMIT 1) newest ON newest.worker_id = asked.worker_id
   LEFT JOIN LATERAL (
@@ -134,7 +135,7 @@ SELECT asked.worker_id, newest.snapshot_at, COALESCE(held.claimed, 0) AS claimed
 
 -- name: order_known
 -- operations/workers.py, for ids that were not given whole; reads only
--- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and whoever holds a task.
+-- Each worker id of the snapshots by one probe of ix_horsies_worker_states_worker_latest, and the owners of tasks.
 WITH RECURSIVE told AS (
     (SELECT worker_id FROM horsies_worker_states ORDER BY worker_id LIMIT 1)
      UNION ALL
@@ -151,7 +152,7 @@ SELECT claimed_by_worker_id FROM horsies_tasks
 
 -- name: order_unserved
 -- operations/workers.py, the preview of a drain; reads only
--- ($1 the workers to be drained, $2 how old the newest snapshot of a living worker may be in s)
+-- ($1 the workers to be drained, $2 how old the newest snapshot of a live worker may be in s)
 SELECT queue
   FROM (SELECT DISTINCT ON (worker_id) worker_id, queues
           FROM horsies_worker_states

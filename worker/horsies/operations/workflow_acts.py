@@ -1,4 +1,4 @@
-"""One verb on one workflow or node, under the lock of its family, with its audit row."""
+"""One action on one workflow or node, under the lock of its family, with its audit row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_TOLD = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What a verb has made of it. `told` goes into the audit's account of the state after."""
+    """The result of an action. `told` goes into the audit's state after."""
 
     detail: str
     told: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class _RefusedError(Exception):
 async def perform(
     conn: asyncpg.Connection, act: Act, verb: WorkflowVerb, target: Target, value: str | None = None
 ) -> RowOutcome:
-    """In the caller's transaction. What is not as it was seen is refused, and the audit says so."""
+    """In the caller's transaction. A target that is not as it was seen is refused, and the audit records that."""
     seen: WorkflowFacts = target.seen
     try:
         await lock_families(conn, [seen.flow.id])
@@ -59,7 +59,7 @@ async def perform(
     flow = (await read_flows(conn, [seen.flow.id])).get(seen.flow.id)
     before = None if flow is None else await _state(conn, flow)
     try:
-        async with conn.transaction():  # a savepoint: the trace of a refusal stays
+        async with conn.transaction():  # a savepoint: the audit row of a refusal stays
             done = await _do(conn, act, verb, seen, flow, value)
     except (_RefusedError, CannotReopenError) as refusal:
         return await refuse(conn, act, target, str(refusal), before)
@@ -157,7 +157,7 @@ async def _state(conn: asyncpg.Connection, flow: WorkflowRow) -> dict[str, Any]:
 async def refuse(
     conn: asyncpg.Connection, act: Act, target: Target, reason: str, before: dict[str, Any] | None = None
 ) -> RowOutcome:
-    """Nothing but the trace of a refusal."""
+    """Write only the audit row of a refusal."""
     await _trace(conn, act, target, "refused", reason, before, None)
     return RowOutcome(target, applied=False, detail=reason)
 

@@ -1,4 +1,4 @@
-"""Which workflows and nodes a verb may change, why not the others, and what a person should know before he says yes."""
+"""Which workflows and nodes an action may change, why not the others, and what the operator should know beforehand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_LINES = 500
 _NAMED = 5
 _TERMINAL = frozenset(str(status) for status in WORKFLOW_TERMINAL_STATES)
 _RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
-"""Or are about to, with the arguments that they were given."""
+"""These run, or are about to, with the arguments that they were given."""
 _WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
 
 
@@ -43,22 +43,22 @@ class WorkflowVerb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkflowFacts:
-    """A workflow as a person saw it, with its family."""
+    """A workflow as the operator saw it, with its family."""
 
     flow: WorkflowRow
     flows: Mapping[str, WorkflowRow]
     nodes: Mapping[str, Sequence[NodeRow]]
     node: NodeRow | None = None
-    """The one that the verb is about."""
+    """The target node of the action."""
     last_action: int | None = None
-    """The newest audit row of something done to it; asked for only where the verb leaves the row as it is."""
+    """The newest audit row of an action on it; read only if the verb does not change the row."""
     repairs: tuple[Repair, ...] = ()
     reopening: Reopening | None = None
     problem: str | None = None
-    """Why repairs cannot be told, or nothing can be opened again."""
+    """Why repairs cannot be listed, or nothing can be reopened."""
 
     def below(self) -> list[str]:
-        """This workflow and all that are below it."""
+        """This workflow and all below it."""
         ids = [self.flow.id]
         for flow in self.flows.values():  # parents come first
             if flow.parent_workflow_id in ids:
@@ -66,12 +66,12 @@ class WorkflowFacts:
         return ids
 
     def nodes_below(self) -> list[NodeRow]:
-        """Of all that has not ended below."""
+        """All open nodes of this workflow and those below it."""
         return [node for one in self.below() if self.flows[one].status not in _TERMINAL for node in self.nodes[one]]
 
 
 def why_not(verb: WorkflowVerb, seen: WorkflowFacts) -> str | None:
-    """None for a workflow, or a node, that the verb may change."""
+    """None for a workflow, or a node, that the action may change."""
     status = seen.flow.status
     match verb:
         case WorkflowVerb.PAUSE:
@@ -111,7 +111,7 @@ def _not_decidable(verb: WorkflowVerb, seen: WorkflowFacts) -> str | None:
 
 
 def consequences(verb: WorkflowVerb, eligible: Sequence[WorkflowFacts]) -> tuple[str, ...]:
-    """Sentences; of reconciling, one for each repair."""
+    """Sentences; for reconciling, one for each repair."""
     lines = [line for seen in eligible for line in _TELL[verb](seen)]
     more = len(lines) - _MOST_LINES
     return tuple(lines[:_MOST_LINES]) + ((f"and {more} more",) if more > 0 else ())
@@ -182,7 +182,7 @@ def _retry(seen: WorkflowFacts) -> Iterator[str]:
 
 
 def _kept(seen: WorkflowFacts, opened: Collection[tuple[str, int]]) -> Iterator[str]:
-    """What went well is kept, also where it was computed from a failure that may become a value now."""
+    """Completed nodes are kept, even if computed from a failure that may now be replaced by a value."""
     kept = [
         node
         for workflow_id in sorted({workflow_id for workflow_id, _ in opened})

@@ -1,4 +1,4 @@
-"""Manual verbs on workflows and their nodes: what would change, then change it."""
+"""Operator actions on workflows and their nodes: preview and apply."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkflowSelection", "WorkflowVerb", "apply", "preview"]
 
-# A person wants it now: nothing is repaired twice if a worker is about to do the same.
+# No grace, because the operator waits: nothing is repaired twice if a worker is about to do the same.
 _GRACE_MS = 0
 
 
@@ -63,12 +63,12 @@ async def preview(
     value: str | None = None,
     fits: Callable[[str, str], str | None] | None = None,
 ) -> Preview:
-    """What the verb would do. Reads only. OperationError for a verb that cannot be tried with this selection.
+    """What the action would do. Reads only. OperationError for an action that cannot be tried with this selection.
 
-    `value`, for `complete` only: the node's result as JSON. `fits(task name, JSON)` says why it does not fit the type
-    that the task returns, None where it does or where nobody knows; without it, it must only be one that can be read.
+    `value`, for `complete` only: the node's result as JSON. `fits(task name, JSON)` returns why it does not fit the
+    type that the task returns, None if it does or if that is unknown; without it, the value must only be readable.
     Targets are of kind "workflow" (id: the workflow's, label: its name) or "node" (id: `<workflow id>:<index>`, label:
-    its node_id). Of reconciling, `consequences` has one line for each repair.
+    its node_id). For reconciling, `consequences` has one line for each repair.
     """
     options = _options(verb, selection, value)
     now = (await standing(conn)).now
@@ -101,9 +101,10 @@ async def apply(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """Each workflow in a transaction of its own, with its audit row; what is no longer as it was seen is refused.
+    """Each workflow in a transaction of its own, with its audit row; one that is no longer as it was seen is refused.
 
-    `new_id` of a row is the workflow that a rerun made. Cancelled, it ends the one at hand and returns what was done.
+    `new_id` of a row is the workflow that a rerun made. If cancelled, it ends the current one and returns what was
+    done.
     """
     await require_workflows_writable(conn)
     verb = WorkflowVerb(preview.verb)
@@ -116,7 +117,7 @@ async def apply(
 
 
 async def require_workflows_writable(conn: asyncpg.Connection) -> None:
-    """OperationError where this session may not write, or not to the tables of workflows."""
+    """OperationError if this session may not write, or not to the tables of workflows."""
     await require_writable(conn)
     if lacking := [right for (right,) in await conn.fetch(statement(__name__, "workflow_rights"))]:
         rights = ", ".join(lacking)

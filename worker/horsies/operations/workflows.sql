@@ -1,5 +1,5 @@
 -- name: workflow_rights
--- operations/workflows.py, before a verb is tried; reads only: what this role lacks
+-- operations/workflows.py, before an action is tried; reads only: the privileges that this role lacks
 SELECT privilege || ' ON ' || table_name
   FROM (VALUES ('SELECT', 'horsies_workflows'), ('UPDATE', 'horsies_workflows'), ('INSERT', 'horsies_workflows'),
                ('SELECT', 'horsies_workflow_tasks'), ('UPDATE', 'horsies_workflow_tasks'),
@@ -8,7 +8,7 @@ SELECT privilege || ' ON ' || table_name
  WHERE NOT has_table_privilege(to_regclass(table_name), privilege)
 
 -- name: workflow_last_actions
--- operations/workflow_eligibility.py; reads only: what was done last by hand to each of these workflows ($1 workflows)
+-- operations/workflow_eligibility.py; reads only: the newest operator action on each of these workflows ($1 workflows)
 SELECT asked.id, newest.id
   FROM unnest($1::text[]) AS asked (id)
  CROSS JOIN LATERAL (SELECT id FROM horsies_operator_actions

@@ -1,4 +1,4 @@
-"""What could be written at the cursor: keys, the words that they know, and values that the caller has seen."""
+"""Completions at the cursor: keys, their words, and values that the caller has seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """`text` could replace the characters from `start` up to `end`; `help` says what a key means."""
+    """`text` could replace the characters from `start` up to `end`; `help` explains the key."""
 
     start: int
     end: int
@@ -32,7 +32,7 @@ class Completion:
 def completions(
     text: str, cursor: int, values: Mapping[str, Sequence[str]], language: Language = TASKS
 ) -> list[Completion]:
-    """What fits what stands before the cursor, best first. `values` are those that exist, by key: queues, names, …"""
+    """Completions of the text before the cursor, best first. `values` are existing ones, by key: queues, names, …"""
     cursor = min(max(cursor, 0), len(text))
     begun = next((word for word in words(text[:cursor]) if word.end == cursor), None)
     if begun is None:
@@ -45,7 +45,7 @@ def completions(
 
 
 def _bare(begun: Word, whole: Word, language: Language, values: Mapping[str, Sequence[str]]) -> Iterator[Completion]:
-    """A key, or a value with its key: who types `fail` may want `status:failed`."""
+    """A key, or a value with its key: for `fail`, `status:failed` is offered too."""
     prefix = begun.items[-1].glob.plain
     if len(begun.items) > 1:
         return
@@ -79,7 +79,8 @@ def _of_key(begun: Word, whole: Word, language: Language, values: Mapping[str, S
 
 
 def _written(prefix: str, key: Key, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
-    """The key's own words and the caller's values as they are written: those that begin like that, then the others."""
+    """The key's own words and the caller's values in their written form: first those with this prefix, then the
+    others."""
     prefix = prefix.lower()
     known = [*((value, value) for value in key.values)]
     known += [(value, str(Glob.literal(value))) for value in values.get(key.name, ()) if value]

@@ -26,9 +26,9 @@ STATES: Final = _EXACT | {
     "live": _LIVE,
     "done": _DONE,
 }
-"""What each word after `status:` covers: PENDING is split in three, FAILED in two, the other states are whole.
+"""What each word after `status:` includes: PENDING is split in three, FAILED in two, the other states are whole.
 
-A cancel of `status:pending` once took four tasks that waited for a retry: what has run already is a state of its own.
+A cancel of `status:pending` once included four tasks that waited for a retry, so these have a state of their own.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a language of filters is made of: kinds of values, keys, and the words of each thing that is filtered."""
+"""The elements of a filter language: kinds of values, keys, and the words of each thing that is filtered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kind(Enum):
 
     @property
     def any_of(self) -> bool:
-        """Whether several values mean any of them. Of the others all must hold, so a comma would mislead."""
+        """Whether several values mean any of them. For the other kinds all must hold, so a comma would mislead."""
         return self not in (Kind.HAS, Kind.MOMENT, Kind.TRIES, Kind.SPAN, Kind.PAST)
 
     @property
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `values` are the words it knows, or examples; `also` is what people write for it elsewhere."""
+    """One key. `values` are its words, or examples; `also` are names that other tools use for it."""
 
     name: str
     kind: Kind
@@ -55,14 +55,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """What may be asked of one kind of thing: the parser, the completion and the help all read this."""
+    """The keys and states of one kind of thing; used by the parser, the completion and the help."""
 
     thing: str
     keys: Mapping[str, Key]
     states: Mapping[str, frozenset[str]]
-    """What each word after `status:` covers."""
+    """What each word after `status:` includes."""
     states_elsewhere: Mapping[str, str]
-    """What people write for these words elsewhere."""
+    """Names that other tools use for these words."""
     grammar: tuple[str, ...]
     example: str
 
@@ -72,7 +72,7 @@ class Language:
 
     @property
     def said_elsewhere(self) -> dict[str, str]:
-        """What people write for the keys elsewhere."""
+        """Names that other tools use for the keys."""
         return {word: key.name for key in self.keys.values() for word in key.also}
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""A filter as parameters for statements that never change: each is None when the filter does not use it."""
+"""A filter as parameters for fixed statements: each is None if the filter does not use it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 WAITING: Final = ("PENDING", SCHEDULED, RETRY)
-"""The parts of PENDING, by what a task waits for: a worker, its time, its next try."""
+"""The parts of PENDING, by what a task waits for: a worker, its time, its retry."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskParameters:
-    """What all hold at once.
+    """Conditions that must all hold.
 
-    `statuses` are the exact ones to look at. `waiting` narrows PENDING rows alone, to those that wait for a
-    next_retry_at that is yet to come (RETRY), for an enqueued_at that is (SCHEDULED), or for neither (PENDING).
-    `interrupted` narrows FAILED rows alone, by error_code = TASK_INTERRUPTED. `since` and `until` bound the time of
-    sending, both included: so long before the database's now, or at a moment. Ranges include both ends.
+    `statuses` are the exact ones to read. `waiting` restricts PENDING rows alone, to those that wait for a future
+    next_retry_at (RETRY), for a future enqueued_at (SCHEDULED), or for neither (PENDING). `interrupted` restricts
+    FAILED rows alone, by error_code = TASK_INTERRUPTED. `since` and `until` bound the time of sending, both included: a
+    duration before the database's now, or a moment. Ranges include both ends.
     """
 
     statuses: tuple[str, ...] | None = None
@@ -78,7 +78,7 @@ class TaskParameters:
 
 
 def parameters(understood: TaskFilter) -> TaskParameters:
-    """What the filter asks for, ready to be bound. No text of the user becomes part of a statement."""
+    """The filter as bind parameters. No text of the user is put into a statement."""
     since, until = moment(understood, "since"), moment(understood, "until")
     wait, run = bounds(understood, "wait"), bounds(understood, "run")
     tries, ended = bounds(understood, "tries"), bounds(understood, "ended")
@@ -122,20 +122,20 @@ def parameters(understood: TaskFilter) -> TaskParameters:
 
 
 def _statuses(left: frozenset[str]) -> tuple[str, ...] | None:
-    """The statuses of which at least a part is left, in the order of a task's life."""
+    """The statuses of which at least a part remains, in the order of a task's life."""
     parts = {"PENDING": set(WAITING), "FAILED": {"FAILED", INTERRUPTED}}
     found = tuple(name for name in (status.value for status in TaskStatus) if parts.get(name, {name}) & left)
     return None if len(found) == len(TaskStatus) else found
 
 
 def _waiting(left: frozenset[str]) -> tuple[str, ...] | None:
-    """The parts of PENDING that are left; None for all and for none."""
+    """The parts of PENDING that remain; None for all and for none."""
     found = tuple(part for part in WAITING if part in left)
     return None if len(found) in (0, len(WAITING)) else found
 
 
 def _interrupted(left: frozenset[str]) -> bool | None:
-    """Whether only that part of the failed ones is left, or only the others; None for all and for none."""
+    """Whether only the interrupted ones of the failed tasks remain, or only the others; None for all and for none."""
     return None if (INTERRUPTED in left) is ("FAILED" in left) else INTERRUPTED in left
 
 

@@ -1,4 +1,4 @@
-"""Text to filter, or every problem in it with its place."""
+"""Parses text to a filter, or reports every problem in it with its place."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FilterT = TypeVar("FilterT", bound=Filter)
 
 
 def parse(text: str) -> TaskFilter:
-    """The filter that `text` asks for; empty text asks for everything. FilterError names each problem and its place."""
+    """The filter of `text`; empty text matches everything. FilterError names each problem and its place."""
     return _parse(text, TaskFilter)
 
 
@@ -65,7 +65,7 @@ def _parse(text: str, kind: type[FilterT]) -> FilterT:
 def _unstorable(text: str, thing: str) -> Problem | None:
     if len(text) > LONGEST_TEXT:
         return Problem(LONGEST_TEXT, len(text), f"a filter has at most {LONGEST_TEXT} characters")
-    # PostgreSQL stores neither; a terminal that is not UTF-8 makes lone surrogates of what it cannot read.
+    # PostgreSQL stores neither; a terminal that is not UTF-8 turns unreadable bytes into lone surrogates.
     bad = re.search("[\0\ud800-\udfff]", text)
     return Problem(bad.start(), bad.end(), f"no {thing} can hold this character; take it out") if bad else None
 
@@ -75,7 +75,7 @@ def _key_of(word: Word) -> str:
 
 
 def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
-    """What is wrong with the word besides its values."""
+    """Problems of the word apart from its values."""
     if word.key is None:
         return
     key = language.keys.get(word.key.lower())
@@ -91,7 +91,7 @@ def _problems_around(word: Word, language: Language) -> Iterator[Problem]:
 
 
 def _unknown_key(word: Word, key: str, language: Language) -> Problem:
-    """The nearest key; where none is near, a colon was probably part of what to look for."""
+    """The nearest key; if none is near, the colon was probably part of the search text."""
     suggestion = language.said_elsewhere.get(key.lower()) or nearest(key, language.keys)
     if suggestion is not None:
         return Problem(word.body, word.body + len(key), f"there is no key {key!r}", suggestion)
@@ -104,7 +104,7 @@ _TURNED: Final = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "since": "until", 
 
 
 def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
-    """What excludes the same without a minus."""
+    """The equivalent condition without a minus."""
     value = word.items[0].glob.plain
     if kind is Kind.MOMENT:
         return f"{_TURNED[key]}:{value}"
@@ -113,7 +113,7 @@ def _turned_around(word: Word, key: str, kind: Kind) -> str | None:
 
 
 def _values(word: Word, key: str, language: Language, problems: list[Problem]) -> Iterator[Value]:
-    """Each value of the word that can be read; what is wrong with the others is added to `problems`."""
+    """Each valid value of the word; the problems of the others are added to `problems`."""
     for item in word.items:
         if problem := _broken(item):
             problems.append(problem)

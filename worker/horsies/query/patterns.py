@@ -1,4 +1,4 @@
-"""What filters of every language ask of a column: texts and their patterns, bare words, moments."""
+"""The conditions on a column that all languages share: texts and their patterns, bare words, moments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOST_AND_PID: Final = re.compile("(.+):([0-9]+)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """One text column: equal to any of `exact`, or LIKE any of `like`; at most one of the two is there.
+    """One text column: equal to any of `exact`, or LIKE any of `like`; at most one of the two is set.
 
     The negated ones exclude: rows whose column is NULL stay. LIKE patterns are escaped with a backslash.
     """
@@ -44,7 +44,7 @@ class Words:
 
 
 def yes_or_no(understood: Filter, key: str) -> bool | None:
-    """None where either will do."""
+    """None if both match."""
     left = yes_and_no(understood, key)
     return None if len(left) > 1 else "yes" in left
 
@@ -64,7 +64,7 @@ def id_patterns(glob: Glob) -> tuple[str, ...]:
 
 
 def worker_patterns(glob: Glob) -> tuple[str, ...]:
-    """Lists name a worker `host:pid`, of which its id is made: `host-pid-` and what tells its starts apart."""
+    """Lists show a worker as `host:pid`; its id is `host-pid-` and a suffix that distinguishes its starts."""
     named = _HOST_AND_PID.fullmatch(glob.like)
     return (glob.like,) if named is None else (glob.like, f"{named[1]}-{named[2]}-%")
 
@@ -94,7 +94,7 @@ def texts(understood: Filter, key: str, patterns: _Patterns = _text_patterns) ->
 def _exact_or_like(
     globs: tuple[Glob, ...], patterns: _Patterns
 ) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Equality as long as all allow it, since only that is served by an index; otherwise patterns for all."""
+    """Equality if all values allow it, because only equality uses an index; otherwise patterns for all."""
     exact = [glob.exact for glob in globs if glob.exact is not None and patterns(glob) == (glob.like,)]
     if len(exact) == len(globs):
         return tuple(exact) or None, None

@@ -1,4 +1,4 @@
-"""What is wrong in a filter, where, and the nearest thing that would be right."""
+"""Problems in a filter: the place, the reason and the nearest valid text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Problem:
 
 
 class FilterError(HorsiesError, ValueError):
-    """A filter that cannot be understood, with every problem in it, in the order in which they stand."""
+    """An invalid filter, with every problem in it, in the order of their places."""
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
@@ -43,7 +43,7 @@ class FilterError(HorsiesError, ValueError):
         )
 
     def __reduce__(self) -> tuple[type[FilterError], tuple[list[Problem], str, str]]:
-        # An exception is rebuilt from its args by default, which hold the message and not the problems.
+        # An exception is rebuilt from its args by default, which contain the message and not the problems.
         return type(self), (self.problems, self.text, self.example)
 
 
@@ -51,7 +51,7 @@ _WIDEST = 100
 
 
 def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
-    """The text, and under it what is wrong, marked; of a long text only the part around it."""
+    """The text with the problem marked below it; of a long text only the part around it."""
     first = max(0, problem.start - _WIDEST // 2)
     shown = "".join(char if char.isprintable() else " " for char in text[first : first + _WIDEST])
     start = problem.start - first
@@ -61,7 +61,7 @@ def _pointed_at(text: str, problem: Problem, *, explained: bool) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that looks most like `word`; one that begins with it comes first."""
+    """The known word that is most similar to `word`; one that begins with it comes first."""
     if not word:
         return None
     word, known = word.lower(), list(known)
@@ -70,7 +70,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 class Unreadable(ValueError):  # noqa: N818 - it never leaves this package: the parser adds the place
-    """One value that its key does not take."""
+    """A value that its key does not accept."""
 
     def __init__(self, message: str, suggestion: str | None = None) -> None:
         super().__init__(message)

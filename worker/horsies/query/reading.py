@@ -1,4 +1,4 @@
-"""One value of a key: the words it knows, ids as people copy them, ranges, moments."""
+"""Reads one value of a key: its words, copied ids, ranges, moments."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 LONGEST_ID: Final = 36
 
 _CUT: Final = ("…", "...")
-"""How screens shorten an id, and what is then copied from them."""
+"""How screens shorten an id, and so how it is copied from them."""
 
 
 def read(key: str, glob: Glob, language: Language) -> Value:
-    """What `glob` means under `key`. Unreadable says what the key takes instead."""
+    """The value of `glob` under `key`. Unreadable says what the key accepts instead."""
     if key == BARE:
         return uncut(glob)
     match language.keys[key].kind:
@@ -59,7 +59,7 @@ def read_id(glob: Glob) -> Glob:
 
 
 def uncut(glob: Glob) -> Glob:
-    """With a wildcard where the mark of a shortened id stands."""
+    """With a wildcard in place of the mark of a shortened id."""
     pattern = glob.pattern
     for cut in _CUT:
         if len(pattern) > len(cut):
@@ -72,5 +72,5 @@ _ID: Final = re.compile("[0-9a-f-]+", re.IGNORECASE)
 
 
 def looks_like_id(glob: Glob) -> bool:
-    """Whether everything that is not wild could stand in a UUID."""
+    """Whether all characters that are not wildcards can occur in a UUID."""
     return _ID.fullmatch("".join(char for char, wild in glob.pieces() if not wild)) is not None

@@ -1,4 +1,4 @@
-"""Text to words: where each begins and ends, its sign, its key, its values; quotes and escapes are resolved here."""
+"""Splits text into words: the bounds, sign, key and values of each; quotes and escapes are resolved here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Item:
     end: int
     glob: Glob
     unclosed: int | None = None
-    """Where a quote opens that is never closed."""
+    """The place of a quote that is never closed."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Word:
 
 
 def words(text: str) -> list[Word]:
-    """Every word of the text. Nothing is refused here, so that completion works on half a filter."""
+    """Every word of the text. Nothing is refused here, so that completion works on an incomplete filter."""
     found: list[Word] = []
     position = 0
     while True:
@@ -63,7 +63,7 @@ def _word(text: str, start: int) -> Word:
 
 
 def _colon(text: str, start: int) -> int | None:
-    """Where the key ends. What is quoted or escaped is text to look for, and so is a comma's left side."""
+    """Where the key ends. A colon after a quote, an escape or a comma is part of the search text."""
     for position in range(start, len(text)):
         char = text[position]
         if char == ":":
@@ -86,7 +86,7 @@ def _item(text: str, start: int) -> Item:
         elif not quote and (char == '"' or (char == "'" and position == start)):
             quote, opened = char, position
         elif char == "\\" and quote != "'":
-            # The last character of a text has nothing to escape and stands for itself.
+            # The last character of a text has nothing to escape and is taken literally.
             position += 1
             pattern.append(escaped(text[position : position + 1] or "\\"))
         else:

@@ -1,4 +1,4 @@
-"""What a filter asks for when all its words are put together, and where that is nothing at all."""
+"""What a filter matches when all its words are combined, and when that is nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def states(understood: Filter) -> frozenset[str]:
-    """The states that are asked for and not excluded."""
+    """The states that are included and not excluded."""
     language = understood.language
     wanted = _covered(understood.pick("status", Choice), language) or language.every_state
     return wanted - _covered(understood.pick("status", Choice, negated=True), language)
@@ -27,13 +27,13 @@ def _covered(choices: tuple[Choice, ...], language: Language) -> frozenset[str]:
 
 
 def yes_and_no(understood: Filter, key: str) -> frozenset[str]:
-    """`yes` and `no`, as far as they are asked for and not excluded."""
+    """`yes` and `no`, as far as they are included and not excluded."""
     wanted = {choice.word for choice in understood.pick(key, Choice)} or {"yes", "no"}
     return frozenset(wanted) - {choice.word for choice in understood.pick(key, Choice, negated=True)}
 
 
 def bounds(understood: Filter, key: str) -> tuple[int | None, int | None]:
-    """The least and the most that all ranges of the key allow."""
+    """The minimum and the maximum that all ranges of the key allow."""
     ranges = understood.pick(key, Range)
     lows = [each.low for each in ranges if each.low is not None]
     highs = [each.high for each in ranges if each.high is not None]
@@ -41,7 +41,7 @@ def bounds(understood: Filter, key: str) -> tuple[int | None, int | None]:
 
 
 def times(understood: Filter, key: str) -> tuple[datetime | None, datetime | None]:
-    """The first and the last moment that all times of the key allow."""
+    """The first and the last moment that all ranges of the key allow."""
     ranges = understood.pick(key, Times)
     lows = [each.low for each in ranges if each.low is not None]
     highs = [each.high for each in ranges if each.high is not None]
@@ -49,7 +49,7 @@ def times(understood: Filter, key: str) -> tuple[datetime | None, datetime | Non
 
 
 def contradictions(understood: Filter) -> Iterator[tuple[str, str]]:
-    """Each key with which nothing at all can match, and why."""
+    """Each key whose conditions exclude each other, and why."""
     thing, keys = understood.language.thing, understood.language.keys.values()
     if not states(understood):
         yield "status", "no state is left: all that are asked for are excluded too"
@@ -86,7 +86,7 @@ def _impossible_times(understood: Filter) -> Iterator[tuple[str, str]]:
 
 
 def _is_over_before(since: Moment, until: Moment) -> bool:
-    """Whether it is certain: of a duration and a time nobody knows before the database says what time it is."""
+    """Whether it is certain: a duration and a time cannot be compared without the database's clock."""
     if since.ago is not None and until.ago is not None:
         return since.ago < until.ago
     return since.at is not None and until.at is not None and since.at > until.at

@@ -1,4 +1,4 @@
-"""A filter that has been understood; its text can be parsed again and means the same."""
+"""A parsed filter; its text can be parsed again with the same meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ValueT = TypeVar("ValueT", bound="Value")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """All that the filter says about one key with one sign; the key of bare words is empty."""
+    """All conditions of the filter on one key with one sign; the key of bare words is empty."""
 
     key: str
     values: tuple[Value, ...]
@@ -40,7 +40,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Terms that must all hold; none at all means everything."""
+    """Terms that must all hold; without a term it matches everything."""
 
     language: ClassVar[Language]
     terms: tuple[Term, ...] = ()
@@ -53,7 +53,7 @@ class Filter:
         return " ".join(term.written(self.language) for term in self.terms)
 
     def pick(self, key: str, kind: type[ValueT], *, negated: bool = False) -> tuple[ValueT, ...]:
-        """The values of that kind that the filter asks for, or excludes, under `key`."""
+        """The values of that kind that the filter includes, or excludes, under `key`."""
         return tuple(
             value
             for term in self.terms

@@ -1,4 +1,4 @@
-"""What may stand after a colon: texts with wildcards, ranges, moments; and how each is written."""
+"""The values after a colon: texts with wildcards, ranges, moments; and their written forms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WILD: Final = "*?"
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A text in which `*` stands for anything and `?` for one character; a backslash takes either literally."""
+    """A text in which `*` matches anything and `?` one character; a backslash makes either literal."""
 
     pattern: str
 
@@ -27,12 +27,12 @@ class Glob:
 
     @property
     def exact(self) -> str | None:
-        """The text itself, when nothing in it is wild."""
+        """The text itself, if it has no wildcard."""
         return None if any(wild for _, wild in self.pieces()) else self.plain
 
     @property
     def plain(self) -> str:
-        """The text without escapes, for values in which nothing is wild."""
+        """The text without escapes, for values without wildcards."""
         return "".join(char for char, _ in self.pieces())
 
     @property
@@ -53,7 +53,7 @@ class Glob:
         return self._written(_AMONG_VALUES)
 
     def as_word(self) -> str:
-        """As it is written when it stands alone, where a colon would make it a key and a dash would negate it."""
+        """Its written form as a bare word, where a colon would make it a key and a dash would negate it."""
         written = self._written(_AMONG_VALUES | {":"})
         return f"\\{written}" if written.startswith("-") else written
 
@@ -71,7 +71,7 @@ _AMONG_VALUES: Final = frozenset(",\"'\\")
 
 
 def escaped(char: str) -> str:
-    """One character of a pattern that stands for itself."""
+    """One character of a pattern, to be matched literally."""
     return f"\\{char}" if char in WILD or char == "\\" else char
 
 
@@ -93,7 +93,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """So long ago, or at a time: one of the two."""
+    """A duration before now, or a time: one of the two."""
 
     text: str
     ago: timedelta | None = None
@@ -105,7 +105,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the words that its key knows."""
+    """One of the words of its key."""
 
     word: str
 
@@ -115,7 +115,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """From `low` to `high`, both included: moments that stay where they are, however long one looks at them."""
+    """From `low` to `high`, both included: fixed moments, which do not move with the present."""
 
     text: str
     low: datetime | None = None
@@ -154,7 +154,7 @@ def read_duration(text: str) -> int:
 
 
 def _as_duration(text: str) -> str | None:
-    """What was probably meant by `30`, `5 min` or `2hours`."""
+    """The probable meaning of `30`, `5 min` or `2hours`."""
     shorter = _LONG_UNIT.sub(r"\1", text) if re.search("[a-z]", text) else f"{text}m"
     return shorter if _DURATION.fullmatch(shorter) else None
 
@@ -175,7 +175,7 @@ def read_tries(text: str) -> Range:
 
 
 def read_span(text: str) -> Range:
-    """A range of durations. One alone is refused: nothing lasts exactly five minutes."""
+    """A range of durations. A single duration is refused: nothing lasts exactly five minutes."""
     alone = text.removeprefix("=")
     if ".." not in text and (_DURATION.fullmatch(alone) or _as_duration(alone)):
         raise Unreadable(f"{text} alone says little: longer or shorter?", f">{_as_duration(alone) or alone}")
@@ -207,7 +207,7 @@ def _read_between(text: str, read: Callable[[str], int]) -> Range:
 
 
 def _read_after(sign: str, amount: str, read: Callable[[str], int]) -> int:
-    """The amount; what is suggested for it keeps its sign."""
+    """The amount; a suggested correction keeps its sign."""
     try:
         return read(amount)
     except Unreadable as error:
@@ -234,7 +234,7 @@ _TIME: Final = re.compile(rf"{_DAY}(?:[t ]{_CLOCK}(?:z|[+-][0-9]{{2}}:?[0-9]{{2}
 
 
 def read_moment(text: str) -> Moment:
-    """A duration before now, or a day or time, UTC where no zone is written."""
+    """A duration before now, or a day or time, in UTC if no zone is given."""
     if re.fullmatch(_CLOCK, text):
         raise Unreadable(f"{text} of which day? write 2026-11-18T{text} (UTC), or how long ago: 90m")
     if _TIME.fullmatch(text):

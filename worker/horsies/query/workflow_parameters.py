@@ -1,4 +1,4 @@
-"""A filter for workflows as parameters for statements that never change: each is None when it is not used."""
+"""A filter for workflows as parameters for fixed statements: each is None if it is not used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowParameters:
-    """What all hold at once. `since` and `until` bound the time of sending as for tasks."""
+    """Conditions that must all hold. `since` and `until` bound the time of sending as for tasks."""
 
     statuses: tuple[str, ...] | None = None
     id: Texts = field(default_factory=Texts)
@@ -34,7 +34,7 @@ class WorkflowParameters:
 
 
 def workflow_parameters(understood: WorkflowFilter) -> WorkflowParameters:
-    """What the filter asks for, ready to be bound. No text of the user becomes part of a statement."""
+    """The filter as bind parameters. No text of the user is put into a statement."""
     since, until = moment(understood, "since"), moment(understood, "until")
     return WorkflowParameters(
         statuses=_statuses(states(understood)),

@@ -1,1 +1,1 @@
-"""The worker: claims tasks, runs them in child processes, and writes down how they ended."""
+"""The worker: claims tasks, runs them in child processes, and stores their outcomes."""

@@ -1,4 +1,4 @@
-"""Brings what has become of tasks into their workflows: one transaction under way, what ends meanwhile is the next."""
+"""Writes ended tasks to their workflows: one transaction at a time; tasks that end meanwhile go into the next one."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LARGEST_BATCH = 200
-# A task that ends sooner is never shown as running; one transaction for each would be as much as its end costs.
+# The node of a shorter task is never shown as RUNNING: a transaction for that would cost as much as its end.
 _SHORT_TASK_S = 0.05
-# Another worker's advance of the family takes some milliseconds; a session that was left open with its lock, seconds.
+# Another worker's advance of the family takes some milliseconds; a session left open with the lock, seconds.
 _FIRST_DELAY_S = 0.005
 _LONGEST_DELAY_S = 2.0
 
 
 @dataclass(slots=True)
 class _Aside:
-    """Ends of a family that is locked, and when to try again."""
+    """Ended tasks of a family that is locked, and when to try again."""
 
     delay_s: float = _FIRST_DELAY_S / 2
     due: float = 0.0
@@ -43,10 +43,10 @@ class _Aside:
 
 
 class Advancer:
-    """The second transaction of a finish. What it has not written when the worker dies, the sweep puts right.
+    """The second transaction of a finish. If the worker dies before it, the sweep repairs the workflow.
 
-    That a task has started is written here too: its user code does not wait for it, and where the task has ended
-    meanwhile nothing is written at all.
+    It also marks nodes as RUNNING: user code does not wait for that, and if the task has ended meanwhile nothing is
+    written.
     """
 
     name = "advance"
@@ -69,26 +69,26 @@ class Advancer:
         self._on_ready_children = on_ready_children
         self._on_done = on_done
         self._started: dict[str, float] = {}
-        """Since when, in their order; written as soon as the first has run for some time."""
+        """Start times, in their order; written once the first task has run for some time."""
         self._alarm: asyncio.TimerHandle | None = None
         self._ended: dict[str, object] = {}
-        """Each with a mark: who ends again while its advance is under way is advanced again."""
+        """Each with a mark: a task that ends again during its advance is advanced again."""
         self._aside: dict[str, _Aside] = {}
         """By the root of the family that another session has locked."""
 
     @property
     def pending(self) -> int:
-        """How many ends are about to reach their workflows."""
+        """The number of ended tasks that are not advanced yet."""
         return len(self._ended) + sum(len(aside.task_ids) for aside in self._aside.values())
 
     def started(self, task_id: str) -> None:
-        """The task of a node runs."""
+        """The task of a node has started."""
         self._started[task_id] = time.monotonic()
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SHORT_TASK_S, self._look)
 
     def ended(self, task_id: str) -> None:
-        """The task of a node may have ended: finished, expired, or taken from us by somebody who ended it."""
+        """The task of a node may have ended: finished, expired, or ended by an operator or a sweep."""
         self._started.pop(task_id, None)
         self._ended[task_id] = object()
         self.wake.set()
@@ -112,7 +112,7 @@ class Advancer:
             self._alarm = asyncio.get_running_loop().call_later(due_in, self._look)
 
     def _running(self) -> list[str]:
-        """Those of the tasks that have started that are not short."""
+        """The started tasks that have already run for longer than a short task."""
         since = time.monotonic() - _SHORT_TASK_S
         return [task_id for task_id, at in islice(self._started.items(), _LARGEST_BATCH) if at <= since]
 
@@ -142,7 +142,7 @@ class Advancer:
             self._started.pop(task_id, None)
         for _, locked in answers:
             for task_id in locked.keys() - self._ended.keys():
-                self.started(task_id)  # as if it had just begun: looked at again after the same time
+                self.started(task_id)  # as if it had just started: checked again after the same time
 
     def _blocked(self) -> list[str]:
         """Roots of families that were locked a moment ago."""
@@ -150,7 +150,7 @@ class Advancer:
         return [root for root, aside in self._aside.items() if aside.due > now]
 
     def _put_aside(self, locked: Mapping[str, str], leave: Collection[str]) -> None:
-        """What was locked is tried again soon; what was tried and is no longer locked is forgotten here."""
+        """Schedule another try for locked tasks; drop those that were tried and are no longer locked."""
         for root in self._aside.keys() - set(leave) - set(locked.values()):
             if not self._aside[root].task_ids:
                 del self._aside[root]
@@ -180,7 +180,8 @@ class Advancer:
             self._on_ready_children()
 
     async def _piecemeal(self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]) -> list[T]:
-        """A workflow that cannot be changed, as its row is damaged or a trigger forbids it, holds up no other."""
+        """A workflow that cannot be changed, because its row is damaged or a trigger forbids it, must not block
+        others."""
         try:
             return [await do(task_ids)]
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
@@ -195,11 +196,11 @@ class Advancer:
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if not _is_of_one_row(error):
                 raise
-            # The sweep comes back to it, and says so again.
+            # The sweep tries it again, and reports it again.
             self._events.warn("workflow not advanced", task=task_id, error=f"{type(error).__name__}: {error}")
             return None
 
 
 def _is_of_one_row(error: Exception) -> bool:
-    """Whether it would come again, and without a certain row would not."""
+    """Whether the error is permanent and caused by certain rows of the batch."""
     return is_about_a_row(error) and not is_transient(error)

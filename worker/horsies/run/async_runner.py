@@ -1,4 +1,4 @@
-"""Runs `async def` tasks in one event loop, in a thread of its own: a plain task may block the main thread long."""
+"""Runs `async def` tasks in one event loop, in a thread of its own: a plain task may block the main thread for long."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("curren
 
 
 class AsyncRunner:
-    """At most `limit` tasks at once, the others wait in the order in which they came."""
+    """At most `limit` tasks at once; the others wait in order of arrival."""
 
     def __init__(
         self,
@@ -49,14 +49,14 @@ class AsyncRunner:
         self._thread = threading.Thread(target=self._run, name="horsies async tasks", daemon=True)
 
     def start(self) -> None:
-        """Run tasks until the parent sends no more and the last one has ended."""
+        """Run tasks until the parent closes the socket and the last task has ended."""
         self._thread.start()
 
     def join(self) -> None:
         self._thread.join()
 
     def has_left(self) -> bool:
-        """Whether user code that has ended has left tasks of its own in the loop. Called from another thread."""
+        """Whether ended user code has left asyncio tasks of its own in the loop. Called from another thread."""
         return len(asyncio.all_tasks(self._loop)) > len(self._active)
 
     def stop(self, number: int, stop: TaskStopped) -> None:
@@ -70,7 +70,8 @@ class AsyncRunner:
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                # asyncio lets these two through from any task; the one that raised has ended, the others go on.
+                # asyncio lets these two exceptions through from any task; the task that raised has ended, the others go
+                # on.
                 continue
 
     def _read(self) -> None:
@@ -105,7 +106,7 @@ class AsyncRunner:
         duration_s = perf_counter() - begin
         self._flush_output()
         if os.getpid() != self._pid:
-            os._exit(0)  # user code has forked and came back twice
+            os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
         self._report((run.number, outcome, duration_s, run.began))
         self._start_waiting()
@@ -118,7 +119,7 @@ class AsyncRunner:
         if number in self._active:
             run, task = self._active[number]
             run.stop = stop
-            if task is not None:  # one that is cancelled before its first step never runs, and would never report
+            if task is not None:  # a task that is cancelled before its first step never runs, and would never report
                 task.cancel()
             return
         for job in self._waiting:

@@ -1,4 +1,4 @@
-"""Signs of life: leases and beats for what is claimed, beats for what runs, and a mark on outcomes that wait."""
+"""Leases and beats for claims, beats for runs, and a mark on outcomes that wait to be stored."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import Lane
 
 _NONE_CAN_BEAT = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
-"""What a heartbeat fails with for any worker: it waits for no row, but for the tables of tasks and of heartbeats."""
-_LOCK_WAIT_NS = 400_000_000  # a little less than the lock_timeout of this lane: the table is still locked then
+"""Errors that every worker's heartbeat gets: it waits for no row, but for the tables of tasks and of heartbeats."""
+_LOCK_WAIT_NS = 400_000_000  # a little less than the lock_timeout of this connection: the table is still locked then
 _LONGEST_STEP_S = 20.0
 _SHORTEST_STEP_S = 2.0
 
 
 class Beats:
-    """The parent beats for its children: user code that holds the GIL for minutes cannot starve it.
+    """The parent beats for its children, because user code can hold the GIL for minutes.
 
-    A child that is dead does not run anything: its exit is noticed at once, so what is beaten for here lives.
+    The exit of a child is noticed at once, so no beat is sent for a dead child.
     """
 
     name = "beat"
@@ -58,10 +58,10 @@ class Beats:
         self._recovery = recovery = config.recovery
         self._claimer_s = recovery.claimer_heartbeat_interval_ms / 1000
         self._terms = terms = LeaseTerms.of(recovery)
-        # Three beats within a lease: after one that is lost user code still goes on.
+        # Three beats within a lease: user code survives the loss of one.
         self._runner_s = min(recovery.runner_heartbeat_interval_ms, terms.stop_ms / 3) / 1000
         self.interval_s = min(self._claimer_s, self._runner_s) / 4
-        # A connection that has gone silent is given up in time for another one, and no slow one is.
+        # A silent connection is replaced in time to keep the leases, and a merely slow one is not.
         self.step_timeout_s = min(_LONGEST_STEP_S, max(_SHORTEST_STEP_S, terms.stop_ms / 2_000))
         self.wake = Wake()
         self._lease_ms = config.effective_claim_lease_ms
@@ -78,7 +78,8 @@ class Beats:
         self._refusal_is_proof = False
 
     def look(self) -> None:
-        """Something of ours was changed by hand: see now what is still ours, and stop the rest."""
+        """An operator has changed tasks of this worker: beat now to find which are still its own, and stop the
+        others."""
         self._asked += 1
         self.wake.set()
 
@@ -93,12 +94,12 @@ class Beats:
 
     async def _step(self) -> None:
         connection = await self.lane.ready()
-        if connection is not self._known:  # now, not at the first heartbeat: the server may go away before that
+        if connection is not self._known:  # now, not at the first heartbeat: the server may fail before that
             self._refusal_is_proof = await is_on_this_machine(connection, self.lane.url)
             self._known = connection
         now = time.monotonic()
         asked = self._asked
-        # First what waits for no lock on a task: a claim that cannot be renewed must not silence what runs.
+        # First the beats of runs, which wait for no lock on a task: a claim that cannot be renewed must not stop them.
         if (asked != self._answered or now - self._beaten >= self._runner_s) and self._running:
             await self._beat()
             self._beaten, self._answered = now, asked
@@ -106,9 +107,9 @@ class Beats:
             await self._renew()
             self._renewed = now
         if waiting := self._finisher.overdue():
-            # On this lane: the finisher's own is busy with the very statement that does not come to its end.
+            # On this connection: the finisher's own is busy with the statement that does not return.
             await mark_finalizing(await self.lane.ready(), self._identity.worker_id, waiting)
-        # After all that it had to store: what keeps this worker from beating keeps it from pulsing.
+        # After all other writes: a failure that prevents beats must also prevent the pulse.
         await write_pulse(await self.lane.ready(), self._recovery, self.interval_s)
 
     @property
@@ -141,17 +142,17 @@ class Beats:
                 held.confirm(sent_at)
 
     def _spare(self, moment: int) -> None:
-        """No worker could beat then: the pulse of the database (`pulse`) stops, and sweeps spare what runs."""
+        """No worker could beat then: the pulse of the database (`pulse`) stops, and sweeps leave the runs."""
         for held in self._alive():
             held.confirm(self._terms.spared_from(moment))
 
     def _alive(self) -> dict[InFlightTask, Child]:
-        """What runs, and where; not in a child that is stopped, whatever stopped it."""
+        """Running tasks and their child processes, without those of a stopped process, whatever stopped it."""
         running = {held: held.child for held in self._in_flight.at(Stage.RUNNING) if held.child is not None}
         still = {child for child in set(running.values()) if child.stands_still()}
         return {held: child for held, child in running.items() if child not in still}
 
     def _not_stored(self) -> list[tuple[Token, int]]:
-        """What has ended, with this process: where its row is locked, no mark can be set."""
+        """Tasks that have ended, with this process: if the row is locked, no mark can be set."""
         waiting = [*self._in_flight.at(Stage.FINISHING), *self._in_flight.at(Stage.STORING)]
         return [(held.task.token, self._identity.pid) for held in waiting]

@@ -1,4 +1,5 @@
-"""The parent's end of one of a child's sockets, in the event loop: never blocks, writes once for all that waits."""
+"""The parent's end of a socket to a child process, in the event loop: never blocks, sends all waiting messages at
+once."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Channel:
-    """Messages out, lists of messages in. `on_end`: the child closed its end, or sent what is no message."""
+    """Sends messages, receives lists of messages. `on_end`: the child closed its end, or sent invalid data."""
 
     def __init__(
         self,
@@ -36,18 +37,18 @@ class Channel:
         loop.add_reader(self._fd, self._readable)
 
     def send(self, message: Any) -> None:
-        """Send `message` with all the others of this turn of the loop."""
+        """Send `message` together with all others of this iteration of the loop."""
         if not self._waiting:
             self._loop.call_soon(self._flush)
         self._waiting.append(message)
 
     def finish(self) -> None:
-        """Tell the child, after what has been sent, that nothing more will come."""
+        """After all queued messages, shut down the sending side."""
         self._finishing = True
         self._flush()
 
     def pause(self) -> None:
-        """Read no more until resume(). The child waits when the socket is full; another channel tells its end."""
+        """Stop reading until resume(). The child waits when the socket is full; another channel reports its end."""
         if not self._ended:
             self._paused = True
             self._loop.remove_reader(self._fd)
@@ -60,7 +61,7 @@ class Channel:
         return was_paused
 
     def drain(self) -> None:
-        """Take what the child had sent before it died."""
+        """Read everything that the child had sent before it died."""
         with contextlib.suppress(OSError, BrokenFrameError):
             while data := self._socket.recv(CHUNK):
                 self._feed(data)
@@ -91,7 +92,7 @@ class Channel:
 
     def _flush(self) -> None:
         if self._unsent:
-            return  # _write sends the rest when the socket takes more
+            return  # _write sends the rest when the socket is writable
         if self._waiting:
             self._unsent = memoryview(pack(self._waiting))
             self._waiting.clear()
@@ -106,7 +107,7 @@ class Channel:
         except BlockingIOError:
             sent = 0
         except OSError:
-            sent = len(self._unsent)  # the child has gone; whoever watches over it will see
+            sent = len(self._unsent)  # the child has ended; its process watcher notices that
         self._unsent = self._unsent[sent:]
         if self._unsent:
             self._loop.add_writer(self._fd, self._write)

@@ -1,4 +1,4 @@
-"""The parent's side of one child process: start, jobs in, results and output out, its end."""
+"""The parent's side of one child process: its start, jobs in, results and output out, its end."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job
 _RECYCLE_GRACE_S: Final = 5.0
 _DEATH_S: Final = 5.0  # SIGKILL takes milliseconds, unless the process hangs in the kernel
 _LAST_WORDS: Final = 20
-_SPARE_SLOTS: Final = 64  # a child is given at most 32 plain jobs ahead
+_SPARE_SLOTS: Final = 64  # a child gets at most 32 plain jobs ahead
 _STREAMS: Final[tuple[Stream, Stream]] = ("stdout", "stderr")
 
 
 class Child:
-    """One child process. Everything here belongs to the event loop that called start()."""
+    """One child process. All methods run in the event loop that called start()."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class Child:
         on_output: Callable[[Child, str | None, Stream, str], None],
         on_exit: Callable[[Child, ChildExit], None],
     ) -> Child:
-        """A child that has imported the app; ChildFailed with the reason otherwise.
+        """Start a child and wait until it has imported the app; raises ChildFailed with the reason otherwise.
 
-        The callbacks run in the event loop's thread and must not raise. on_exit is the last one, exactly once, after
-        every result that the child had sent; it comes after close() and kill() too.
+        The callbacks run in the event loop's thread and must not raise. on_exit is the last one, called exactly once,
+        after every result that the child had sent, also after close() and kill().
         """
         child = cls(spec, guard, on_result, on_output)
         try:
@@ -110,7 +110,7 @@ class Child:
 
     @property
     def in_flight(self) -> int:
-        """Jobs submitted whose result is not here yet: running and waiting in the child."""
+        """Jobs submitted without a result yet: running or waiting in the child."""
         return sum(len(track) for track in self._tracks)
 
     @property
@@ -121,10 +121,11 @@ class Child:
         return None if self.spec.max_tasks is None else max(0, self.spec.max_tasks - self._submitted)
 
     def submit(self, job: Job, confirmed_at: int) -> None:
-        """Hand over one job. Never blocks; what is submitted in one turn of the loop travels in one write.
+        """Hand over one job. Never blocks; jobs submitted in one iteration of the loop are sent in one write.
 
-        Its lease counts from `confirmed_at`: when the statement was sent after which the database has it as running.
-        A job for a child that takes no more (see `remaining`) is reported as waiting when the child ends.
+        Its lease counts from `confirmed_at`, the time at which the statement was sent after which the database has the
+        task RUNNING. A job for a child that takes no more jobs (see `remaining`) is reported as waiting when the child
+        ends.
         """
         if self.remaining == 0:
             self._too_late.append(job.key)
@@ -135,18 +136,18 @@ class Child:
             self.guard.look()
 
     def confirm(self, key: str, confirmed_at: int) -> None:
-        """The database has this job as alive: its lease counts from then. An unknown key is ignored."""
+        """A stored beat shows this job alive: its lease counts from then. An unknown key is ignored."""
         for track in self._tracks:
             if key in track:
                 track.confirm(key, confirmed_at)
 
     def stands_still(self) -> bool:
-        """Whether its process is stopped or frozen, so that nothing of it may be called alive."""
+        """Whether its process is stopped or frozen, so that no job in it may be reported alive."""
         self._stood_still = stands_still(self.pid)
         return self._stood_still
 
     def stop_task(self, key: str, code: str = TASK_INTERRUPTED, message: str = "the task was asked to stop") -> None:
-        """End one job: not started, it never will; running, it is interrupted, and the child killed after 5 s.
+        """Stop one job: a waiting job never starts; a running one is interrupted, and its child killed after 5 s.
 
         The job then ends with `code`, unless its code had returned before. An unknown key is ignored.
         """
@@ -155,7 +156,7 @@ class Child:
                 track.stop(key, code, message)
 
     def hold_results(self, hold: bool) -> None:
-        """Leave results unread, so that the child waits before it sends more, or read them again."""
+        """Stop reading results, so that the child waits before it sends more, or read them again."""
         for track in self._tracks:
             track.hold_results(hold)
 
@@ -164,7 +165,8 @@ class Child:
         self._process.kill()
 
     async def close(self, grace_s: float) -> None:
-        """No more jobs; wait until those submitted have ended and the child is gone, kill it after `grace_s`."""
+        """Send no more jobs; wait until the submitted ones have ended and the child has exited, or kill it after
+        `grace_s`."""
         self._finish()
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()
@@ -194,7 +196,8 @@ class Child:
         try:
             process = ChildProcess(
                 self._loop,
-                # -P: with -m, Python would put the current directory first on the path, where it can hide anything.
+                # -P: with -m, Python would put the current directory first on the path, where a file can shadow any
+                # module.
                 [sys.executable, "-P", "-m", "horsies.run.child_main", *numbers],
                 stdout=pipes[0][1],
                 stderr=pipes[1][1],
@@ -233,7 +236,7 @@ class Child:
         return OutputReader(self._loop, fd, emit, self._only_key)
 
     def _only_key(self) -> str | None:
-        """The job that writes what bears no mark, as far as that can be known."""
+        """The job that wrote unmarked output, if that can be determined."""
         return next(iter(self.running)) if len(self.running) == 1 else None
 
     def _name_of(self, key: str) -> str:
@@ -243,7 +246,7 @@ class Child:
         self._control.send(("title", title))
 
     def _read_outputs(self) -> None:
-        """What a job has printed comes before its result."""
+        """The output of a job comes before its result."""
         for output in self._outputs:
             output.read()
 
@@ -258,7 +261,7 @@ class Child:
                 self._ready.set_result(None)
 
     def _lost(self) -> None:
-        """The child closes its sockets when it ends. One that lives on without them is of no use."""
+        """The child closes its sockets when it ends. If it runs on without them, it is of no use."""
         self.kill()
         self._process.reap()
 
@@ -297,7 +300,7 @@ class Child:
             self._on_exit(self, end)
 
     def _cause(self, returncode: int, *buried: Buried) -> str:
-        """Why it was killed: a job that did not stop, or a lease that had ended."""
+        """Why it was killed: a job that did not stop, or an expired lease."""
         causes = [cause for each in buried for cause in each.causes]
         if returncode != -signal.SIGKILL or not causes:
             return ""

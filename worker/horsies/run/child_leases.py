@@ -1,4 +1,4 @@
-"""The leases of runs in the child: user code begins only with one, and is stopped when it ends."""
+"""The leases of runs in the child process: user code starts only with a lease, and is stopped when it expires."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class ChildLeases:
         self._last_call = FAR
 
     def begin(self, slot: int, number: int) -> None:
-        """User code is about to be called: TaskStopped where the lease has ended before."""
+        """User code is about to be called; raises TaskStopped if the lease has already expired."""
         confirmed_at = self._table.confirmed_at(slot)
         if clock() >= confirmed_at + self._stop_ns:
             raise self._over(confirmed_at)
         self._table.begin(slot, number)
 
     def end(self, slot: int, number: int) -> None:
-        """User code has ended: from now on it needs no lease."""
+        """User code has ended and needs no lease any more."""
         self._table.end(slot, number)
 
     def start(self) -> None:
@@ -66,10 +66,10 @@ class ChildLeases:
             time.sleep(self._stop_overdue())
 
     def _stop_overdue(self) -> float:
-        """Stop each run whose lease has ended, once; returns how long until the next end, or the next look.
+        """Stop each run whose lease has expired, once; returns the time until the next expiry or check.
 
-        A coroutine that is cancelled ends, and leaves a thread at work that it has waited for. Nothing stops a thread
-        but the end of its process.
+        A cancelled coroutine ends, but leaves the thread running that it waited for. Only the end of the process stops
+        a thread.
         """
         now, pause_s = clock(), self._idle_s
         if now >= self._last_call:
@@ -92,20 +92,20 @@ class ChildLeases:
 
 
 def _threads_at_work() -> bool:
-    """Whether user code runs in a thread of its own; those of a pool that wait for work do not count."""
+    """Whether user code runs in a thread of its own; pool threads that wait for work do not count."""
     own = {thread.ident for thread in threading.enumerate() if thread.name.startswith(("horsies ", "MainThread"))}
     frames = [frame for ident, frame in sys._current_frames().items() if ident not in own]  # noqa: SLF001
     return any(frame.f_code is not _IDLE for frame in frames)
 
 
 def end_with_guard(rope: int) -> None:
-    """The kernel kills this process when the other end of the rope closes, whatever it is at."""
+    """The kernel kills this process when the other end of the rope closes, whatever the process is doing."""
     if sys.platform == "linux":
-        with suppress(OSError):  # a sandbox may lack it; then the worker kills us, if it is not stopped itself
+        with suppress(OSError):  # a sandbox may lack it; then the worker kills this process, unless it is stopped
             fcntl.fcntl(rope, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(rope, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(rope, fcntl.F_SETFL, fcntl.fcntl(rope, fcntl.F_GETFL) | os.O_ASYNC)
     poll = select.poll()
     poll.register(rope, select.POLLIN)
     if poll.poll(0):
-        os._exit(1)  # the guard ended before the kernel knew
+        os._exit(1)  # the guard ended before prctl took effect

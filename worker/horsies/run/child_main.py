@@ -1,7 +1,7 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
 Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD ROPE_FD CONTROL_FD SYNC_FD ASYNC_FD`. The first message
-on the control socket says what to import; later the parent asks there to stop jobs, and says what `ps` shows.
+on the control socket names what to import; later messages stop jobs, and set the title that `ps` shows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG_FORMAT: Final = "%(levelname)s %(name)s: %(message)s"
 
 
 class Parent:
-    """The control socket. Without a parent this process ends at once, whatever its threads are at."""
+    """The control socket. When the parent ends, this process exits at once, whatever its threads are doing."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -54,7 +54,7 @@ class Parent:
         self._control.sendall(pack([message]))
 
     def messages(self) -> list[Any]:
-        """Wait for the next ones."""
+        """Wait for the next messages."""
         while True:
             try:
                 data = self._control.recv(CHUNK)
@@ -73,7 +73,7 @@ def main() -> None:
     os.set_inheritable(rope, False)
     table = LeaseTable(table_fd)
     os.close(table_fd)
-    # Ctrl+c in a terminal reaches the whole process group; what becomes of the tasks then is for the parent to say.
+    # Ctrl+c in a terminal reaches the whole process group; the parent decides what happens to the tasks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for each in sockets:
@@ -104,8 +104,8 @@ def _serve(
 
     sys.path[:] = path
     tasks = _load(locator, parent)
-    logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # does nothing where the application has set up its own
-    # Once more: modules of the application may have put handlers of their own in the place of ours.
+    logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
+    # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _take_sigterm(plain)
 
@@ -129,7 +129,7 @@ def _serve(
 
 
 def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
-    """Do what the parent asks while the main thread is busy with user code."""
+    """Handle requests of the parent while the main thread is busy with user code."""
     while True:
         for kind, *rest in parent.messages():
             if kind == "title":
@@ -140,7 +140,7 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
 
 
 def _load(locator: str, parent: Parent) -> Tasks:
-    """All tasks of the application; where it cannot be imported the parent learns why, and this process ends."""
+    """All tasks of the application; if it cannot be imported, the parent gets the reason and this process ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
@@ -156,7 +156,7 @@ def _load(locator: str, parent: Parent) -> Tasks:
 
 @contextlib.contextmanager
 def _discovery_logs() -> Iterator[None]:
-    """What each child imports is what its parent has imported: only with HORSIES_CHILD_DISCOVERY_LOGS=1 it is told."""
+    """Each child imports what its parent has imported, so this is logged only with HORSIES_CHILD_DISCOVERY_LOGS=1."""
     if os.environ.get("HORSIES_CHILD_DISCOVERY_LOGS") != "1":
         yield
         return
@@ -176,7 +176,7 @@ def _discovery_logs() -> Iterator[None]:
 
 def _take_sigterm(runner: SyncRunner) -> None:
     signal.signal(signal.SIGTERM, runner.on_sigterm)
-    # The parent starts us with both signals blocked, so that none strikes before this line.
+    # The parent starts this process with both signals blocked, so that none arrives before this line.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 

@@ -47,12 +47,12 @@ _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
 _MANY_EXPIRED = 500
 _ORDER_HOLDS_S = 0.02
-"""How long a claim may rely on the order that an earlier one found.
+"""How long a claim may use the order that an earlier one found.
 
-Where many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
+If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
 """
 _FULL_HOLDS_S = 0.1
-"""How long claims leave out a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
+"""How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _SECOND_LOOK_S = 5.0
 _LOCKED_AGAIN_S = 0.5
 
@@ -71,7 +71,7 @@ class ClaimRules:
     max_claimed: int
     sync_names: list[str]
     async_names: list[str]
-    """The registered names: others stay in the table for a worker that knows them."""
+    """The registered names: tasks of other names stay PENDING for a worker that knows them."""
 
     @classmethod
     def of(cls, app: Horsies, settings: WorkerSettings, identity: Identity) -> ClaimRules:
@@ -99,13 +99,13 @@ class ClaimRules:
 
     @property
     def caps_on_running(self) -> dict[str, int]:
-        """The caps that a claim does not keep, as it counts only what runs: so each start has to."""
+        """The caps that claims do not enforce because they count only RUNNING tasks: each start has to enforce them."""
         return {} if self.hard else {queue: cap for queue, cap in self.queues.items() if cap is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A claim ready to be made, with the places reserved for what it starts at once."""
+    """A claim ready to be made, with the places reserved for tasks that it starts at once."""
 
     request: ClaimRequest
     places: list[Child]
@@ -115,10 +115,10 @@ class Offer:
 
 
 class Claimer:
-    """One pass claims for all free room. Where nothing stands against it, the finisher's statements claim along.
+    """One pass claims for all free room. Where possible, the finisher's statements claim as well.
 
-    One claim is under way at a time, whoever makes it. What one has claimed whose reply was lost is given back before
-    the next: only then is known which tokens are ours.
+    One claim is under way at a time, in the claimer or the finisher. Tasks of a claim whose reply was lost are released
+    before the next claim: only then are all tokens of this worker known.
     """
 
     name = "claim"
@@ -152,44 +152,44 @@ class Claimer:
         self._looks: list[float] = []
         """When to look for claims whose reply was lost."""
         self.claiming = asyncio.Lock()
-        """Held while a claim is under way; whoever takes it knows that none is."""
+        """Held while a claim is under way; its holder knows that there is no other."""
         self._alarm: asyncio.TimerHandle | None = None
         self._release_expired_at = 0.0
         self._orders: dict[tuple[str, bool], tuple[float, list[str]]] = {}
-        """By queue and kind: when a claim had to search, and the tasks that it found behind those that it took."""
+        """By queue and kind: when a claim had to search, and the tasks that it found after those that it took."""
         self._full: dict[str | None, float] = {}
         """The queues whose cap had no room after the last claim, and since when; None: the cluster's cap."""
         self._got_room: set[str | None] = set()
         """The caps under which a task has ended since the last claim began."""
         self._freed: dict[str, str] = {}
-        """Queues in which tasks of ours have ended since then, each with one of these tasks."""
+        """Queues in which tasks of this worker have ended since then, each with one of these tasks."""
         self.draining = False
-        """By order of an operator, or because the worker stops: claim nothing."""
+        """By an operator's order, or because the worker stops: claim nothing."""
 
     @property
     def queues(self) -> list[str]:
         return list(self._rules.queues)
 
     def notice(self, queue: str | None = None) -> None:
-        """Something was enqueued, in this queue or in any, which may come before all that is known.
+        """A task was enqueued, in this queue or in any, that may come before all known tasks.
 
-        While the cap of its queue has no room, it concerns no claim: the end of a task will.
+        While the cap of its queue has no room, no claim is needed: the end of a task will trigger one.
         """
         self._orders.clear()
         if queue is None or not self._is_full(queue):
             self.wake.set()
 
     def notice_room(self, queue: str) -> None:
-        """A task of this queue has ended elsewhere, and its worker left the room that this made under the cap.
+        """A task of this queue has ended in another worker, which left the room under the cap to others.
 
-        Only a claim that the cap has turned away, or may be turning away at this moment, has to be made again.
+        Only a claim that the cap has rejected, or may be rejecting at this moment, is repeated.
         """
         self._got_room |= {queue, None}
         if self._is_full(queue) or self.claiming.locked():
             self.wake.set()
 
     def ended(self, tasks: Mapping[str, str]) -> None:
-        """By queue, a task of ours that has ended there. This worker claims first and tells what room is left."""
+        """By queue, a task of this worker that has ended there. It claims first, then announces the remaining room."""
         self._freed.update(tasks)
         self._got_room |= {*tasks, None}
         self.wake.set()
@@ -199,7 +199,7 @@ class Claimer:
             self._forget_full()
             connection = await self.lane.ready()
             if self._connection not in (connection, None):
-                self._look_soon()  # the server may be another one by now, and know less
+                self._look_soon()  # the server may be another one by now, with fewer transactions
             self._connection = connection
             if self._looks and self._looks[0] <= time.monotonic():
                 await self._take_back(connection)
@@ -212,12 +212,12 @@ class Claimer:
                 raise
             if self._freed:
                 await self._announce_room(connection)
-            if self._has_room():  # otherwise the next room looks for itself
+            if self._has_room():  # otherwise the next free place triggers it
                 await self._release_expired(connection)
                 await self._wake_when_due(connection)
 
     async def free_within(self, seconds: float) -> bool:
-        """Whether `claiming` can be taken at once, now or after so long."""
+        """Whether `claiming` can be taken at once or within this time."""
         if self.claiming.locked():
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds), self.claiming:
@@ -230,7 +230,7 @@ class Claimer:
         return not self._rules.capped and len(self._rules.queues) == 1
 
     def offer(self, *, is_async: bool) -> Offer | None:
-        """What to claim in the statement that stores how tasks ended; whoever takes it holds `claiming`."""
+        """What to claim in the statement that stores outcomes; the caller holds `claiming`."""
         names = self._rules.async_names if is_async else self._rules.sync_names
         room = self._room(is_async=is_async)
         if not self.claims_along or len(self._looks) > 1 or not names or room <= 0:
@@ -241,35 +241,35 @@ class Claimer:
         """The finisher's claim was made."""
         self._settle(offer, claimed)
         if len(claimed) < offer.room:
-            self.wake.set()  # nothing more is due, which takes an alarm, or the rest of the room takes another claim
+            self.wake.set()  # nothing more is due and the alarm must be set, or the room needs another claim
 
     def forget(self, offer: Offer, error: BaseException) -> None:
-        """Its statement has failed. The claim was made or not where the connection was lost over it."""
+        """The finisher's statement has failed. If the connection was lost, the claim may have been made or not."""
         self._look_after(error)
         self._free(offer.places, offer)
         self.wake.set()
 
     def look_for_locked(self) -> None:
-        """Claims that nobody holds any more are in rows that other sessions have locked: give them back after that."""
+        """Claims unknown to this worker are in rows that other sessions have locked: release them later."""
         if not self._looks:
             self._looks = [time.monotonic() + _LOCKED_AGAIN_S]
             asyncio.get_running_loop().call_later(_LOCKED_AGAIN_S, self.wake.set)
 
     @property
     def holds_back(self) -> bool:
-        """Whether nothing is to be claimed at this moment."""
+        """Whether nothing may be claimed at this moment."""
         return self.draining or self._outage.holds_back
 
     @property
     def _turned_away(self) -> bool:
-        """Whether no cap has room for a claim of any queue."""
+        """Whether no queue has room under its cap or the cluster's cap."""
         return all(self._is_full(queue) for queue in self._rules.queues)
 
     def _is_full(self, queue: str) -> bool:
         return queue in self._full or None in self._full
 
     def _forget_full(self) -> None:
-        """A claim that was under way when a task ended may have counted it still, so it has to ask again."""
+        """A claim that was under way when a task ended may still have counted it, so it must be repeated."""
         now = time.monotonic()
         self._full = {
             queue: since
@@ -287,9 +287,9 @@ class Claimer:
         return any(self._room(is_async=is_async) > 0 for is_async, _ in self._kinds)
 
     async def _fill(self, connection: asyncpg.Connection, names: list[str], *, is_async: bool) -> None:
-        """Claim until the room is full that there is now, or nothing is left to claim.
+        """Claim until the present room is full or nothing is left to claim.
 
-        Not for room that comes meanwhile: it has its own wake-up, or the finisher claims for it.
+        Room that arises meanwhile has its own wake-up, or the finisher claims for it.
         """
         room = self._room(is_async=is_async)
         while room > 0:
@@ -342,7 +342,8 @@ class Claimer:
         return len(claimed)
 
     def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> Offer:
-        """What a child waits for starts in the same statement, unless earlier claims still wait for a child."""
+        """Tasks for which a child is waiting start in the same statement, unless earlier claims still wait for a
+        child."""
         rules = self._rules
         limit = min(room, self._largest)
         places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
@@ -374,25 +375,25 @@ class Claimer:
             self._slots.unreserve(child, is_async=offer.is_async)
 
     def _look_after(self, error: BaseException) -> None:
-        """Unless the server has said that nothing was claimed."""
+        """Look for lost claims, unless the server has reported that nothing was claimed."""
         if not is_blocked(error):
             self._look_soon()
 
     def _look_soon(self) -> None:
         """Before the next claim, and once more later.
 
-        The lost statement may still be under way: the server notices that its connection is gone when it answers.
+        The lost statement may still be running: the server notices that its connection is closed when it answers.
         """
         now = time.monotonic()
         self._looks = [now, now + _SECOND_LOOK_S]
         asyncio.get_running_loop().call_later(_SECOND_LOOK_S, self.wake.set)
 
     async def take_back(self, connection: asyncpg.Connection) -> tuple[list[Token], Collection[Token]]:
-        """What a statement has claimed or started whose answer never came, and what must wait for a lock or a cap.
+        """Release tasks of claims and starts whose reply was lost, or that had to wait for a lock or a cap.
 
-        The caller holds `claiming`. A row whose execution has ended is none of that: the database has lost the commit
-        of the outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and
-        the outcome is stored again, as soon as the cap has room for its start.
+        The caller holds `claiming`. A row whose execution has ended is not released: the database has lost the commit
+        of its outcome (a standby that was behind took over, or the server crashed with synchronous_commit off), and the
+        outcome is stored again, as soon as the cap has room for its start.
         """
         rules, recent = self._rules, self._in_flight.recent
         waiting: list[Token] = []
@@ -413,7 +414,7 @@ class Claimer:
         return returned, [*locked, *waiting]
 
     async def _take_back(self, connection: asyncpg.Connection) -> None:
-        """What a statement has claimed or started whose answer never came, or the starter gave up as it was locked."""
+        """Release tasks of claims and starts whose reply was lost, and tasks that the starter gave up as locked."""
         returned, locked = await self.take_back(connection)
         del self._looks[0]
         if locked:
@@ -422,7 +423,7 @@ class Claimer:
             self._on_taken_back(len(returned))
 
     async def _announce_room(self, connection: asyncpg.Connection) -> None:
-        """Under caps that have room after this worker's own claim: others may be waiting for it."""
+        """For caps that have room after this worker's own claim: other workers may be waiting for it."""
         queues = self.queues if self._rules.cluster_cap is not None else list(self._freed)
         left = [queue for queue in queues if not self._is_full(queue)]
         task_id = next(iter(self._freed.values()))
@@ -431,7 +432,8 @@ class Claimer:
         self._freed.clear()
 
     async def _release_expired(self, connection: asyncpg.Connection) -> None:
-        """Claims of workers that died between claim and start: in the queue again, they are claimed in its order."""
+        """Release claims of workers that died between claim and start; they are then claimed in the order of the
+        queue."""
         if time.monotonic() < self._release_expired_at:
             return
         released = await release_expired(connection, self.queues)
@@ -442,7 +444,7 @@ class Claimer:
             asyncio.get_running_loop().call_later(pause_s, self.wake.set)
 
     async def _wake_when_due(self, connection: asyncpg.Connection) -> None:
-        """Nothing notifies when a delayed task or a retry falls due, so the next one sets an alarm here."""
+        """No notification is sent when a delayed task or a retry falls due, so the next one sets an alarm here."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -1,4 +1,4 @@
-"""What passes between the worker and its children: how a child is made, what it runs, what comes back."""
+"""What passes between the worker and its children: how to start a child, its jobs, and their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """In milliseconds after the last confirmation: when user code is stopped, when killed, when it counts as dead."""
+    """In milliseconds after the last confirmation: when user code is stopped, when killed, when the run counts as
+    crashed."""
 
     stop_ms: int
     kill_ms: int
@@ -37,11 +38,11 @@ class LeaseTerms:
         )
 
     def spared_from(self, moment: int) -> int:
-        """From when the lease counts of a run that was alive at a moment when no worker could beat.
+        """The start of the lease of a run that was alive at a moment when no worker could beat.
 
-        No sweep counts it as stale before this lease ends: after a long gap sweeps spare what was silent meanwhile
-        (horsies_spare_period), and a gap that is too short for that (horsies_harmless_gap) leaves so much of the
-        threshold, less an interval and a quarter in which this worker had not beaten before the gap.
+        No sweep counts it as stale before this lease expires: after a long gap sweeps leave runs that were silent
+        during it (horsies_spare_period); after a shorter one (up to horsies_harmless_gap) the rest of the threshold
+        remains, less an interval and a quarter in which this worker may not have beaten before the gap.
         """
         gap_ms = max(self.threshold_ms - 2 * self.beat_ms, self.threshold_ms / 4)
         left_ms = self.threshold_ms - gap_ms - 1.25 * min(self.beat_ms, self.stop_ms / 3)
@@ -49,7 +50,8 @@ class LeaseTerms:
 
     @property
     def late_ns(self) -> int:
-        """The guard is told of a run whose confirmation is older when it is handed over: its alarm is set for later."""
+        """A run whose confirmation is older than this at its start must be announced to the guard: its alarm is set
+        for later."""
         return (self.threshold_ms - self.kill_ms) * 250_000
 
     def is_over(self, confirmed_at: int) -> bool:
@@ -67,7 +69,7 @@ class LeaseTerms:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How to make one child. `title` is what `ps` shows while it is idle: `horsies: child 3 of web-1`."""
+    """How to start one child. `title` is what `ps` shows while it is idle: `horsies: child 3 of web-1`."""
 
     locator: str
     index: int
@@ -83,7 +85,7 @@ class ChildSpec:
 class Job:
     """One execution of one task. `timeout_ms` counts from the start of the user's code.
 
-    `key` is unique among the jobs of a child: the task's id, or the id, a slash and whatever makes it unique.
+    `key` is unique among the jobs of a child: the task's id, or the id, a slash and a suffix that makes it unique.
     """
 
     key: str
@@ -97,7 +99,7 @@ class Job:
 class ChildResult:
     """How a job ended; `result_json` is ready for its column, code and message are its parts for theirs.
 
-    `began`: the task's code was called, or may have been. One that was stopped before can be run again by anybody.
+    `began`: the task's code was called, or may have been. A job that was stopped before can run again in any worker.
     """
 
     status: Literal["ok", "err"]
@@ -110,9 +112,9 @@ class ChildResult:
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """The end of a child. `started` jobs died in it; `waiting` ones never reached the user's code.
+    """The end of a child. `started` jobs were lost with it; `waiting` ones never reached user code.
 
-    `cause` says why it was killed, where the worker knows.
+    `cause` is why it was killed, if the worker knows.
     """
 
     returncode: int
@@ -136,6 +138,6 @@ class ChildExit:
 
 
 class ChildFailed(HorsiesError):  # noqa: N818 - what happened to the child, not a mistake of the caller
-    """A child did not become ready: its app cannot be imported, or it died or hung meanwhile."""
+    """A child did not become ready: its app cannot be imported, or it died or hung during the import."""
 
     default_code = ErrorCode.MODULE_EXEC_ERROR

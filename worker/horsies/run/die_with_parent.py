@@ -1,6 +1,6 @@
 """Processes that must not outlive their parent.
 
-`python -m horsies.run.die_with_parent PARENT_PID COMMAND…` becomes COMMAND, under the same pid.
+`python -m horsies.run.die_with_parent PARENT_PID COMMAND…` executes COMMAND, under the same pid.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def die_with(parent_pid: int) -> None:
-    """The kernel kills us when the parent dies, also in the middle of C code that never lets go of the GIL."""
+    """The kernel kills this process when the parent dies, also in the middle of C code that never releases the GIL."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
-        os._exit(1)  # it died before the kernel knew
+        os._exit(1)  # the parent died before prctl took effect
 
 
 if __name__ == "__main__":

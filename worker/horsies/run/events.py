@@ -1,4 +1,4 @@
-"""What the worker tells: one record per event, readable for people, complete for machines."""
+"""The worker's log: one record per event, readable for people, complete for machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RESET = "\x1b[0m"
 
 
 class Seconds(float):
-    """A number for machines; for people as they compare it: 34ms, 4.1s, 12m."""
+    """A number for machines; for people in a comparable form: 34ms, 4.1s, 12m."""
 
     def __str__(self) -> str:
         seconds = float(self)
@@ -39,11 +39,11 @@ class Seconds(float):
             return f"{seconds:.1f}s"
         return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.1f}h"
 
-    __format__ = object.__format__  # that of float would print all its digits
+    __format__ = object.__format__  # float's own would print all digits
 
 
 class Events:
-    """Names and levels of all events, and counters of what matters for the status line."""
+    """Names and levels of all events, and the counters of the status line."""
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
@@ -86,16 +86,16 @@ class Events:
         self._tell(logging.WARNING, "lost claim", task=task_name, id=task_id, doing=doing)
 
     def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
-        """An outcome that the database will not have; it is kept, and offered again now and then."""
+        """The database rejects an outcome; it is kept, and sent again from time to time."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         self._tell(logging.ERROR, "outcome refused", task=task_name, id=task_id, error=words)
 
     def outcome_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Its row is locked by another session; it is offered again until it can be stored."""
+        """Its row is locked by another session; it is sent again until it can be stored."""
         self._tell(logging.WARNING, "outcome waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def start_waits(self, task_id: str, task_name: str, holder: str) -> None:
-        """Its row is locked by another session; it goes back to the queue when the lock is gone."""
+        """Its row is locked by another session; the task is released when the lock ends."""
         self._tell(logging.WARNING, "start waits for a lock", task=task_name, id=task_id, locked_by=holder)
 
     def outcome_lost(self, task_id: str, task_name: str) -> None:
@@ -110,7 +110,7 @@ class Events:
         self._tell(logging.INFO, stream, child=child, id=task_id, line=line)
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
-        """The first failure of a run is told in full, later ones in a line."""
+        """The first failure in a row is logged with its traceback, later ones in a line."""
         self._logger.log(
             logging.WARNING if transient else logging.ERROR,
             "loop failed",
@@ -126,7 +126,7 @@ class Events:
         )
 
     def blocked(self, name: str, error: Exception) -> None:
-        """The server answers that a lock or a full disk keeps it from writing. Told once; unblocked() is the end."""
+        """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
         words = mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
         self._tell(logging.WARNING, "cannot write", loop=name, error=words)
 
@@ -143,7 +143,7 @@ class Events:
         self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
     def swept(self, text: str, *, changed: int, **counts: Any) -> None:
-        """One record for each sweep, so that the log shows that there are sweeps; at DEBUG where nothing was to do."""
+        """One record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
         self._tell(logging.INFO if changed else logging.DEBUG, text, **counts)
 
     def note(self, text: str, **fields: Any) -> None:
@@ -206,14 +206,14 @@ def _plain(value: Any) -> Any:
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Terminals, unless NO_COLOR is set; HORSIES_FORCE_COLOR decides otherwise."""
+    """Colour for terminals, unless NO_COLOR is set; HORSIES_FORCE_COLOR overrides both."""
     if os.environ.get("HORSIES_FORCE_COLOR"):
         return True
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def configure_logging(level: str, handler: logging.StreamHandler[TextIO], *, as_json: bool = False) -> None:
-    """Send the engine's records to `handler`, and only there."""
+    """Send the engine's records only to `handler`."""
     handler.setFormatter(JsonFormatter() if as_json else HumanFormatter(colour=wants_colour(handler.stream)))
     root = logging.getLogger("horsies")
     root.handlers[:] = [handler]

@@ -1,4 +1,4 @@
-"""One job in the child: stored arguments in, outcome out; whatever user code does, an outcome."""
+"""Runs one job in the child process: stored arguments in, and always an outcome out, whatever user code does."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
 Message: TypeAlias = "tuple[int, str, str, str | None, str | None, int]"
-"""A job as it travels: number, key, task name, args, kwargs, its slot in the table of leases."""
+"""A job as it is sent: number, key, task name, args, kwargs, its slot in the table of leases."""
 
-_LONGEST_CHAIN: Final = 100  # user code can tie exceptions into a ring
+_LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
 
 
 class TaskStopped(BaseException):
-    """Raised inside user code that is asked to stop; `except Exception` there lets it pass."""
+    """Raised inside user code that must stop; `except Exception` there does not catch it."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
 
     def outcome(self, exception: BaseException) -> Outcome:
-        """How the job ends; the traceback of `exception` shows where it was stopped."""
+        """The outcome of the job; the traceback of `exception` shows where it was stopped."""
         return failed(self.code, str(self), exception)
 
 
@@ -49,19 +49,20 @@ class Run:
     stop: TaskStopped | None = None
     began: bool = False
     raised: BaseException | None = None
-    """What it has failed with, until `let_go`."""
+    """The exception it failed with, until `let_go`."""
 
     def begin(self) -> None:
-        """Say so where the parent can read it after our death; TaskStopped without a lease."""
+        """Mark the start in memory that the parent reads even after this process has died; TaskStopped without a
+        lease."""
         self.leases.begin(self.slot, self.number)
         self.began = True
 
     def let_go(self) -> None:
         """End the lease, and free what user code has left in its frames.
 
-        Called when the outcome is written and no stop can come any more.
-        A frame that names its exception, as `last = error` or the frame of `execute` with the result does, is in a
-        ring with it: three failures that held 300 MB each kept 989 MB in the child for 2 000 tasks more.
+        Called when the outcome is written and no stop can arrive any more. A frame that refers to its exception, as
+        `last = error` or the frame of `execute` does, forms a cycle with it: three failures that held 300 MB each kept
+        989 MB in the child for another 2 000 tasks.
         """
         if self.began:
             self.leases.end(self.slot, self.number)
@@ -70,7 +71,8 @@ class Run:
 
 
 def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
-    """Run a plain task; TaskStopped, raised by a signal handler, becomes its outcome wherever it strikes."""
+    """Run a plain task; TaskStopped, raised by a signal handler, determines its outcome at whatever point it is
+    raised."""
     result: TaskResult[Any, Any] | None = None
     try:
         prepared = _prepare(tasks, job)
@@ -78,14 +80,14 @@ def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
         result = prepared if isinstance(prepared, TaskResult) else prepared[0].run(prepared[1], prepared[2])
         return _outcome(result, run)
     except TaskStopped as stopped:
-        # What user code has returned already is not lost to a request that came too late.
+        # A result that user code has already returned is not lost to a stop that came too late.
         return _stopped(stopped, stopped, run) if result is None else _outcome(result, run)
     except BaseException as error:  # noqa: BLE001 - one job's arguments and values must not end the child
         return _broken(error, run)
 
 
 async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
-    """Run an `async def` task; a cancellation that nobody asked for is an outcome as well."""
+    """Run an `async def` task; a cancellation that the parent did not ask for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
         run.begin()
@@ -130,7 +132,7 @@ def _exception_of(error: object) -> BaseException | None:
 
 
 def _comes_from_a_stop(raised: BaseException) -> bool:
-    """Also one that clean-up code raised on the way out."""
+    """Whether a stop is the cause, also if clean-up code raised another exception on the way out."""
     link: BaseException | None = raised
     for _ in range(_LONGEST_CHAIN):
         if link is None or isinstance(link, TaskStopped | asyncio.CancelledError):
@@ -140,14 +142,14 @@ def _comes_from_a_stop(raised: BaseException) -> bool:
 
 
 def _forget_frames(*raised: BaseException | None) -> None:
-    """Take the tracebacks from these exceptions, from all that led to them, and from those in a group."""
+    """Remove the tracebacks of these exceptions, of their causes and contexts, and of those in a group."""
     waiting, seen = list(raised), set[int]()
     while waiting:
         error = waiting.pop()
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
-        BaseException.with_traceback(error, None)  # assigning fails where the exception is a frozen dataclass
+        BaseException.with_traceback(error, None)  # assignment fails if the exception is a frozen dataclass
         waiting += (error.__cause__, error.__context__)
         if isinstance(error, BaseExceptionGroup):
             waiting += error.exceptions

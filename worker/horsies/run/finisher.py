@@ -1,4 +1,4 @@
-"""Writes down how tasks ended: one statement in flight, whatever ends meanwhile makes up the next one."""
+"""Stores outcomes: one statement at a time; tasks that end meanwhile go into the next one."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _OVERDUE_S = 2.0
 _REFUSED_AGAIN_S = 30.0
 _LOCKED_AGAIN_S = 0.5
 _MOST_LOST_NAMED = 100
-_PATIENCE_S = 0.05  # for a claim under way, a fraction of a millisecond if it is not stuck
+_PATIENCE_S = 0.05  # for a claim under way, which takes a fraction of a millisecond unless it is stuck
 
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """An outcome on its way into the database."""
+    """An outcome to be stored."""
 
     outcome: Outcome
     duration_s: float
@@ -62,7 +62,7 @@ class _Ended:
 
 
 class Finisher:
-    """Keeps every outcome in memory until the database has accepted it or says that somebody else has the task."""
+    """Keeps every outcome in memory until the database has stored it or reports its token as stale."""
 
     name = "finish"
     interval_s = 5.0
@@ -99,30 +99,30 @@ class Finisher:
         self._outcomes: dict[InFlightTask, _Ended] = {}
         self._unanswered: set[InFlightTask] = set()
         self._refused: dict[InFlightTask, float] = {}
-        """Those that the database would not have, each for a reason of its own, and when to offer them again."""
+        """Outcomes that the database rejects, each for a reason of its own, and when to try them again."""
         self._locked: dict[InFlightTask, float] = {}
-        """Those whose rows other sessions have locked, and when to offer them again."""
+        """Outcomes whose rows other sessions have locked, and when to try them again."""
         self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
     def pending(self) -> int:
-        """How many are about to be stored, or wait for a locked row."""
+        """How many wait to be stored or for a locked row."""
         return len(self._outcomes) - len(self._refused)
 
     @property
     def refused(self) -> int:
-        """How many the database has refused; they are offered again now and then."""
+        """How many the database has rejected; they are tried again from time to time."""
         return len(self._refused)
 
     def offer_refused(self) -> None:
-        """A last time, before the worker ends."""
+        """Try them a last time, before the worker ends."""
         for held in list(self._refused):
             del self._refused[held]
             self._count_in(held)
         self.wake.set()
 
     def give_up(self) -> list[str]:
-        """The worker ends: name the tasks whose outcomes are not stored, for whatever reason; their ids."""
+        """The worker ends: log the tasks whose outcomes are not stored, for any reason, and return their ids."""
         if self._outcomes:
             self._events.warn("outcomes lost", count=len(self._outcomes), reason="the database did not take them")
         for held in islice(self._outcomes, _MOST_LOST_NAMED):
@@ -130,11 +130,11 @@ class Finisher:
         return [held.task_id for held in self._outcomes]
 
     def result(self, held: InFlightTask, result: ChildResult) -> None:
-        """A child has reported."""
+        """A child has reported a result."""
         if held.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(held, began=result.began)
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
-            self.interrupted(held, began=False)  # its lease had ended before
+            self.interrupted(held, began=False)  # its lease had expired before
         elif result.status == "ok":
             self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
         else:
@@ -142,7 +142,7 @@ class Finisher:
             self._add(held, outcome, result.duration_s)
 
     def crashed(self, held: InFlightTask, how: str) -> None:
-        """The child died under it: this task's own failure, its siblings are not concerned."""
+        """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
         if held.interrupted:
             self.interrupted(held)
             return
@@ -159,9 +159,9 @@ class Finisher:
         self._add(held, outcome, 0.0)
 
     def interrupted(self, held: InFlightTask, *, began: bool = True) -> None:
-        """The shutdown stopped it: back into the queue where the task allows that, else it waits for a decision.
+        """The shutdown stopped it: requeued if the task allows that, else it waits for an operator's decision.
 
-        One whose user code never began goes back in any case, and without a trace: nothing can run twice.
+        A task whose user code was not called is always requeued, without an attempt: nothing can run twice.
         """
         message, stored = "the worker was stopped while this task ran", None
         if not began:
@@ -174,7 +174,7 @@ class Finisher:
         self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
 
     def commit_lost(self, held: InFlightTask, outcome: Outcome | None) -> None:
-        """It had ended and was stored, and the database knows that no more: store it again, or count it as a crash."""
+        """Its outcome was stored, but the database has lost the commit: store it again, or count it as a crash."""
         self._events.warn(
             "the database has lost the commit of an outcome",
             task=held.task.task_name,
@@ -199,7 +199,7 @@ class Finisher:
         try:
             finished = await self._store_or_set_aside(connection, batch, careful=bool(self._locked))
         except BaseException:
-            self._unanswered.update(batch)  # stored or not: asked again, a row that has ended counts as lost
+            self._unanswered.update(batch)  # stored or not: sent again, a row that has ended is found stale
             for held in batch.keys() - self._refused.keys() - self._locked.keys():
                 self._in_flight.move(held, Stage.FINISHING)
             raise
@@ -216,12 +216,12 @@ class Finisher:
         if self.pending > len(self._locked):
             self.wake.set()
         if self._capped and stored:
-            # Here or elsewhere a claim may have found the cap reached a moment ago; only this tells that it is not.
+            # A claim, here or elsewhere, may have found the cap reached a moment ago; only this announces the room.
             self._claimer.ended({held.task.queue_name: held.task_id for held in stored})
             self._on_capped_end()
 
     def _next_batch(self) -> dict[InFlightTask, _Ended]:
-        """What is new, or was locked and is due again; only when there is none of that, what was refused."""
+        """New outcomes, and locked ones that are due again; rejected ones only if there are none of these."""
         now = time.monotonic()
         due = (
             each
@@ -240,10 +240,10 @@ class Finisher:
     async def _store_or_set_aside(
         self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended], *, careful: bool
     ) -> dict[Token, Finished]:
-        """One row that another session has locked, or that the database will not have, holds up no other.
+        """A row that another session has locked, or that the database rejects, must not delay the others.
 
-        `careful`: ask first which rows are locked, one more trip. Otherwise only the lock timeout tells, which each of
-        many locked rows would cost anew.
+        `careful`: check first which rows are locked, at the cost of a round trip. Otherwise each locked row would cost
+        a lock timeout.
         """
         if careful:
             batch = await self._unlocked(connection, batch)
@@ -268,7 +268,7 @@ class Finisher:
     async def _unlocked(
         self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
     ) -> dict[InFlightTask, _Ended]:
-        """What no other session has locked; the rest is set aside for a moment."""
+        """The outcomes whose rows are not locked; the others are set aside for a moment."""
         tokens = [held.task.token for held in batch]
         locked = await locked_rows(connection, self._identity.worker_id, tokens)
         for held in batch:
@@ -289,7 +289,7 @@ class Finisher:
     async def _one_by_one(
         self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]
     ) -> dict[Token, Finished]:
-        """As one of them is refused: its numbers overflow, or a trigger forbids it."""
+        """One of them is rejected, because a number overflows or a trigger forbids it: store each by itself."""
         self._unanswered.update(batch)
         self._claimer.wake.set()
         finished: dict[Token, Finished] = {}
@@ -326,14 +326,14 @@ class Finisher:
         return finished | await stored_earlier(connection, worker_id, in_doubt)
 
     async def _finish(self, connection: asyncpg.Connection, batch: dict[InFlightTask, _Ended]) -> dict[Token, Finished]:
-        """Store them, and claim in the same statement what the places that they leave can take."""
+        """Store the outcomes, and claim in the same statement tasks for the places that they free."""
         outcomes = [ended.outcome for ended in batch.values()]
         kinds = {held.is_async for held in batch}
         if len(kinds) == 1 and all(map(is_end, outcomes)) and await self._claimer.free_within(_PATIENCE_S):
             async with self._claimer.claiming:
                 if (offer := self._claimer.offer(is_async=kinds.pop())) is not None:
                     return await self._finish_and_claim(connection, outcomes, offer)
-        if not self._capped:  # a cap has no room before these are stored
+        if not self._capped:  # the cap has no room before these are stored
             self._claimer.wake.set()
         return await self._finish_only(connection, batch)
 
@@ -354,12 +354,13 @@ class Finisher:
         return finished
 
     def has_ended_before(self, moment: float) -> bool:
-        """Whether an outcome from then waits to be stored, other than those that the database has refused."""
+        """Whether an outcome from before that moment waits to be stored, apart from those that the database has
+        rejected."""
         aside = self._refused.keys() | self._locked.keys()
         return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in aside)
 
     def overdue(self) -> list[Token]:
-        """Executions that have ended and that the database has not taken for some time."""
+        """Executions that have ended and could not be stored for some time."""
         since = time.monotonic() - _OVERDUE_S
         return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
 
@@ -377,7 +378,7 @@ class Finisher:
         self._locked.pop(held, None)
 
     def _count_out(self, held: InFlightTask) -> None:
-        """Before it is set aside: it may stay for long, and holds up no other."""
+        """Before an outcome is set aside: it may stay for long, and must not delay the others."""
         if held not in self._refused and held not in self._locked:
             self._count(-self._outcomes[held].size)
 
@@ -387,7 +388,7 @@ class Finisher:
             self._count(self._outcomes[held].size)
 
     def _count(self, chars: int) -> None:
-        """Too much waits: the children keep their results until half of it is stored."""
+        """Count waiting results: if they are too many, the children keep theirs until half of it is stored."""
         before, self._waiting_chars = self._waiting_chars, self._waiting_chars + chars
         if before <= _MOST_WAITING_CHARS < self._waiting_chars:
             self._on_backlog(True)
@@ -408,7 +409,7 @@ class Finisher:
             retry_count=held.task.retry_count,
             max_retries=held.task.max_retries,
             now=datetime.now(UTC),
-            good_until=None,  # judged by the statement, with the database's clock
+            good_until=None,  # checked by the statement, with the database's clock
             rng=self._rng,
         )
         if decision == RETRIES_SPENT and stored is not None:
@@ -455,5 +456,5 @@ class Finisher:
 
 
 def _is_of_one_row(error: asyncpg.PostgresError) -> bool:
-    """Whether it would come again, and without a certain row would not."""
+    """Whether the error is permanent and caused by certain rows of the batch."""
     return is_about_a_row(error) and not is_transient(error)

@@ -1,4 +1,4 @@
-"""Processes that user code forks off a child: they must not speak for it, and must die by SIGTERM as others do."""
+"""Processes that user code forks off a child: they must not act for the child, and SIGTERM must end them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class ForkGuard(threading.local):
-    """Holds SIGTERM back during a fork; several threads may fork at once.
+    """Blocks SIGTERM during a fork; several threads may fork at once.
 
-    A SIGTERM that comes before the new process has let go of our handler is lost: Python forgets signals that are
+    A SIGTERM that arrives before the new process has removed our handler is lost: Python forgets signals that are
     pending at a fork, and our handler ignores those that the parent did not send.
     """
 

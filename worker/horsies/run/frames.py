@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 CHUNK: Final = 65_536
 _HEAD: Final = 4
-_LARGEST: Final = (1 << 29) - 1  # four printable characters, read as a length, say more
+_LARGEST: Final = (1 << 29) - 1  # four printable characters, read as a length, are more than this
 
 
 class BrokenFrameError(ValueError):
-    """Bytes that are no frame: somebody else has written to the socket."""
+    """Bytes that are no frame: another process has written to the socket."""
 
 
 def pack(messages: list[Any]) -> bytes:
@@ -28,13 +28,13 @@ def pack(messages: list[Any]) -> bytes:
 
 
 class FrameReader:
-    """Puts frames together from pieces as they arrive."""
+    """Assembles frames from pieces as they arrive."""
 
     __slots__ = ("_missing", "_rest")
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._missing = 0  # a frame of 16 MB comes in 256 pieces; it is looked at once, when it is complete
+        self._missing = 0  # a frame of 16 MB comes in 256 pieces; it is parsed once, when it is complete
 
     def feed(self, data: bytes | bytearray) -> list[Any]:
         """The messages that are complete now."""
@@ -47,7 +47,7 @@ class FrameReader:
         return [message for messages in self._frames(memoryview(data)) for message in messages]
 
     def _frames(self, data: memoryview) -> Iterator[list[Any]]:
-        """Without copies of a body: one of 16 MB would be four times in memory."""
+        """Does not copy a body: one of 16 MB would be four times in memory."""
         position, end = 0, len(data)
         while end - position >= _HEAD:
             length = int.from_bytes(data[position : position + _HEAD], "little")

@@ -1,13 +1,13 @@
-"""The guard: a small process that kills a child whose run outlives its lease, also where everything else stands still.
+"""The guard: a small process that kills a child whose run outlives its lease, even if all other processes stand still.
 
-Run as `python -I -S guard.py PARENT_PID SOCKET_FD STOP_NS KILL_NS THRESHOLD_NS`. It imports nothing but the standard
-library, so that it takes 8 MB and is there in 20 ms. `LeaseTable` stands here for the same reason; the worker and its
-children import it from here.
+Run as `python -I -S guard.py PARENT_PID SOCKET_FD STOP_NS KILL_NS THRESHOLD_NS`. It imports only the standard library,
+so that it takes 8 MB and starts in 20 ms. `LeaseTable` is defined here for the same reason; the worker and its children
+import it from here.
 
-The child itself stops a run whose lease has ended. That needs its interpreter: code in C that holds the GIL, or a
-child that is stopped, is left to the guard. Where the guard is stopped as well, with the whole process group, a timer
-of the kernel kills the guard, and the end of the guard kills the children: each holds the read end of a pipe, the
-"rope", whose only write end is in the guard, and has the kernel send SIGKILL when that closes.
+The child itself stops a run whose lease has expired. That needs its interpreter: C code that holds the GIL, or a
+stopped child, is left to the guard. If the guard is stopped as well, with the whole process group, a timer of the
+kernel kills the guard, and the end of the guard kills the children: each holds the read end of a pipe, the "rope",
+whose only write end is in the guard, and has the kernel send SIGKILL when that closes.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from functools import partial
 from typing import Final
 
 FAR: Final = 1 << 62
-"""A confirmation whose lease does not end."""
+"""A confirmation whose lease does not expire."""
 SLOT_BYTES: Final = 24
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _NS: Final = 1_000_000_000
 MESSAGE: Final = 8
-"""Bytes of each message to the guard: the pid of a child, with its descriptors, or 0 to look again."""
+"""Bytes of each message to the guard: the pid of a child, with its descriptors, or 0 to check again."""
 
 
 clock = partial(time.clock_gettime_ns, _CLOCK)
-"""Nanoseconds, the same for all processes of this machine; the time in which it is suspended counts."""
+"""Nanoseconds, the same for all processes of this machine; time in suspend counts."""
 
 
 class LeaseTable:
-    """The runs in one child, in memory that its parent, itself and the guard share.
+    """The runs in one child, in memory shared by its parent, the child and the guard.
 
     A slot is the place of its first word. It has three, each written whole and by one process only: the number of the
     job, 0 while the slot is free (parent); when a statement was sent that the database has confirmed, and that showed
@@ -46,7 +46,7 @@ class LeaseTable:
     """
 
     def __init__(self, fd: int) -> None:
-        """`fd` stays open and is the caller's."""
+        """`fd` stays open and belongs to the caller."""
         self._memory = mmap.mmap(fd, 0)
         self._words = memoryview(self._memory).cast("q")
         self.slots = range(0, len(self._words), 3)
@@ -90,7 +90,7 @@ class LeaseTable:
 
 
 class _Ward:
-    """A child that the guard watches over."""
+    """A child that the guard watches."""
 
     def __init__(self, pid: int, descriptors: list[int]) -> None:
         table_fd, self.rope, *pidfd = descriptors
@@ -102,14 +102,14 @@ class _Ward:
 
     def kill(self) -> None:
         self.killed = True
-        with suppress(ProcessLookupError):  # it ends by itself at this moment
+        with suppress(ProcessLookupError):  # it exits by itself at this moment
             if self.pidfd >= 0:
                 signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
             else:
                 os.kill(self.pid, signal.SIGKILL)
 
     def has_ended(self) -> bool:
-        """Where no descriptor tells, elsewhere than on Linux."""
+        """If there is no pidfd, as on systems other than Linux."""
         try:
             if self.pidfd < 0:
                 os.kill(self.pid, 0)
@@ -125,7 +125,7 @@ class _Ward:
 
 
 class _Alarm:
-    """Kills this process at a moment, also while it is stopped: the kernel sends the signal."""
+    """Kills this process at a given time, even while it is stopped: the kernel sends the signal."""
 
     def __init__(self) -> None:
         self._timer = ctypes.c_void_p()
@@ -133,7 +133,7 @@ class _Alarm:
         try:
             self._library = _library_with_timers()
             failed = self._library.timer_create(_CLOCK, ctypes.byref(event), ctypes.byref(self._timer)) != 0
-        except (AttributeError, OSError):  # macOS: SIGALRM ends a stopped process once it goes on
+        except (AttributeError, OSError):  # macOS: SIGALRM ends a stopped process once it continues
             failed = True
         self._is_plain = failed
 
@@ -187,9 +187,9 @@ class _Guard:
                     return
 
     def _round(self, now: int) -> int:
-        """Kill what is overdue, set the alarm, and return when to look again.
+        """Kill overdue children, set the alarm, and return when to check again.
 
-        No run that is handed over before that ends before the alarm: its lease begins now, or shortly before.
+        No run that starts before that expires before the alarm: its lease begins now, or began shortly before.
         """
         earliest, busy = now + self._kill_ns, False
         for ward in [each for each in self._wards if each.has_ended()]:
@@ -206,7 +206,7 @@ class _Guard:
         return min(earliest, now + (self._round_ns if busy else self._kill_ns // 2))
 
     def _listen(self) -> bool:
-        """Whether the parent is there."""
+        """Whether the parent is alive."""
         data, descriptors, _, _ = socket.recv_fds(self._parent, MESSAGE, 3)
         if descriptors:
             ward = _Ward(int.from_bytes(data, "little"), descriptors)
@@ -228,7 +228,7 @@ class _Guard:
 
 def main() -> None:
     parent_pid, fd, *times = map(int, sys.argv[1:])
-    # A signal to the whole process group, or from systemd to all of a service, is for the parent to act upon.
+    # The parent handles signals to the whole process group, or from systemd to all of a service.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":

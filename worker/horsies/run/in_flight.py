@@ -1,4 +1,4 @@
-"""What this worker holds at the moment: the one place that knows where each claimed task is."""
+"""The tasks in flight in this worker: the one place that knows the stage of each claimed task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Stage(IntEnum):
-    """FINISHING: its outcome waits to be stored. STORING: it is being stored, or the database has refused it.
+    """FINISHING: its outcome waits to be stored. STORING: it is being stored, or the database has rejected it.
 
     Numbers, because they are counted ten times for a task, and the hash of another member is computed in Python.
     """
@@ -30,7 +30,7 @@ class Stage(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class InFlightTask:
-    """One claimed task on its way through this worker."""
+    """One claimed task of this worker."""
 
     task: ClaimedTask
     is_async: bool
@@ -44,10 +44,10 @@ class InFlightTask:
     confirmed_at: int = 0
     """When a statement was sent that the database has confirmed and that shows this run alive, by `guard.clock`."""
     interrupted: bool = False
-    """The shutdown has told its child to stop it: should the child die of that, it was no crash."""
+    """The shutdown has asked its child to stop it: if the child dies of that, it was no crash."""
 
     def confirm(self, sent_at: int) -> None:
-        """The database has it as alive, by a statement that was sent at that time: its lease counts from then."""
+        """A statement sent at that time has shown the run alive: its lease counts from then."""
         self.confirmed_at = max(self.confirmed_at, sent_at)
         if self.child is not None and self.job is not None:
             self.child.confirm(self.job.key, self.confirmed_at)
@@ -58,16 +58,16 @@ class InFlightTask:
 
 
 class InFlightTasks:
-    """All held tasks by token, and how many of each kind are in each stage.
+    """All tasks in flight by token, and the number of each kind in each stage.
 
-    Not by id: while an old claim of ours, run out in a stall, is still executed, the same task may be claimed anew.
+    Not by id: while an old claim that expired in a stall is still executed, the same task may be claimed again.
     """
 
     def __init__(self) -> None:
         self._by_token: dict[Token, InFlightTask] = {}
         self._counts: dict[tuple[Stage, bool], int] = {(stage, kind): 0 for stage in Stage for kind in (False, True)}
         self.recent = RecentOutcomes()
-        """What is held no more."""
+        """Tasks that are no longer in flight."""
 
     def add(self, held: InFlightTask) -> None:
         self._by_token[held.task.token] = held
@@ -88,8 +88,8 @@ class InFlightTasks:
     def occupied(self, *, is_async: bool) -> int:
         """How much of the capacity is in use.
 
-        Outcomes that wait belong to it: where the database stores less than the children produce, the worker would
-        otherwise claim on, and hold ever more results in memory.
+        It includes outcomes that wait to be stored: if the database stores more slowly than the children produce, the
+        worker would otherwise go on claiming, and hold ever more results in memory.
         """
         return sum(self._counts[stage, is_async] for stage in (Stage.CLAIMED, Stage.RUNNING, Stage.FINISHING))
 

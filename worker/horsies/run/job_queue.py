@@ -32,12 +32,12 @@ class RunningJob:
         self.slot = slot
         self.job = job
         self.begun = False
-        self.stop: tuple[str, str] | None = None  # asked to stop: the code and the message it shall end with
+        self.stop: tuple[str, str] | None = None  # asked to stop: the code and the message it ends with
         self.timer: asyncio.TimerHandle | None = None
 
 
 class Buried(NamedTuple):
-    """The jobs of a dead child by key, and why it was killed where that can be known."""
+    """The jobs of a dead child by key, and why it was killed if that is known."""
 
     started: list[str]
     waiting: list[str]
@@ -45,10 +45,10 @@ class Buried(NamedTuple):
 
 
 class Track:
-    """Knows what runs in the child without being told.
+    """Derives which jobs run in the child from the results, without messages about starts.
 
-    The child takes jobs in the order of submission, at most `limit` at once, and sends each result before it starts
-    the next: so a result also says that the next job has started.
+    The child takes jobs in the order of submission, at most `limit` at once, and sends each result before it starts the
+    next: so a result also means that the next job has started.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Track:
             self._waiting.append(flight)
 
     def confirm(self, key: str, confirmed_at: int) -> None:
-        """The database has this run as alive: its lease counts from then."""
+        """A stored beat shows this run alive: its lease counts from then."""
         self._table.confirm(self._by_key[key].slot, confirmed_at)
 
     def hold_results(self, hold: bool) -> None:
@@ -116,8 +116,8 @@ class Track:
             self.channel.resume()
 
     def stop(self, key: str, code: str, message: str) -> None:
-        """Ask the child to stop this job, and kill the child if its code takes no notice."""
-        self.channel.resume()  # its result may lie unread
+        """Ask the child to stop this job, and kill the child if its code does not react."""
+        self.channel.resume()  # its result may be unread
         flight = self._by_key[key]
         if flight.stop is not None:
             return
@@ -127,10 +127,10 @@ class Track:
             self._kill_later(flight)
 
     def on_child_exit(self) -> Buried:
-        """The child is dead. Jobs that were to stop have stopped; the others are returned.
+        """The child is dead. Jobs that were asked to stop have stopped; the others are returned.
 
-        The child has marked in memory that outlives it which jobs had begun: `RunningJob.begun` takes a job as begun as
-        soon as the one before it has ended, when its arguments are not read yet.
+        The child marks in shared memory, which outlives it, which jobs had begun: `RunningJob.begun` counts a job as
+        begun as soon as the one before it has ended, when its arguments are not read yet.
         """
         self.channel.drain()
         buried = Buried([], [], [])
@@ -167,7 +167,7 @@ class Track:
         self._on_begin()
 
     def _time_out(self, flight: RunningJob) -> None:
-        if self.channel.resume():  # it may have ended in time, with a result that lies unread
+        if self.channel.resume():  # it may have ended in time, with an unread result
             flight.timer = self._loop.call_later(_UNREAD_S, self._time_out, flight)
             return
         self.stop(flight.job.key, TASK_TIMEOUT, f"stopped after {flight.job.timeout_ms} ms, its timeout_ms")

@@ -1,8 +1,8 @@
-"""The leases of runs on the worker's side: how long user code goes on without a stored heartbeat, and who sees to it.
+"""The leases of runs on the worker's side: how long user code may go on without a stored heartbeat, and the guard.
 
 A lease counts from the moment when a statement was sent that the database has confirmed and that shows the run alive:
-its start or claim, later its heartbeats. A sweep of any worker counts from when the database had that statement, which
-is later. So user code that is stopped, or killed, at the ends in `LeaseTerms` never overlaps with the next run.
+its start or claim, later its heartbeats. A sweep of any worker counts from when the database received that statement,
+which is later. So user code that is stopped, or killed, at the times in `LeaseTerms` never overlaps with the next run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _DEATH_S: Final = 5.0
 
 
 class Guard:
-    """The worker's side of its guard. When the guard ends, so do its children; `on_end` is called unless by close()."""
+    """The worker's side of its guard. When the guard ends, so do its children; `on_end` is called unless close()
+    ended it."""
 
     def __init__(self, terms: LeaseTerms, on_end: Callable[[Guard, int], None]) -> None:
         self.ended = False
@@ -57,21 +58,21 @@ class Guard:
         finally:
             end_of_guard.close()
         self.pid = self._process.pid
-        self._loop.add_reader(self._socket, self._process.reap)  # it says nothing; this is its end
+        self._loop.add_reader(self._socket, self._process.reap)  # it sends nothing: readable means that it has ended
 
     def watch(self, child: ChildProcess, table_fd: int, rope: int) -> None:
-        """Hand over what the guard needs; the caller closes its own descriptors. Without a guard the child ends."""
+        """Pass the guard what it needs; the caller closes its own descriptors. Without a guard the child ends."""
         descriptors = [table_fd, rope] if child.pidfd < 0 else [table_fd, rope, child.pidfd]
         self._send(child.pid, descriptors)
 
     def look(self) -> None:
-        """A run was handed over whose lease has begun some time ago. Told once for all in one turn of the loop."""
+        """A run was started whose lease began some time ago. The guard is notified once per iteration of the loop."""
         if not self._is_to_look:
             self._is_to_look = True
             self._loop.call_soon(self._tell_to_look)
 
     async def close(self) -> None:
-        """End it, and with it every child that is left."""
+        """End the guard, and with it every child that is left."""
         self._closing = True
         self._process.kill()
         await asyncio.wait([self._gone], timeout=_DEATH_S)
@@ -85,7 +86,7 @@ class Guard:
             try:
                 socket.send_fds(self._socket, [number.to_bytes(MESSAGE, "little")], descriptors)
             except BlockingIOError:
-                if descriptors:  # it does not read, so that it would not watch over this child
+                if descriptors:  # it does not read, so that it would not watch this child
                     self._process.kill()
             except OSError:  # it has just ended
                 self._process.kill()
@@ -100,7 +101,7 @@ class Guard:
 
 
 def memory_for(slots: int) -> int:
-    """A descriptor of memory for a LeaseTable with so many slots, all free."""
+    """A descriptor of memory for a LeaseTable with this number of slots, all free."""
     if sys.platform == "linux":
         fd = os.memfd_create("horsies leases", os.MFD_CLOEXEC)
     else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Worker]:
-    """Start a worker in the running loop, and stop it as SIGTERM would when the block is left."""
+    """Start a worker in the running loop, and stop it as SIGTERM would at the end of the block."""
     settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
     worker = Worker(app, WorkerSettings(**settings), Events())
     try:
@@ -35,7 +35,7 @@ async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Wo
 
 
 def locator_of(app: Horsies) -> str:
-    """How a child finds this application: the module that holds it, only else the file of the program itself.
+    """How a child finds this application: by the module that holds it, else by the file of the program itself.
 
     That file may well start a server when it is imported.
     """

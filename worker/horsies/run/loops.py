@@ -1,4 +1,4 @@
-"""The worker's loops: one shape for all, driven by one supervisor."""
+"""The worker's loops: one shape for all, run by one supervisor."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ MARGIN_S = 15.0  # beyond the pause and the longest step that a loop allows itse
 
 
 class Wake:
-    """A reason to run now. Setting it while nobody waits is remembered once.
+    """A reason to run now. If it is set while no loop waits, it is remembered once.
 
-    asyncio.wait_for(event.wait(), …) makes a task each time, 30 µs on the path of every single task.
+    asyncio.wait_for(event.wait(), …) creates an asyncio task each time, 30 µs on the path of every single task.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Wake:
             self._waiter.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Until it is set, or the time is over."""
+        """Wait until it is set or the time is over."""
         if not self._set:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
@@ -60,7 +60,7 @@ class Wake:
 
 
 class Loop(Protocol):
-    """Something the worker does again and again: at once when woken, otherwise after `interval_s`."""
+    """Work that the worker repeats: at once when woken, otherwise after `interval_s`."""
 
     name: str
     interval_s: float
@@ -72,9 +72,9 @@ class Loop(Protocol):
 
 
 class Supervisor:
-    """Runs loops until told to stop. A step that fails is tried again after a delay; no failure ends a loop.
+    """Runs loops until they are stopped. A step that fails is tried again after a delay; no failure ends a loop.
 
-    One that has not succeeded for too long is reported: a worker must not look alive while it claims nothing.
+    A loop that has not succeeded for too long is reported: a worker must not look alive while it claims nothing.
     """
 
     def __init__(self, resilience: WorkerResilienceConfig, events: Events) -> None:
@@ -88,10 +88,10 @@ class Supervisor:
         self._began: dict[str, float] = {}
         """Since when a step is under way."""
         self._blocked: tuple[float, float] | None = None
-        """While a lock or a full disk keeps loops from writing: when that was first and last seen."""
+        """While a lock or a full disk prevents loops from writing: when that was first and last seen."""
         self.outage = Outage()
         self.last_success: dict[str, float] = {}
-        """By the name of the loop; of one that has not succeeded yet, its start."""
+        """By the name of the loop; for one that has not succeeded yet, its start."""
 
     def start(self, loops: Sequence[Loop]) -> None:
         self._tasks["watch"] = asyncio.create_task(self._watch(), name="horsies watch")
@@ -110,7 +110,7 @@ class Supervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def hasten(self) -> None:
-        """From now on no failed step waits long for its next try: what is not stored when the worker ends is lost."""
+        """From now on no failed step waits long for its next try: outcomes not stored when the worker ends are lost."""
         self._hasty = True
         self._end_pauses()
 
@@ -140,7 +140,7 @@ class Supervisor:
                 self.outage.noticed()  # a server that hangs refuses nothing
 
     async def _pause(self, delay_s: float) -> None:
-        """So long, or until another loop gets through, or there is haste."""
+        """Wait this long, or until another loop succeeds, or the worker is in a hurry."""
         if self._hasty:
             await asyncio.sleep(delay_s)
             return
@@ -161,14 +161,15 @@ class Supervisor:
         return delay
 
     def _note_blocked(self, name: str, error: Exception) -> None:
-        """Told once for all loops that wait for the same thing."""
+        """Logged once for all loops that wait for the same thing."""
         now = time.monotonic()
         if self._blocked is None:
             self._events.blocked(name, error)
         self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
 
     def _tell_unblocked(self) -> None:
-        """When no loop has been kept for a while: one success says little, its step may have had nothing to write."""
+        """After no loop has been blocked for a while: one success means little, its step may have had nothing to
+        write."""
         if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
             self._events.unblocked(self._blocked[1] - self._blocked[0])
             self._blocked = None
@@ -180,13 +181,13 @@ class Supervisor:
             try:
                 async with asyncio.timeout(loop.step_timeout_s):
                     await loop.step()
-            except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the truth anew
+            except Exception as error:  # noqa: BLE001 - a loop ends only when stopped; its next step reads the rows again
                 self._began.pop(loop.name, None)
                 failures += 1
                 if is_blocked(error):
                     self.outage.noticed()
                     self._note_blocked(loop.name, error)
-                    # Each heartbeat that fails so lets this worker's runs go on for a moment longer.
+                    # Each heartbeat that fails this way lets this worker's runs go on for a moment longer.
                     await self._pause(LEAST_PAUSE_S if loop.name == BEATS else _BLOCKED_S)
                     continue
                 if is_transient(error):
@@ -202,7 +203,7 @@ class Supervisor:
                 self._events.loop_recovered(loop.name, failures)
                 self._reported.discard(loop.name)
                 failures = 0
-                self._end_pauses()  # what has kept this loop from the database kept the others, too
+                self._end_pauses()  # the failure of this loop also affected the others
             self.last_success[loop.name] = time.monotonic()
             await loop.wake.wait(loop.interval_s)
 

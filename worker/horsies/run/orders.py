@@ -1,4 +1,4 @@
-"""What an operator has ordered this worker to do: read every five seconds, and at once when it is told."""
+"""Operators' orders to this worker: read every five seconds, and at once after a notification."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRUNE_EVERY_S = 3600.0
 
 
 class Orders:
-    """A drained worker claims nothing, gives back what it has not started, and lets run what runs."""
+    """A drained worker claims nothing, releases tasks that it has not started, and lets the others run."""
 
     name = "orders"
     interval_s = 5.0
@@ -54,7 +54,7 @@ class Orders:
             if self._claimer.draining:
                 await self._give_back(connection)
             if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
-                self._pruned = time.monotonic()  # first: a role that may not delete is told so once an hour only
+                self._pruned = time.monotonic()  # first: a role that may not delete gets the error only once an hour
                 await connection.execute(statement(__name__, "order_prune"))
 
     async def _obey(self, connection: asyncpg.Connection) -> None:
@@ -71,7 +71,8 @@ class Orders:
             self._claimer.wake.set()
 
     async def _give_back(self, connection: asyncpg.Connection) -> None:
-        """Else it would wait here behind what runs; a claim that was under way when the order came is among it."""
+        """Otherwise these tasks would wait behind running ones; they include those of a claim under way at the
+        order."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
             for held in waiting:
@@ -80,7 +81,7 @@ class Orders:
                 # Not a release of these: a start whose reply was lost may have made one RUNNING.
                 returned, _ = await self._claimer.take_back(connection)
             except BaseException:
-                for held in waiting:  # whether they are still ours, their start will tell
+                for held in waiting:  # their start will find out whether they still belong to this worker
                     self._in_flight.add(held)
                     self._starter.add(held)
                 raise

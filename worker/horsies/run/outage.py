@@ -1,4 +1,4 @@
-"""After the database could not be reached or written: first what has ended and what beats, then new claims."""
+"""After the database could not be reached or written: first outcomes and beats, then new claims."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 BEATS = "beat"
-"""The name of the loop that tries first, and most often: sweeps wait only so long for it, see horsies_spare_period."""
+"""The name of the loop that tries first, and most often: sweeps wait for it for a limited time, see
+horsies_spare_period."""
 LONGEST_PAUSE_S = 2.5
 
 
 class Outage:
-    """One state for all loops of the worker. Any failure that may pass counts: a lost connection, a lock, a full disk.
+    """One state for all loops of the worker. Any transient failure counts: a lost connection, a lock, a full disk.
 
-    It says nothing about other workers, which may reach the database when this one is refused. Whether silence means
-    death is decided by the sweep, from the pulse in the database (`pulse` of the schema): after a gap in which no
-    worker could beat, it spares runs for 1.25 heartbeat intervals and half an interval to connect, at least 1 s and at
-    most 5 s of that; until then only silence in writable time counts. Without a gap it spares nothing: a worker that
-    alone is cut off or refused has to stop its runs before running_stale_threshold_ms, as every other.
+    It does not apply to other workers, which may reach the database when this one cannot. Whether a silent run is lost
+    is decided by the sweep, from the pulse in the database (`pulse` of the schema): after a gap in which no worker
+    could beat, it leaves runs for 1.25 heartbeat intervals and half an interval to connect, at least 1 s and at most 5
+    s of that; until then only silence in writable time counts. Without a gap it leaves nothing: a worker that alone is
+    cut off has to stop its runs before running_stale_threshold_ms, like any other.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -37,7 +38,7 @@ class Outage:
         self._has_ended, self._look, self._on_over = has_ended, look, on_over
 
     def noticed(self) -> None:
-        """The step of a loop has failed in a way that may pass."""
+        """The step of a loop has failed with a transient error."""
         self._noticed = self._clock()
         self.holds_back = True
         self._look()

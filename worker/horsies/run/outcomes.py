@@ -1,4 +1,4 @@
-"""How a job ended, made fit for its columns: text that PostgreSQL takes, of a size that it takes."""
+"""The outcome of a job, made fit for its columns: text that PostgreSQL accepts, of limited size."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MESSAGE_LIMIT: Final = 8_000
 Outcome: TypeAlias = tuple[bool, str, str | None, str | None]
 """Whether there is a value, the text of the result column, the error's code and its message."""
 Report: TypeAlias = tuple[int, Outcome, float, bool]
-"""An outcome as it travels: number, outcome, seconds, whether the task's code was called."""
+"""An outcome as it is sent: number, outcome, seconds, whether the task's code was called."""
 
 
 def outcome_of(result: TaskResult[Any, Any]) -> Outcome:
-    """What is stored of `result`; an error in its place where it cannot be written or is too large."""
+    """What to store for `result`; an error in its place if it cannot be encoded or is too large."""
     stored, text = storable_task_result(result)
     size = len(text) if text.isascii() else len(text.encode())
     if size > RESULT_LIMIT_BYTES:
@@ -43,7 +43,7 @@ def failed(
     exception: BaseException | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """The outcome of a job that ends with an error of ours."""
+    """The outcome of a job that ends with an error of the engine."""
     error = TaskError(error_code=to_builtin(code), message=message, exception=exception, data=data)
     return outcome_of(TaskResult(err=error))
 

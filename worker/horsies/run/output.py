@@ -1,4 +1,4 @@
-"""What a child prints, line by line with the job it belongs to; a flood is cut down to what a log can take."""
+"""The output of a child, line by line with the job that wrote it, limited to a rate that a log can take."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MOST_LEFT: Final = 1 << 20  # the most that a pipe holds
 # Each line costs the parent's event loop about 10 µs in its log. A child that prints without end may take 1 % of it.
 LINES_PER_SECOND: Final = 1_000
 BURST_LINES: Final = 5_000
-_LINE_UNIT: Final = 200  # bytes; a line of 8 kB weighs as much as 40 short ones
+_LINE_UNIT: Final = 200  # bytes; a line of 8 kB counts as 40 short ones
 
 
 class Budget:
-    """How many lines may still be passed on; exhausted, it stays shut until half a second's worth is there again."""
+    """How many lines may still pass; once exhausted, none passes until half a second's worth is available again."""
 
     def __init__(self) -> None:
         self._left = float(BURST_LINES)
@@ -48,7 +48,7 @@ class Budget:
 
 
 class OutputReader:
-    """One of a child's two pipes. `emit` gets (key or None, line); `key_now` says who writes what bears no mark."""
+    """One of a child's two pipes. `emit` gets (key or None, line); `key_now` returns the job for unmarked output."""
 
     def __init__(
         self,
@@ -64,14 +64,14 @@ class OutputReader:
         self._emit = emit
         self._key_now = key_now
         self._budget = Budget()
-        self._marked: str | None = None  # the job whose marked text we are in
+        self._marked: str | None = None  # the job whose marked text is being read
         self._cut_mark = b""  # a mark that the end of the last chunk has cut in two
-        self._line = b""  # a line without its end yet, and whose it is
+        self._line = b""  # an incomplete line, and its job
         self._line_key: str | None = None
         self.dropped = 0
 
     def read(self) -> bool:
-        """Take what is there, at most one chunk; False when there is nothing."""
+        """Read one chunk at most; False if there is nothing to read."""
         try:
             data = os.read(self._fd, _CHUNK)
         except BlockingIOError:
@@ -79,11 +79,11 @@ class OutputReader:
         if data:
             self._feed(data)
         else:
-            self._loop.remove_reader(self._fd)  # all who could write have closed it
+            self._loop.remove_reader(self._fd)  # every writer has closed it
         return bool(data)
 
     def job_ended(self, key: str) -> None:
-        """Pass on what this job has printed without an end of line, and say how much was left out."""
+        """Pass on what this job has printed without an end of line, and report how many lines were dropped."""
         if self._line and self._line_key == key:
             line, self._line = self._line, b""
             self._pass_on(line, key)
@@ -91,7 +91,7 @@ class OutputReader:
             self._report_dropped(key)
 
     def finish(self) -> None:
-        """Take what is left in the pipe. Not until its end: a process that the task has started may hold it open."""
+        """Read what is left in the pipe. Not until its end: a process that the task has started may hold it open."""
         for _ in range(_MOST_LEFT // _CHUNK):
             if not self.read():
                 break
@@ -117,7 +117,7 @@ class OutputReader:
             self._text(text)
 
     def _without_cut_mark(self, data: bytes) -> bytes:
-        """All but a mark at the end that is not complete yet."""
+        """All but an incomplete mark at the end."""
         begin = data.rfind(MARK[:1], -_LONGEST_MARK)
         if begin < 0 or END in data[begin:] or not MARK.startswith(data[begin : begin + len(MARK)]):
             self._cut_mark = b""
@@ -150,7 +150,7 @@ class OutputReader:
             self._pass_on(line, key)
 
     def _pass_on(self, line: bytes, key: str | None) -> None:
-        # A progress bar goes back to the beginning of its line again and again: the last state counts.
+        # A progress bar returns to the beginning of its line again and again: only the last state is kept.
         line = line.rstrip(b"\r").rpartition(b"\r")[2]
         for begin in range(0, max(1, len(line)), _LONGEST_LINE):
             piece = line[begin : begin + _LONGEST_LINE]

@@ -1,4 +1,4 @@
-"""One operating system process: started without a window for signals, its end noticed at once."""
+"""One operating system process: its start cannot be hit by a signal, and its end is noticed at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ChildProcess:
         self._loop = loop
         self._on_exit = on_exit
         self._reaped = False
-        # The child inherits the mask: ctrl+c while Python is still starting there would end it. What arrives here
+        # The child inherits the mask: otherwise ctrl+c during Python's start would end it. A signal to this process
         # meanwhile, about 2 ms, is delivered afterwards.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         try:
@@ -55,7 +55,7 @@ class ChildProcess:
         self._process.kill()
 
     def reap(self) -> None:
-        """The process has ended, or is about to: elsewhere than on Linux a closed socket is the first sign."""
+        """The process has ended, or is about to: on systems other than Linux a closed socket is the first sign."""
         if self._reaped:
             return
         returncode = self._process.poll()

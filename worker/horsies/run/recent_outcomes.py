@@ -1,4 +1,4 @@
-"""How the last executions of this worker ended: a failover may bring their rows back as if they still ran."""
+"""The last outcomes of this worker: a failover may bring back their rows as RUNNING."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def _key(token: Token) -> _Key:
 
 
 class RecentOutcomes:
-    """Bounded: of the oldest only the token is kept, and in the end only until when claims were forgotten.
+    """Bounded: of older ones only the token is kept, and of the oldest only the time up to which claims were forgotten.
 
-    So nothing that has run is ever taken for a claim whose user code never began.
+    So a task that has run is never taken for a claim whose user code was not called.
     """
 
     def __init__(self, most: int = MOST, most_chars: int = MOST_RESULT_CHARS) -> None:
         self._most = most
         self._most_chars = most_chars
-        # Ordered, because the first key of a plain dict is found by passing over all that were deleted before it.
+        # Ordered, because finding the first key of a plain dict passes over all keys deleted before it.
         self._ran: OrderedDict[_Key, None] = OrderedDict()
         self._outcomes: OrderedDict[_Key, Outcome] = OrderedDict()
         self._chars = 0
         self._forgotten_until: datetime | None = None
 
     def add(self, outcome: Outcome) -> None:
-        """The database has confirmed it, or has said that the task is another's."""
+        """The database has stored the outcome, or has reported its token as stale."""
         if outcome.kind is OutcomeKind.NOT_BEGUN:
             return
         key = _key(outcome.token)
@@ -65,7 +65,7 @@ class RecentOutcomes:
         return forgotten or _key(token) in self._ran
 
     def outcome(self, token: Token) -> Outcome | None:
-        """None where it is no longer known."""
+        """None if it is no longer known."""
         return self._outcomes.get(_key(token))
 
     def _drop(self, key: _Key) -> None:

@@ -1,4 +1,4 @@
-"""A worker as the main thing of its process: signals in, exit after a clean stop."""
+"""A worker as the main program of its process: handles signals, exits after a clean stop."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ async def serve(worker: Worker, *, on_ready: Callable[[], None]) -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-            # The stop is over: one more signal on the way out must not turn exit code 0 into -15.
+            # The stop is complete: another signal during the exit must not turn exit code 0 into -15.
             signal.signal(number, signal.SIG_IGN)
 
 
 async def _started(worker: Worker, stopping: asyncio.Event) -> bool:
-    """Whether the worker runs; False when it was stopped while it still waited for its database."""
+    """Whether the worker runs; False if it was stopped while it still waited for its database."""
     starting = asyncio.create_task(worker.start())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)

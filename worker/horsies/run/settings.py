@@ -1,4 +1,4 @@
-"""What one worker is told on its command line, and who it is."""
+"""The settings of one worker from its command line, and its identity."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from horsies.run.stop_times import Platform, StopTimes
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What one worker is told; 0 for `max_claim_per_worker` means as many as fit into its children.
+    """The settings of one worker; 0 for `max_claim_per_worker` means as many as its children can take.
 
-    `unknown_tasks` is the application's own where it is None, and `shutdown_grace_ms` what the platform allows.
+    If None, `unknown_tasks` is the application's setting, and `shutdown_grace_ms` is derived from the platform.
     """
 
     locator: str
@@ -36,7 +36,8 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who writes: one value per start of a worker, so that a reused pid or host name is never taken for another."""
+    """The identity for writes: one per start of a worker, so that a reused pid or host name is never confused with
+    another."""
 
     hostname: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.run.in_flight import InFlightTask
     from horsies.run.settings import WorkerSettings
 
-_SHORT_WORK_S = 0.02  # a child is given this much work ahead, judged by what its tasks took so far
+_SHORT_WORK_S = 0.02  # a child gets this much work ahead, estimated from the durations of its tasks so far
 _DEEPEST = 32
 _WEIGHT_OF_NEWEST = 0.1
 _RETIRE_S = 5.0
@@ -73,9 +73,9 @@ class Slots:
         self._results_held = False
 
     async def start(self) -> None:
-        """Start every child; ChildFailed where the application cannot be imported there."""
+        """Start every child; ChildFailed if the application cannot be imported there."""
         ends = await asyncio.gather(*(self._start_child(slot) for slot in self._slots), return_exceptions=True)
-        for failure in filter(None, ends):  # only now: no start may outlast the close() that a failure leads to
+        for failure in filter(None, ends):  # only now: no start may outlast the close() that follows a failure
             raise failure
 
     @property
@@ -83,7 +83,7 @@ class Slots:
         return [slot.child for slot in self._slots if slot.child is not None]
 
     def capacity(self, *, is_async: bool) -> int:
-        """How many tasks may be held, claimed or running, with the children that live now."""
+        """How many tasks may be in flight, claimed or running, with the children that are alive now."""
         living = len(self._by_child)
         if is_async:
             return living * self._settings.async_concurrency
@@ -92,8 +92,8 @@ class Slots:
     def room(self, *, is_async: bool) -> Slot | None:
         """The child that should get the next task; None while all are busy.
 
-        A child gets a second task only while it works through the ones it has in a few milliseconds: then a task does
-        not wait for a round trip to us. With prefetch_buffer=0 it gets one only when it is idle.
+        A child gets a second task only while it finishes its tasks in a few milliseconds: then a task does not wait for
+        a round trip to the worker. With prefetch_buffer=0 it gets one only when it is idle.
         """
         if is_async:
             free = [slot for slot in self._ready() if slot.async_load < self._settings.async_concurrency]
@@ -103,11 +103,11 @@ class Slots:
         return min(free, key=lambda slot: slot.sync_load, default=None)
 
     def _ready(self) -> list[Slot]:
-        """The slots whose child still takes tasks: one that has run max_tasks_per_child is on its way out."""
+        """The slots whose child still takes tasks; a child that has run max_tasks_per_child is about to exit."""
         return [slot for child, slot in self._by_child.items() if child.remaining != 0]
 
     def reserve(self, most: int, *, is_async: bool) -> list[Child]:
-        """Take up to `most` places for tasks that are about to start; a child may come up more than once."""
+        """Reserve up to `most` places for tasks that are about to start; a child may be returned more than once."""
         taken: list[Child] = []
         while len(taken) < most and (slot := self.room(is_async=is_async)) is not None and slot.child is not None:
             self._count(slot, +1, is_async=is_async)
@@ -115,13 +115,13 @@ class Slots:
         return taken
 
     def unreserve(self, child: Child, *, is_async: bool) -> None:
-        """Give a place back whose task did not come or did not start after all."""
+        """Free the place of a task that was not claimed or not started after all."""
         slot = self._by_child.get(child)
         if slot is not None:
             self._count(slot, -1, is_async=is_async)
 
     def submit(self, held: InFlightTask, args: str | None, kwargs: str | None) -> None:
-        """Hand the task to its child, or to another one where that child has ended since the reservation."""
+        """Pass the task to its child, or to another one if that child has ended since the reservation."""
         job = Job(f"{held.task_id}/{next(self._numbers)}", held.task.task_name, args, kwargs, held.timeout_ms)
         self._held[job.key] = held
         held.job = job
@@ -136,19 +136,19 @@ class Slots:
             held.child.stop_task(held.job.key)
 
     def hold_results(self, hold: bool) -> None:
-        """Leave results with the children, who wait with them, or take them again."""
+        """Leave results with the children, who wait with them, or read them again."""
         self._results_held = hold
         for child in self.children:
             child.hold_results(hold)
 
     def take_unbegun(self) -> list[InFlightTask]:
-        """What is RUNNING but without a child: its last one ended before the user code began."""
+        """Tasks that are RUNNING without a child: the last one ended before their user code began."""
         unbegun = [self._held.pop(job.key) for job in self._homeless]
         self._homeless.clear()
         return unbegun
 
     async def close(self, grace_s: float) -> None:
-        """End all children; what they still run is reported through on_lost."""
+        """End all children; tasks that still run are reported through on_lost."""
         self._closing = True
         for task in self._tasks:
             task.cancel()
@@ -184,7 +184,7 @@ class Slots:
         self._on_room()
 
     def _settle(self) -> None:
-        """Give jobs that are RUNNING already, but whose child ended before their user code began, to a living child."""
+        """Pass jobs that are RUNNING, but whose child ended before their user code began, to a living child."""
         while self._homeless:
             held = self._held[self._homeless[0].key]
             places = self.reserve(1, is_async=held.is_async)
@@ -204,7 +204,7 @@ class Slots:
             self._mean_s += _WEIGHT_OF_NEWEST * (result.duration_s - self._mean_s)
         self._on_result(held, result)
         if child.remaining == 0 and child.in_flight == 0:
-            self._run(child.close(_RETIRE_S))  # its end brings the next one
+            self._run(child.close(_RETIRE_S))  # its exit starts the next one
 
     def _child_output(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
@@ -212,7 +212,7 @@ class Slots:
     def _child_exit(self, child: Child, end: ChildExit) -> None:
         slot = self._by_child.pop(child, None)
         if slot is None:
-            return  # it never became ready: start() has told
+            return  # it never became ready: start() has reported that
         slot.child = None
         self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
         died = [held for key in end.started if (held := self._held.pop(key, None)) is not None]
@@ -238,7 +238,7 @@ class Slots:
         task.add_done_callback(self._tasks.discard)
 
     async def _replace(self, slot: Slot) -> None:
-        """Start the next child; one that cannot be started is tried again, less and less often."""
+        """Start the next child; after a failure it is tried again, at growing intervals."""
         while True:
             await asyncio.sleep(_RESPAWN_PAUSE_S[min(slot.failures, len(_RESPAWN_PAUSE_S) - 1)])
             try:
@@ -251,7 +251,7 @@ class Slots:
 
 
 def _how(held: InFlightTask, end: ChildExit, died: list[InFlightTask]) -> str:
-    """How the child died under this task, and what else ran in it: one of these may be what killed it."""
+    """How the child died under this task, and its other running tasks: one of these may be the cause."""
     others = [f"{each.task_id} ({each.task.task_name})" for each in died if each is not held]
     if not others:
         return end.reason

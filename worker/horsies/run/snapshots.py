@@ -1,4 +1,4 @@
-"""A row about this worker every five seconds: what it runs, and what it costs."""
+"""A row about this worker every five seconds: its tasks, and the resources it uses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES_EVERY = 12
 
 
 class Snapshots:
-    """The console tells by these rows whether a worker lives."""
+    """The console decides by these rows whether a worker is alive."""
 
     name = "snapshot"
     interval_s = 5.0
@@ -60,7 +60,7 @@ class Snapshots:
         self._task_names = sorted(task_names)
         self._written = 0
         self._process = psutil.Process()
-        self._process.cpu_percent()  # the first call only sets the mark that later ones measure from
+        self._process.cpu_percent()  # the first call only sets the start of the next measurement
         self.memory_mb = 0.0
 
     async def step(self) -> None:
@@ -101,6 +101,6 @@ class Snapshots:
     def _children_memory(self) -> int:
         total = 0
         for child in self._slots.children:
-            with suppress(psutil.Error):  # it may have ended since
+            with suppress(psutil.Error):  # it may have exited since
                 total += psutil.Process(child.pid).memory_info().rss
         return total

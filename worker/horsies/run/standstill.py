@@ -14,7 +14,7 @@ _PROC: Final = Path("/proc")
 
 
 def stands_still(pid: int) -> bool:
-    """A few small reads. A process that has ended does not stand still: its end is noticed otherwise."""
+    """A few small reads. A process that has ended does not count: its end is noticed otherwise."""
     if sys.platform != "linux":
         with suppress(psutil.Error):
             return psutil.Process(pid).status() == psutil.STATUS_STOPPED
@@ -28,11 +28,11 @@ def stands_still(pid: int) -> bool:
 def _is_frozen(pid: int) -> bool:
     theirs = (_PROC / f"{pid}/cgroup").read_text()
     if theirs == (_PROC / "self/cgroup").read_text():
-        return False  # we run
+        return False  # this process runs
     for line in theirs.splitlines():
         _, controllers, path = line.split(":", 2)
         group = path.strip("/")
-        with suppress(OSError):  # not mounted, or not here
+        with suppress(OSError):  # not mounted, or not on this system
             if controllers == "":
                 return "frozen 1" in (_CGROUPS / group / "cgroup.events").read_text()
             if controllers == "freezer":

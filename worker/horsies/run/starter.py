@@ -1,4 +1,4 @@
-"""Brings claimed tasks into children: RUNNING is stored first, then user code starts."""
+"""Passes claimed tasks to children: RUNNING is stored first, then user code starts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Starter:
-    """One statement in flight; what is claimed or gets room meanwhile makes up the next one."""
+    """One statement at a time; tasks that are claimed or get room meanwhile go into the next one."""
 
     name = "start"
     interval_s = 5.0
@@ -71,17 +71,17 @@ class Starter:
         self._ask_again = False
         self._asked = 0.0
         self.stepping = asyncio.Lock()
-        """Held while a start is under way; whoever takes it knows that none is."""
+        """Held while a start is under way; its holder knows that there is none."""
         self._waiting: dict[bool, deque[InFlightTask]] = {False: deque(), True: deque()}
         self._unresolved: dict[InFlightTask, tuple[str | None, str | None]] = {}
-        """RUNNING, with arguments that refer to results which are yet to be read."""
+        """RUNNING, with arguments that refer to results which are not read yet."""
 
     def add(self, held: InFlightTask) -> None:
         self._waiting[held.is_async].append(held)
         self.wake.set()
 
     def begin(self, held: InFlightTask) -> None:
-        """Its row says RUNNING and names its child: run the user code."""
+        """Its row is RUNNING and names its child: run the user code."""
         self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
         args, kwargs = self._arguments(held)
         if held.task.is_workflow_task:
@@ -93,14 +93,14 @@ class Starter:
         self._slots.submit(held, args, kwargs)
 
     def forget(self, held: InFlightTask) -> None:
-        """Somebody else has it: should its results be yet to be read, it is not run any more."""
+        """The worker has lost it: if its results are still to be read, it is not run."""
         if self._unresolved.pop(held, None) is not None:
             self._leave_child(held)
             self._in_flight.drop(held)
             self._on_room()
 
     def take_all(self) -> list[InFlightTask]:
-        """Everything that has not been started, for giving it back."""
+        """Everything that has not been started, to be released."""
         waiting = [*self._waiting[False], *self._waiting[True], *self._turned_away]
         self._turned_away.clear()
         for queue in self._waiting.values():
@@ -118,7 +118,7 @@ class Starter:
             self.wake.set()
 
     async def step(self) -> None:
-        """Once in an interval also for what a cap had turned away: a notification may have been lost."""
+        """Once per interval also for tasks that a cap had rejected: a notification may have been lost."""
         async with self.stepping:
             if self._turned_away and (self._ask_again or time.monotonic() - self._asked >= self.interval_s):
                 self._put_back(self._turned_away)
@@ -139,7 +139,7 @@ class Starter:
             sent_at = clock()
             verdicts = await self._started_unlocked(connection, batch)
         except BaseException:
-            # Started or not, the database knows: asked again, a row that is RUNNING under our token counts as started.
+            # Sent again after a lost reply, a start counts rows that are RUNNING under their token as started.
             self._put_back(batch)
             raise
         for held in batch:
@@ -151,7 +151,7 @@ class Starter:
                 self._turned_away.append(held)
             else:
                 self._abandon(held, verdicts)
-        # No await from RUNNING to here: what fails in between would leave a task that beats and never runs.
+        # No await from RUNNING to here: a failure in between would leave a task that beats and never runs.
         for held in batch:
             if held.task.token in verdicts.started:
                 self.begin(held)
@@ -160,7 +160,7 @@ class Starter:
             self.wake.set()
 
     async def _started_unlocked(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> StartVerdicts:
-        """What is locked by another session is given up, and leaves the batch: its place is for another task."""
+        """Rows that another session has locked are given up and leave the batch: their place is for other tasks."""
         try:
             async with self.lane.briefly():
                 return await self._ask(connection, batch)
@@ -168,7 +168,7 @@ class Starter:
             tokens = [held.task.token for held in batch]
             locked = await locked_rows(connection, self._identity.worker_id, tokens)
             if not locked:
-                raise  # the table is, or the lock is gone: asked again in a moment
+                raise  # the table is locked, or the row lock has ended: tried again in a moment
         for held in [held for held in batch if held.task.token in locked]:
             batch.remove(held)
             self._events.start_waits(held.task_id, held.task.task_name, str(locked[held.task.token]))
@@ -183,7 +183,7 @@ class Starter:
         return await start(connection, self._identity.worker_id, starts, self._caps)
 
     async def _resolve(self) -> None:
-        """Read what the arguments refer to. One that was taken from us meanwhile is no longer here to be run."""
+        """Read the results that the arguments refer to. Tasks lost meanwhile are no longer here to be run."""
         connection = await self.lane.ready()
         for held, (args, kwargs) in list(self._unresolved.items()):
             whole = await resolved(connection, kwargs)
@@ -206,7 +206,8 @@ class Starter:
         return Start(held.task.token, child.pid, self._identity.hostname, name, held.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
-        """What did not travel with the claim. A stale token finds nothing; the start is about to say the same."""
+        """The arguments that the claim left in the table. A stale token finds nothing; the start is about to report
+        that, too."""
         for held in batch:
             if held.task.large and held.large_arguments is None:
                 held.large_arguments = await large_arguments(connection, held.task.token)

@@ -1,7 +1,7 @@
-"""stdout and stderr of a child: Python's own streams say which job printed, C code and subprocesses just write.
+"""stdout and stderr of a child: Python's streams mark which job printed; C code and subprocesses write unmarked.
 
-A print of a job travels as MARK key END text MARK END, through the same pipe as everything else, so that the order of
-lines stays as it was.
+A print of a job is sent as MARK key END text MARK END, through the same pipe as all other output, so that the order of
+lines is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IOLBF: Final = 1  # setvbuf: by line
 
 
 class MarkedStream(io.RawIOBase):
-    """Writes through to a file descriptor and marks what is written with the job that runs here."""
+    """Writes unbuffered to a file descriptor and marks the text with the job that runs here."""
 
     def __init__(self, fd: int, key_of_job: Callable[[], str | None]) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class MarkedStream(io.RawIOBase):
 
 
 def mark_prints(key_of_job: Callable[[], str | None]) -> Callable[[], None]:
-    """Put marked streams in the place of sys.stdout and sys.stderr; the answer flushes them."""
+    """Replace sys.stdout and sys.stderr by marked streams; the returned function flushes them."""
     faulthandler.enable(2)
     _flush_c_stdout_by_line()
     streams = [_text_stream(fd, key_of_job) for fd in (1, 2)]
@@ -57,7 +57,7 @@ def mark_prints(key_of_job: Callable[[], str | None]) -> Callable[[], None]:
 
     def flush() -> None:
         for stream in streams:
-            # User code may have closed its stdout, or the pipe's other end may be gone.
+            # User code may have closed its stdout, or the pipe's other end may be closed.
             with contextlib.suppress(ValueError, OSError):
                 stream.flush()
 
@@ -70,7 +70,7 @@ def _text_stream(fd: int, key_of_job: Callable[[], str | None]) -> io.TextIOWrap
 
 
 def _flush_c_stdout_by_line() -> None:
-    """C code's printf into a pipe is kept back until 4 kB are full, and lost when the process is killed."""
+    """Without this, C code's printf into a pipe is buffered up to 4 kB, and lost when the process is killed."""
     library = ctypes.CDLL(None)
     for name in _C_STREAMS:
         with contextlib.suppress(ValueError):

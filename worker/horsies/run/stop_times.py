@@ -1,4 +1,4 @@
-"""How long a stop may take: what kills this process, how long after SIGTERM, and what is done until then."""
+"""The times of a stop: what kills this process, how long after SIGTERM, and what is done until then."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MARKS: Final = (".dockerenv", "run/.containerenv")  # Docker makes the first one, Podman the second one
+_MARKS: Final = (".dockerenv", "run/.containerenv")  # Docker creates the first one, Podman the second one
 _RUNTIMES: Final = frozenset(("docker", "podman", "oci"))  # LXC, systemd-nspawn and flatpak set `container`, too
 _IMAGE_STORES: Final = ("/containerd/", "/docker/", "/containers/storage/")
-_LEAST_REST_S: Final = 2.0  # what a container runtime leaves after the grace: 1 s to stop tasks, 0.4 s to store
+_LEAST_REST_S: Final = 2.0  # left after the grace by a container runtime: 1 s to stop tasks, 0.4 s to store
 _RAISED_BY_S: Final = 5.0
 _UNKNOWN_REST_S: Final = 40.0
 _STOP_TASK_S: Final = 2.5
 _STORE_S: Final = 30.0
 _GOODBYE_S: Final = 0.2  # of a worker that has nothing to store and a database that answers: 0.05 s
-_EXIT_S: Final = 0.4  # 0.1 s to cut connections, up to 0.2 s until the interpreter has gone
+_EXIT_S: Final = 0.4  # 0.1 s to cut connections, up to 0.2 s until the interpreter has exited
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What kills this process after a SIGTERM, how much later where nothing else is set, and the grace that fits."""
+    """What kills this process after a SIGTERM, after how many seconds by default, and the grace that fits."""
 
     kills: str
     after_s: float
@@ -41,15 +41,15 @@ HOST: Final = Platform("not in a container; systemd kills", 90, 25)  # 25: other
 
 
 def detect(environ: Mapping[str, str], root: Path) -> Platform:
-    """By the environment and by the files below `root`."""
-    if environ.get("KUBERNETES_SERVICE_HOST"):  # each pod has it
+    """From the environment and the files below `root`."""
+    if environ.get("KUBERNETES_SERVICE_HOST"):  # every pod has it
         return KUBERNETES
     in_container = environ.get("container") in _RUNTIMES or any((root / mark).exists() for mark in _MARKS)
     return CONTAINER if in_container or _is_an_image(root) else HOST
 
 
 def _is_an_image(root: Path) -> bool:
-    """Whether `root` is mounted from a runtime's store of images: containerd alone leaves no other mark."""
+    """Whether `root` is mounted from a runtime's image store: containerd alone leaves no other mark."""
     try:
         mounts = (root / "proc/self/mountinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -61,8 +61,8 @@ def _is_an_image(root: Path) -> bool:
 class StopTimes:
     """When the parts of a stop are over at the latest, in seconds after the signal.
 
-    `stop_task_s` counts from the moment when tasks are told to stop: those that do not are killed then. Everything fits
-    below the platform's limit, also where tasks do not stop and where the database does not answer.
+    `stop_task_s` counts from the moment when tasks are asked to stop: those that do not are killed then. Everything
+    fits below the platform's limit, even if tasks do not stop and the database does not answer.
     """
 
     drain_s: float
@@ -73,10 +73,10 @@ class StopTimes:
 
     @classmethod
     def of(cls, platform: Platform, grace_s: float | None) -> StopTimes:
-        """For a grace that was set, or for the one that fits the platform.
+        """For a configured grace, or for the one that fits the platform.
 
-        One that does not fit is for a platform that was told to wait longer. How long, no file or variable says; 5 s
-        more than the grace are enough while the database answers.
+        A longer one is for a platform that is configured to wait longer. That limit is in no file or variable; 5 s more
+        than the grace are enough while the database answers.
         """
         drain_s = platform.grace_s if grace_s is None else grace_s
         limit_s, why = platform.after_s, f"{platform.kills} {platform.after_s:g}s after SIGTERM"

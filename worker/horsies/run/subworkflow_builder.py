@@ -1,4 +1,4 @@
-"""Builds the workflows that nodes of others run: their definitions are user code, which waits in no transaction."""
+"""Builds the workflows of sub-workflow nodes: their definitions are user code, which must not run in a transaction."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ if TYPE_CHECKING:
 CHANNEL = "horsies_workflow_ready"
 _BATCH = 100
 _LONGEST_BUILD_S = 30.0
-# Who takes longer than this is built beside the next ones: one that hangs would keep all others from their start.
+# A build that takes longer runs beside the next ones: one that hangs would block all others.
 _PATIENCE_S = 0.25
 _MOST_SLOW = 32
-# While a new version is rolled out, some workers do not know its definitions yet, and others do: these look at least as
-# often as that.
+# During a deployment, some workers do not know its definitions yet, and others do: these check at least this often.
 _FOR_OTHERS_S = 5.0
 _LOCKED_AGAIN_S = 1.0
-# Every worker hears of a child at the same moment, and one is enough to build it: most find it built when they look.
+# Every worker is notified of a child at the same moment, and one is enough to build it: most find it already built.
 _SPREAD_S = 0.05
 
 
 class ChildrenOfWorkflows:
-    """Looks for nodes whose child is to be built: when told, and now and then, for nobody may have been there to hear.
+    """Looks for nodes whose child is to be built: on notification, and periodically, because notifications may be
+    missed.
 
-    The node stays READY until the child is there, in one transaction. Who dies before that leaves it to the next.
+    The node stays READY until the child exists, in one transaction. If a worker dies before that, another one builds
+    it.
     """
 
     name = "children"
@@ -63,12 +64,12 @@ class ChildrenOfWorkflows:
         self._on_enqueued = on_enqueued
         self._building: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._left_until: dict[tuple[str, int], float] = {}
-        """Nodes whose definition is not known here, left to others for a while."""
+        """Nodes whose definition is not known here, left to other workers for a while."""
         self._locked_until: dict[tuple[str, int], float] = {}
         """Nodes of families that another session had locked when their child was to start."""
 
     def notice(self) -> None:
-        """Somebody has announced one."""
+        """A node was announced."""
         delay_s = random.uniform(0.0, _SPREAD_S)  # noqa: S311 - spreads load, guards nothing
         asyncio.get_running_loop().call_later(delay_s, self.wake.set)
 
@@ -91,13 +92,13 @@ class ChildrenOfWorkflows:
             self.wake.set()
 
     async def close(self) -> None:
-        """Give up what is being built; its nodes stay READY, for others."""
+        """Give up running builds; their nodes stay READY, for other workers."""
         for task in self._building.values():
             task.cancel()
         await asyncio.gather(*self._building.values(), return_exceptions=True)
 
     def _collect(self) -> None:
-        """Forget what has come to its end; trouble with the database is the trouble of this loop."""
+        """Remove finished builds; an error of the database is raised in this loop."""
         ended = [key for key, task in self._building.items() if task.done()]
         errors = [error for key in ended if (error := self._building.pop(key).exception()) is not None]
         if errors:
@@ -115,7 +116,7 @@ class ChildrenOfWorkflows:
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             if is_transient(error) or not is_about_a_row(error):
                 raise
-            refused = error  # the node stays READY, and we come back to it
+            refused = error  # the node stays READY, and is tried again
         if leave and isinstance(refused, UnknownDefinition):
             self._left_until[workflow_id, index] = time.monotonic() + _FOR_OTHERS_S
             asyncio.get_running_loop().call_later(_FOR_OTHERS_S + _SPREAD_S, self.wake.set)
@@ -129,9 +130,9 @@ class ChildrenOfWorkflows:
 async def build_child(
     app: Horsies, turn: Turn, workflow_id: str, index: int, *, leave_unknown: bool = False
 ) -> ChildPlanError | None:
-    """Start the child of this node, or fail the node and say why; no connection is held while the user's code runs.
+    """Start the child of this node, or fail the node with the reason; no connection is held while user code runs.
 
-    With `leave_unknown`, a node whose definition is not known here stays as it is, for those who know it.
+    With `leave_unknown`, a node whose definition is not known here is left to workers that know it.
     """
     async with turn() as connection:
         child = await read_child(connection, workflow_id, index)
@@ -153,19 +154,19 @@ async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
     try:
         async with turn() as connection:
             await start_child(connection, child.workflow_id, child.index, plan)
-    except (TooDeepError, asyncpg.DataError) as error:  # of data: a name too long, a number that no column holds
+    except (TooDeepError, asyncpg.DataError) as error:  # errors of data: a name too long, a number that no column holds
         raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
 
 
 async def _build_in_time(app: Horsies, child: ReadyChild, longest_s: float) -> WorkflowPlan:
-    """The plan, made in a thread of its own: one that hangs keeps neither this loop nor the process from its end."""
+    """The plan, made in a thread of its own: one that hangs prevents neither this loop nor the process from ending."""
     loop = asyncio.get_running_loop()
     built: asyncio.Future[WorkflowPlan] = loop.create_future()
 
     def build() -> None:
         try:
             plan = child_plan(app, child.definition_key, child.kwargs_json)
-        except BaseException as error:  # noqa: BLE001 - it goes to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed to the caller that waits
             _tell(loop, built, error)
         else:
             _tell(loop, built, plan)
@@ -193,7 +194,7 @@ def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:
 def _tell(loop: asyncio.AbstractEventLoop, built: asyncio.Future[WorkflowPlan], outcome: object) -> None:
     def settle() -> None:
         if built.done():
-            return  # nobody waits any more
+            return  # the caller no longer waits
         if isinstance(outcome, BaseException):
             built.set_exception(outcome)
         else:

@@ -1,4 +1,4 @@
-"""Sweeps and retention: every worker offers itself, one at a time does it."""
+"""Sweeps and retention: every worker offers to run them, one at a time does."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ _TOLD = 5
 
 
 class Chore(Protocol):
-    """What one worker of all is to do at an interval; the workers that have it know it by its name."""
+    """Work that one of all workers does at an interval; its name identifies it between workers."""
 
     name: str
     interval_ms: int
 
     async def do(self, connection: asyncpg.Connection) -> dict[str, Any]:
-        """Do it, and say what was done."""
+        """Do it, and report what was done."""
         ...
 
 
 class Duty:
-    """The loop around chores. It looks whenever one is due by the table, whoever did it last.
+    """The loop around chores. It checks whenever one is due by the table, whichever worker ran it last.
 
-    So a worker that is killed on duty is missed for no longer than the interval, and of several that want the same at
-    different intervals the shortest is kept. The short questions go over the lane that this worker has anyway; the
-    chores get a connection of their own, for as long as they last.
+    So if a worker is killed on duty, the delay is the interval at most, and of several workers with different intervals
+    the shortest applies. The short queries use a connection that this worker has anyway; the chores get a connection of
+    their own while they run.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Duty:
         for chore in [one for one in self._chores if one in self._on_duty]:
             try:
                 await self._do(chore)
-            except Exception as error:  # noqa: BLE001 - one rule that fails keeps no other from being applied
+            except Exception as error:  # noqa: BLE001 - a rule that fails must not prevent the others
                 failed.append(error)
         if failed:
             raise failed[0]
@@ -103,12 +103,12 @@ class Duty:
             self._on_duty.add(chore)
             self._due_at[chore] = now + chore.interval_ms / 1000
             return
-        # Not all workers at the very same moment, and none much later than that.
+        # Spread, so that not all workers check at the same moment.
         spread_s = min(chore.interval_ms / 50_000, 1.0) * random.random()  # noqa: S311 - spreads load, guards nothing
         self._due_at[chore] = now + due_in_s + _SHORTEST_WAIT_S + spread_s
 
     async def _do(self, chore: Chore) -> None:
-        """On duty still after a failure: nobody else looks before the next interval."""
+        """The duty is kept after a failure: no other worker checks before the next interval."""
         connection = await self.lane.ready()
         report = await chore.do(connection)
         await write_report(connection, chore.name, self._worker_id, report)
@@ -118,7 +118,7 @@ class Duty:
 def duties(
     config: RecoveryConfig, events: Events, identity: Identity, upkeep: Lane, lane: Callable[[str], Lane]
 ) -> list[Duty]:
-    """All that a worker with these settings offers to do for the others."""
+    """The duties that a worker with these settings offers."""
     prune = [Retention(config, events)]
     return [
         Duty("recovery", rules_of(config, events), identity, upkeep, lane("recovery")),
@@ -127,7 +127,7 @@ def duties(
 
 
 def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
-    """What a worker with these settings sweeps: of the rules that can be switched off, those that are on."""
+    """The rules that a worker with these settings sweeps by: those that are switched on."""
     rules: list[Chore] = []
     if config.auto_requeue_stale_claimed:
         rules.append(StaleClaims(config, events))
@@ -137,10 +137,10 @@ def rules_of(config: RecoveryConfig, events: Events) -> list[Chore]:
 
 
 class _Stale(ABC):
-    """Judges silence by a threshold.
+    """Detects silent rows by a threshold.
 
-    Workers with different thresholds each have a duty of their own: else the one with the shorter interval would have
-    it every time, and the threshold of the other would never apply.
+    Workers with different thresholds have separate duties: otherwise the one with the shorter interval would always
+    have it, and the threshold of the other would never apply.
     """
 
     def __init__(self, rule: str, threshold_ms: int, beat_ms: int, config: RecoveryConfig, events: Events) -> None:
@@ -170,7 +170,7 @@ class _Stale(ABC):
 
 
 class StaleClaims(_Stale):
-    """Puts back into the queue what its worker has claimed and no longer beats for."""
+    """Requeues tasks that a worker has claimed and no longer beats for."""
 
     def __init__(self, config: RecoveryConfig, events: Events) -> None:
         beat_ms = config.claimer_heartbeat_interval_ms
@@ -181,7 +181,7 @@ class StaleClaims(_Stale):
 
 
 class StaleRuns(_Stale):
-    """Counts as crashed what its worker has started and no longer beats for."""
+    """Counts tasks as crashed that a worker has started and no longer beats for."""
 
     def __init__(self, config: RecoveryConfig, events: Events) -> None:
         beat_ms = config.runner_heartbeat_interval_ms
@@ -195,9 +195,9 @@ class StaleRuns(_Stale):
 
 
 class Recovery:
-    """What no setting switches off: tasks that came too late expire, and workflows are brought back into step.
+    """The sweeps that no setting disables: overdue PENDING tasks expire, and inconsistent workflows are repaired.
 
-    First it ends sessions that keep locks for a process that is stopped.
+    First it ends sessions that hold locks for a stopped process.
     """
 
     name = UPKEEP
@@ -244,7 +244,7 @@ def _tell_refused(events: Events, who: str, what: str, refused: Sequence[Refused
 
 
 class Retention:
-    """Deletes what is over and older than the configuration wants it kept."""
+    """Deletes rows of ended work that are older than the configuration wants them kept."""
 
     name = "retention"
     interval_ms = _PRUNE_EVERY_MS

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from horsies.run.outcomes import Report
 
 _HEARD_AFTER_S: Final = 0.05
-"""A signal is heard within a millisecond, unless C code runs that takes no notice."""
+"""A signal is handled within a millisecond, unless C code is running that does not return."""
 
 
 class SyncRunner:
@@ -34,7 +34,7 @@ class SyncRunner:
     def __init__(self, channel: socket.socket, flush_output: Callable[[], None]) -> None:
         self._channel = channel
         self._flush_output = flush_output
-        self.current_key: str | None = None  # whose prints these are
+        self.current_key: str | None = None  # the job of the prints
         self._tasks: Tasks = {}
         self._leases: ChildLeases
         self._current: Run | None = None
@@ -42,18 +42,18 @@ class SyncRunner:
         self._pid = os.getpid()
 
     def run(self, tasks: Tasks, leases: ChildLeases) -> None:
-        """Run jobs until the parent sends no more."""
+        """Run jobs until the parent closes the socket."""
         self._tasks, self._leases = tasks, leases
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
-            # Taken out one by one: 100 MB of arguments would otherwise stay here until the next job comes.
+            # Removed one by one: 100 MB of arguments would otherwise stay here until the next job comes.
             jobs = deque(frames.feed(data))
             while jobs:
-                # Each result leaves before other user code starts: that may crash, or take an hour.
+                # Each result is sent before other user code starts: that may crash, or take an hour.
                 self._channel.sendall(pack([self._finished(jobs.popleft())]))
 
     def stop(self, number: int, stop: TaskStopped) -> None:
-        """Interrupt this job if it runs, refuse it if it comes; one that has ended already is left alone."""
+        """Interrupt this job if it runs, refuse it if it comes later; a job that has already ended is not affected."""
         self._stops[number] = stop
         current = self._current
         if current is not None and current.number == number:
@@ -63,8 +63,8 @@ class SyncRunner:
     def on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         """The signal only wakes the main thread; what to stop is in `_stops`.
 
-        So a SIGTERM from elsewhere is ignored: systemd sends one to every process of a service that is stopped, and
-        the tasks then have the parent's grace time.
+        So a SIGTERM from elsewhere is ignored: systemd sends one to every process of a service that is stopped, and the
+        tasks then have the parent's grace time.
         """
         current = self._current
         if current is not None and (stop := self._stops.pop(current.number, None)) is not None:
@@ -72,7 +72,8 @@ class SyncRunner:
             raise stop
 
     def _insist(self, run: Run, stop: TaskStopped) -> None:
-        """Until it was heard: one that comes just before a system call does not interrupt it, and is told after it."""
+        """Repeat the signal until it was handled: one just before a system call does not interrupt it, and waits for
+        its end."""
         sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
             _wake()
@@ -91,12 +92,12 @@ class SyncRunner:
         self._flush_output()  # still under its key, but no longer open to a stop
         self.current_key = None
         if os.getpid() != self._pid:
-            os._exit(0)  # user code has forked and came back twice
+            os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
         return number, outcome, duration_s, run.began
 
     def _take_stop(self, number: int) -> TaskStopped | None:
-        """The request for this job, if any; those that came too late for earlier jobs are forgotten."""
+        """The stop request for this job, if any; those that came too late for earlier jobs are dropped."""
         stop = self._stops.pop(number, None)
         self._stops = {later: kept for later, kept in self._stops.items() if later > number}
         return stop

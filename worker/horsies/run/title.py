@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
 
-PAUSE_S: Final = 0.05  # a job that is shorter is over before anybody could read its name
+PAUSE_S: Final = 0.05  # the name of a shorter job could not be read before its end
 _ID_TAIL: Final = 8  # ids begin with the time, so neighbours differ only at the end
 
 
 class Title:
-    """Told of each begin and end, it says at most one title in PAUSE_S, and nothing while jobs are short."""
+    """Called at each begin and end, it sets at most one title in PAUSE_S, and none while jobs are short."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What becomes of waiting tasks that this worker does not know: a deploy that is not finished, or a name misspelt."""
+"""PENDING tasks whose name this worker does not know: an unfinished deployment, or a misspelt name."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from horsies.store.dedicated_connection import Lane
 
 _BATCH = 100
-_SETTLE_S = 0.5  # what is known has been claimed by then, and a look need not read past it
+_SETTLE_S = 0.5  # known tasks have been claimed by then, so that the query need not read past them
 _SELDOM_S = 60.0
 
 
 class UnknownTasks:
-    """They stay PENDING for a worker that knows them, each name told once, or are failed where that is wanted.
+    """They stay PENDING for a worker that knows them, each name logged once, or are failed if so configured.
 
-    To be failed they are claimed, started and finished as any task, so that caps, tokens and history are as always.
+    To be failed they are claimed, started and finished like any task, so that caps, tokens and history stay valid.
     """
 
     name = "unknown_tasks"
@@ -76,12 +76,12 @@ class UnknownTasks:
         self._alarm: asyncio.TimerHandle | None = None
 
     def notice(self) -> None:
-        """Something may have been enqueued: look soon, once for all that comes until then."""
+        """A task may have been enqueued: check soon, once for all that arrive until then."""
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SETTLE_S, self.wake.set)
 
     def take_all(self) -> list[InFlightTask]:
-        """What is claimed and not started, for giving it back."""
+        """Claimed tasks that are not started, to be released."""
         waiting, self._waiting = self._waiting, []
         return waiting
 
@@ -91,7 +91,7 @@ class UnknownTasks:
             self._alarm = None
         known = [*self._rules.sync_names, *self._rules.async_names]
         async with self.lane.turn() as connection:
-            await self._start(connection)  # what is left of a step that failed
+            await self._start(connection)  # left by a step that failed
             rows = await connection.fetch(statement(__name__, "unknown_names"), list(self._rules.queues), known)
             if not self._fail:
                 self._tell({row["task_name"]: row["waiting"] for row in rows})
@@ -153,7 +153,7 @@ class UnknownTasks:
             self.wake.set()  # there may be more
 
     async def _start(self, connection: asyncpg.Connection) -> None:
-        """RUNNING here, in no child; and at once an outcome, which the finisher stores."""
+        """Make them RUNNING here, in no child, with an outcome at once, which the finisher stores."""
         if not self._waiting:
             return
         me = self._identity
@@ -171,7 +171,7 @@ class UnknownTasks:
                     self._events.task_expired(held.task_id, held.task.task_name)
                     if held.task.is_workflow_task:
                         self._on_expired(held.task_id)
-        self._on_room()  # they took some for a moment
+        self._on_room()  # they used some places for a moment
 
     def _refusal(self, name: str) -> ChildResult:
         message = (

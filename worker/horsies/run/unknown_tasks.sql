@@ -1,7 +1,7 @@
 -- name: unknown_names
--- run/unknown_tasks.py, half a second after something was enqueued; reads only ($1 queues, $2 the names it knows)
--- The names that wait in each queue, by one probe of an index each, however many tasks stand before them. Counted are the due ones
--- among the first thousand of a name.
+-- run/unknown_tasks.py, half a second after a task was enqueued; reads only ($1 queues, $2 the names it knows)
+-- The names that wait in each queue, by one index probe each, however many tasks stand before them. Only due tasks
+-- among the first thousand of a name are counted.
 WITH RECURSIVE waiting (queue, name) AS (
     SELECT queue.name, lowest.task_name
       FROM unnest($1::text[]) AS queue (name)

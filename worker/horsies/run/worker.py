@@ -68,7 +68,7 @@ class Worker:
         """After stop(): ids of the tasks whose outcomes could not be stored; a sweep counts their runs as crashed."""
 
     async def start(self) -> None:
-        """Wait for the database, see that its schema fits, start the children, then the loops."""
+        """Wait for the database, check its schema, start the children, then the loops."""
         self.database = await self._wait_for_database()
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
@@ -86,25 +86,25 @@ class Worker:
 
     @property
     def connections(self) -> int:
-        """How many this worker holds to PostgreSQL; one more while it sweeps, and one while it prunes."""
+        """The number of its connections to PostgreSQL; one more while it sweeps, and one while it prunes."""
         return len(_LANES) + (0 if self.behind_pooler else 1)
 
     @property
     def stuck(self) -> dict[str, float]:
-        """The loops that do not come to their end, and since when, in seconds."""
+        """The loops that are stuck, and for how many seconds."""
         return self._supervisor.stuck()
 
     async def abort(self) -> None:
-        """Let go of what a start() that failed half-way had taken."""
+        """Release the resources of a start() that failed half-way."""
         await self._resources.aclose()
 
     def hurry(self) -> None:
-        """The second signal: running tasks are stopped now."""
+        """The second signal: stop running tasks now."""
         self._hurry.set()
         self._quiet.set()
 
     async def stop(self) -> None:
-        """Stop claiming, give claims back, drain with beats going on, interrupt the rest, store every outcome."""
+        """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
         begin, times = time.monotonic(), self.settings.stop_times
         self._supervisor.hasten()
         await self._stop_claiming()
@@ -118,7 +118,8 @@ class Worker:
         await self._leave(begin + times.end_s)
 
     async def _leave(self, end: float) -> None:
-        """End the loops, say goodbye and close all that is open; after `end` without waiting for an answer."""
+        """End the loops, write the last snapshot and close all connections; after `end` without waiting for an
+        answer."""
         try:
             async with asyncio.timeout(end - time.monotonic()):
                 await self._supervisor.stop_all()
@@ -141,7 +142,7 @@ class Worker:
         self._wire_upkeep(lanes["beat"], lanes["upkeep"])
 
     def _wire_path(self, lanes: Mapping[str, Lane]) -> None:
-        """What a task passes through, from its claim to its outcome."""
+        """The path of a task, from its claim to its outcome."""
         config, events = self.app.config, self.events
         self._wire_workflows(lanes["advance"])
         self.slots = Slots(
@@ -194,7 +195,7 @@ class Worker:
         )
 
     def _wire_workflows(self, lane: Lane) -> None:
-        """What follows a task that is a node of a workflow."""
+        """The work after a task that is a node of a workflow."""
         self.children_of_workflows = ChildrenOfWorkflows(self.app, lane, self.events, on_enqueued=self._enqueued)
         self._resources.push_async_callback(self.children_of_workflows.close)
         self.advancer = Advancer(
@@ -206,7 +207,7 @@ class Worker:
         )
 
     def _wire_upkeep(self, beat: Lane, upkeep: Lane) -> None:
-        """What goes on beside it."""
+        """Everything that is not on the path of a task."""
         config, events = self.app.config, self.events
         self.beats = Beats(config, self.identity, beat, self.in_flight, self.finisher, events, on_lost=self._lost_claim)
         self.snapshots = Snapshots(
@@ -244,7 +245,7 @@ class Worker:
         return lane
 
     async def _wait_for_database(self) -> Database:
-        """The database, however long that takes; its settings say how patient to be."""
+        """Wait for the database without a limit; its settings determine the pace."""
         url = self.app.config.broker.url
         choice = DatabaseChoice(url, "configured as PostgresConfig.database_url")
         resilience = self.app.config.resilience
@@ -295,7 +296,8 @@ class Worker:
         self.unknown_tasks.notice()
 
     def _heard(self, queue: str, payload: str) -> None:
-        """The id of a new task; `capacity:` and how tasks came back, or the task that has ended and left room."""
+        """The payload is the id of a new task, or `capacity:` with how tasks came back or the task whose end left
+        room."""
         if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
             self.claimer.notice_room(queue)
             self.starter.retry_waiting()
@@ -304,7 +306,7 @@ class Worker:
             self.unknown_tasks.notice()
 
     def _told(self, worker_id: str) -> None:
-        """An operator has changed something of this worker's: its orders, or who has its tasks."""
+        """An operator has changed the orders or the tasks of this worker."""
         if worker_id == self.identity.worker_id:
             self.orders.wake.set()
             self.beats.look()
@@ -343,13 +345,14 @@ class Worker:
         self.finisher.crashed(held, how)
 
     def _lost_claim(self, held: InFlightTask) -> None:
-        """An operator took it away, or it counted as dead while we were stalled: stop wasting time on it."""
+        """An operator took it away, or a sweep while this worker was stalled: stop its code."""
         self.events.claim_lost(held.task_id, held.task.task_name, "beat")
         self.slots.stop_task(held)
         self.starter.forget(held)
 
     def _started(self) -> None:
-        """What runs no longer counts against the limit of claims; without one the claimer has claimed all that fits."""
+        """Running tasks do not count against the limit of claims; without a limit the claimer has claimed all that
+        fits."""
         if self.settings.max_claim_per_worker:
             self.claimer.wake.set()
 
@@ -358,16 +361,16 @@ class Worker:
         self.starter.wake.set()
 
     def _retry_due(self, delay_s: float) -> None:
-        """A retry raises no notification when it falls due; one beyond the next poll is found by that."""
+        """A retry raises no notification when it falls due; if it is due after the next poll, that poll finds it."""
         if delay_s < self.claimer.interval_s:
             asyncio.get_running_loop().call_later(delay_s, self._enqueued)
 
     async def _stop_claiming(self) -> None:
-        """A claim that is under way comes to its end first, unless the database hangs.
+        """A claim that is under way is completed first, unless the database hangs.
 
-        Cancelled, it may be made all the same, and be RUNNING with nobody to run it until it is given back.
+        If cancelled, it may be made all the same, and its tasks stay RUNNING without a child until they are released.
         """
-        await self._supervisor.stop("orders")  # first: not drained by any order, it would have us claim again
+        await self._supervisor.stop("orders")  # first: if not drained by an order, it would resume claiming
         self.claimer.draining = True
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_CLAIM_S), self.claimer.claiming:
@@ -375,9 +378,9 @@ class Worker:
         await self._supervisor.stop("claim", "unknown_tasks")
 
     async def _give_back(self) -> None:
-        """Return what has not started, and what was claimed or started by a statement whose reply nobody waited for.
+        """Release tasks that have not started, and those of a statement whose reply this worker did not wait for.
 
-        By the claimer's connection: there a claim that was cancelled on its way has ended before this begins.
+        Through the claimer's connection: a claim that was cancelled there has ended before this begins.
         """
         lane = self.claimer.lane
         try:
@@ -385,7 +388,7 @@ class Worker:
                 for held in (*self.starter.take_all(), *self.unknown_tasks.take_all()):
                     self.in_flight.drop(held)
                 returned, locked = await self.claimer.take_back(await lane.ready())
-        except Exception as error:  # noqa: BLE001 - without a database leases run out, and sweeps find the rest
+        except Exception as error:  # noqa: BLE001 - without a database leases expire, and sweeps find the rest
             lane.discard()
             words = f"{type(error).__name__}: {error}".split("\n", 1)[0]
             self.events.warn("could not give claims back", error=mask(words))
@@ -396,11 +399,12 @@ class Worker:
                 self.events.warn("could not give claims back", locked=len(locked))
 
     async def _say_goodbye(self) -> None:
-        """A last snapshot, that claims nothing more: else consoles call each worker late that a deployment stops."""
+        """A last snapshot, which reports no more claiming: else consoles show each worker late that a deployment
+        stops."""
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.snapshots.step()
-        except Exception:  # noqa: BLE001 - without it the worker counts as late, then as gone, which it is
+        except Exception:  # noqa: BLE001 - without it the worker counts as late, then as lost
             self.snapshots.lane.discard()
 
     async def _drain(self, end: float) -> None:
@@ -410,7 +414,8 @@ class Worker:
         await self._until(lambda: len(self.in_flight) <= self.finisher.refused, end)
 
     async def _interrupt(self, within_s: float) -> None:
-        # The last first: what is stopped lets the next one in its child begin, unless that was told to stop before.
+        # The last first: the end of a stopped task lets the next one in its child begin, unless that was stopped
+        # before.
         for held in reversed(self.in_flight.at(Stage.RUNNING)):
             held.interrupted = True
             self.slots.stop_task(held)
@@ -423,7 +428,8 @@ class Worker:
         return self.finisher.pending + self.advancer.pending == 0
 
     async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
-        """Wait until `done`, looking whenever an outcome was stored; `hurried` is what a second signal leaves of it."""
+        """Wait until `done`, checking whenever an outcome was stored; `hurried` is the time left after a second
+        signal."""
         begin = time.monotonic()
         while not done():
             left = (min(end, begin + hurried) if self._hurry.is_set() else end) - time.monotonic()

@@ -1,4 +1,4 @@
-"""Errors that a guarded statement meets only by bad timing: asked again, it sees what the other has done."""
+"""Errors that a guarded statement gets only by bad timing: if repeated, it sees the changes of the other session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Many callers, one statement in flight: whatever comes while it runs is the next one."""
+"""Combine the calls of many callers: one statement runs at a time, and items that arrive meanwhile go into the next
+one."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ AnswerT = TypeVar("AnswerT")
 
 
 class Coalescer(Generic[ItemT, AnswerT]):
-    """`ask(item)` gives what `run(items)` has at the item's place; an exception there is raised to its caller alone.
+    """`ask(item)` returns what `run(items)` has at the item's place; an exception there is raised only to its caller.
 
-    No timer: a lone caller pays nothing for it, and batches grow with the load. A caller who finds nobody before him
-    runs his own item in his own task, without a wake-up in between.
+    There is no timer: a lone caller has no delay, and batches grow with the load. If no batch is under way, the caller
+    runs its own item in its own task, without a wake-up in between.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Coalescer(Generic[ItemT, AnswerT]):
         error = asyncio.CancelledError() if flight.cancelled() else flight.exception()
         answers = [error] * len(futures) if error else flight.result()
         for future, answer in zip(futures, answers, strict=True):
-            if future.done():  # its caller went away
+            if future.done():  # its caller was cancelled
                 continue
             if isinstance(answer, asyncio.CancelledError):
                 future.cancel()

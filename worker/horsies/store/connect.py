@@ -1,4 +1,4 @@
-"""Connections to the database that was chosen, and sentences for every way in which that can fail."""
+"""Connections to the chosen database, and messages for all ways in which connecting can fail."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
 
 Connection: TypeAlias = asyncpg.Connection
-"""For those above the store who hand one on."""
+"""For modules above the store that pass a connection on."""
 
-# What no session of ours is without. A worker that is stopped or cut off in the middle of a transaction would keep its
-# locks until it comes back, and with them the workflows of all others; and a role's default of REPEATABLE READ would
-# refuse capped claims.
+# Settings of every session. A worker that is stopped or cut off in the middle of a transaction would otherwise keep its
+# locks until it returns, and with them block the workflows of all others; and a role's default of REPEATABLE READ would
+# make capped claims fail.
 _EVERY_SESSION = (
     ("default_transaction_isolation", "read committed"),
     ("idle_in_transaction_session_timeout", "5s"),
@@ -52,10 +52,10 @@ _FAILURES = (UnfitHostError, OSError, asyncpg.PostgresError, asyncpg.InterfaceEr
 
 _TRANSIENT = (
     OSError,  # TimeoutError among them
-    asyncpg.InterfaceError,  # the connection was closed below us
-    asyncpg.InternalClientError,  # so was an idle one, noticed only when it is used
+    asyncpg.InterfaceError,  # the connection was closed by the network
+    asyncpg.InternalClientError,  # so was an idle one, which is noticed only when it is used
     asyncpg.PostgresConnectionError,
-    asyncpg.OperatorInterventionError,  # shutting down, starting up, a backend ended by hand
+    asyncpg.OperatorInterventionError,  # shutting down, starting up, a backend terminated by an administrator
     asyncpg.InsufficientResourcesError,  # disk full, too many connections, out of memory
     asyncpg.TransactionRollbackError,  # deadlock, serialization
     asyncpg.LockNotAvailableError,
@@ -66,16 +66,16 @@ _TRANSIENT = (
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same statement may succeed later without anybody changing it."""
+    """Whether the same statement may succeed later without any intervention."""
     return error.transient if isinstance(error, DatabaseUnavailable) else isinstance(error, _TRANSIENT)
 
 
 def was_cancelled(error: BaseException) -> bool:
-    """Whether the server gave up the statement: its statement_timeout had passed, or somebody asked it to."""
+    """Whether the server cancelled the statement: its statement_timeout had passed, or another session requested it."""
     return isinstance(error, asyncpg.QueryCanceledError)
 
 
-class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the world, not a mistake in code
+class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the database, not a mistake in code
     """No connection now. `transient` says whether waiting may help, as for a restart or a full pool."""
 
     default_code = ErrorCode.BROKER_INVALID_URL
@@ -87,7 +87,7 @@ class DatabaseUnavailable(HorsiesError):  # noqa: N818 - a state of the world, n
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """One reachable database; `embedded` is set where the server is our own."""
+    """One reachable database; `embedded` is set if the server is the embedded one."""
 
     url: DatabaseUrl
     reason: str
@@ -96,12 +96,12 @@ class Database:
 
     @property
     def probe_interval_s(self) -> float:
-        """How often to see that a silent connection works."""
+        """How often to check that a silent connection works."""
         return 3.0 if self.has_several_hosts else 10.0
 
     @property
     def has_several_hosts(self) -> bool:
-        """Whether one of them may take over from another, which then need not say so to those who wait for it."""
+        """Whether one of the hosts may take over from another, which then may leave its clients without an answer."""
         return len(self.url.addresses) > 1
 
     @property
@@ -117,12 +117,12 @@ class Database:
         statement_cache_size: int = 0,
         durable: bool = False,
     ) -> asyncpg.Connection:
-        """A connection whose application_name tells its role; DatabaseUnavailable where there is none to be had.
+        """A connection whose application_name contains its role; DatabaseUnavailable if none can be opened.
 
-        By default no statement is prepared: PgBouncer in transaction mode hands each one to another backend. Of
-        several hosts the first that answers and is as target_session_attrs asks for; connections to one that this has
-        replaced as the primary are cut. `durable`: commits reach the disk also where the server's synchronous_commit is
-        off; any other value is the administrator's choice and stays.
+        By default no statement is prepared: PgBouncer in transaction mode passes each one to another backend. Of
+        several hosts the first one is used that answers and fits target_session_attrs; connections to a host that it
+        has replaced as the primary are cut. `durable`: commits reach the disk even if the server's synchronous_commit
+        is off; any other value is the administrator's choice and is kept.
         """
         wanted = {**dict(_EVERY_SESSION), **dict(settings)}
         try:
@@ -152,7 +152,7 @@ class Database:
                 timeout=timeout_of(self.url),
                 statement_cache_size=cached,
                 server_settings={"application_name": f"horsies {role}", **settings},
-                # connect_to_host looks itself: asyncpg takes a session that only reads for a read-only server.
+                # connect_to_host checks that itself: asyncpg takes a session that is read only for a read-only server.
                 target_session_attrs="any" if self.url.addresses else None,
             )
 
@@ -169,7 +169,7 @@ class Database:
     async def connected(
         self, role: str, *, settings: Sequence[tuple[str, str]] = ()
     ) -> AsyncIterator[asyncpg.Connection]:
-        """A connection for one piece of work, with a sentence where the server ends it midway."""
+        """A connection for one piece of work, with a message if the server ends it midway."""
         connection = await self.connect(role, settings=settings)
         try:
             yield connection
@@ -181,7 +181,7 @@ class Database:
             await connection.close()
 
     def _ended(self, error: Exception, *, lost: bool) -> DatabaseUnavailable:
-        first: BaseException = error  # asyncpg's complaint that it cannot roll back any more hides what came before it
+        first: BaseException = error  # asyncpg's error that it cannot roll back any more hides the error before it
         while isinstance(first, asyncpg.InterfaceError) and first.__context__ is not None:
             first = first.__context__
         if isinstance(first, asyncpg.QueryCanceledError):
@@ -226,14 +226,14 @@ async def _make_durable(connection: asyncpg.Connection) -> None:
 
 
 def _answer(url: DatabaseUrl, error: Exception) -> str:
-    """What one of several hosts did."""
+    """The answer of one of several hosts."""
     if isinstance(error, TimeoutError):
         return f"no answer in {timeout_of(url):g} s"
     return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str, bool]:
-    """A server answered and gave us no connection: message, way out, whether waiting may help."""
+    """A server answered and refused the connection: message, remedy, whether waiting may help."""
     database = url.database or os.environ.get("PGDATABASE") or user
     match error:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
@@ -259,7 +259,7 @@ def _unwelcome(url: DatabaseUrl, error: Exception, user: str) -> tuple[str, str,
 
 
 def _unreached(url: DatabaseUrl, error: OSError) -> tuple[str, str, bool]:
-    """Nobody answered, or not in TLS: message, way out, whether waiting may help."""
+    """No host answered, or not in TLS: message, remedy, whether waiting may help."""
     match error:
         case TimeoutError():
             message = f"PostgreSQL at {url.where} did not answer in {timeout_of(url):g} s"
@@ -289,9 +289,10 @@ def _account() -> str | None:
 
 @asynccontextmanager
 async def with_settings(connection: asyncpg.Connection) -> AsyncIterator[None]:
-    """A block in which the settings hold that the connection was opened with.
+    """A block in which the settings apply that the connection was opened with.
 
-    Only a pooler makes the difference: it takes none at the start, and a SET would reach whoever gets the backend next.
+    Only a pooler needs this: it accepts no settings at the start, and a SET would apply to the next user of the
+    backend.
     """
     if connection in _LEFT_TO_TRANSACTIONS:
         async with transaction(connection):
@@ -313,7 +314,7 @@ async def transaction(connection: asyncpg.Connection) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
-    """The chosen database; an embedded server is started for it and held as long as the block runs."""
+    """The chosen database; an embedded server is started for it and held for the duration of the block."""
     directory = None if choice.url is None else choice.url.embedded_directory
     if choice.url is not None and directory is None:
         yield Database(choice.url, choice.reason, None)
@@ -327,7 +328,7 @@ async def open_database(choice: DatabaseChoice) -> AsyncIterator[Database]:
 
 
 async def _hold(place: Place) -> EmbeddedServer:
-    """Acquire in a thread. Cancelled meanwhile, the thread goes on, and lets go as soon as it has got hold."""
+    """Acquire in a thread. If cancelled meanwhile, the thread continues, and releases the server once it has it."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="horsies-embedded")
     holding = executor.submit(acquire, place)
     executor.shutdown(wait=False)

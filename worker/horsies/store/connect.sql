@@ -1,5 +1,6 @@
 -- name: durable_here
--- connect.Database.connect, for sessions that send, start and finish; leaves remote_apply, remote_write and local as they are
+-- connect.Database.connect, for sessions that send, start and finish; does not change remote_apply, remote_write and
+-- local
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 
 -- name: settings_here

@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from horsies.config.url import DatabaseUrl
     from horsies.store.connect import Database
 
-# Plans are made once: `id = ANY($1)` may otherwise be planned anew each time, a third of a small batch's cost. One made
+# Plans are made once: `id = ANY($1)` may otherwise be planned each time, a third of a small batch's cost. A plan made
 # while the table was empty would read all of it later (240 ms for a claim at 100 000 rows), and each statement has its
-# index: so no sequential scans here.
+# index: so sequential scans are disabled.
 _HOT_PATH = (("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off"))
 _CACHED_STATEMENTS = 200
-# A batch that waits longer for a lock is tried again without the rows that other sessions have locked.
+# A batch that waits longer for a lock is repeated without the rows that other sessions have locked.
 _BRIEFLY = (("lock_timeout", "500ms"),)
-# What advances and sweeps waits for no row for long: it steps over and comes back, so that one lock holds up no other.
+# Advances and sweeps wait only briefly for a row: they skip it and return later, so that one lock does not block
+# others.
 _SETTINGS = {
     "worker claim": _BRIEFLY,
     "worker start": _BRIEFLY,
@@ -38,10 +39,10 @@ _TASKS_ON_THEIR_WAY = frozenset({"worker claim", "worker start", "worker finish"
 
 
 class Lane:
-    """One statement at a time, one connection, opened again when it was lost.
+    """One statement at a time on one connection, which is reopened when it was lost.
 
-    Loops do not share connections: a slow sweep must not hold up the write of an outcome, and the pool of a worker must
-    not run dry under its own weight.
+    Loops do not share connections: a slow sweep must not delay the write of an outcome, and the worker must not exhaust
+    a pool by itself.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Lane:
         behind_pooler: bool,
         durable: bool = True,
     ) -> None:
-        """`durable`: commits for tasks on their way reach the disk, also where the server would not wait for that."""
+        """`durable`: commits for tasks in flight reach the disk, even if the server would not wait for that."""
         self._database = database
         self._role = role
         self._settings = _SETTINGS.get(role, ())
@@ -66,26 +67,27 @@ class Lane:
         return self._database.url
 
     async def ready(self) -> asyncpg.Connection:
-        """The lane's connection, live as far as this side can know."""
+        """The connection, open as far as this side can know."""
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
         return self._connection
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[asyncpg.Connection]:
-        """The connection for one of several loops that share this lane, one after the other."""
+        """The connection for one of several loops that share it, one after the other."""
         async with self._turns:
             yield await self.ready()
 
     def briefly(self) -> AbstractAsyncContextManager[None]:
-        """A block whose statement waits for no lock for long; LockNotAvailableError when it does.
+        """A block whose statement waits only briefly for a lock, and then raises LockNotAvailableError.
 
-        A pooler takes no settings for a session: there the statement is cancelled after a while, whatever it does.
+        A pooler takes no settings for a session: behind one, the statement is cancelled after a while, whatever it
+        does.
         """
         return _cancelled_soon() if self._behind_pooler else nullcontext()
 
     def discard(self) -> None:
-        """Give this connection up: after a timeout its socket may be dead without anybody having said so."""
+        """Give up this connection: after a timeout its socket may be dead without any error."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
@@ -116,15 +118,15 @@ async def _cancelled_soon() -> AsyncIterator[None]:
 
 
 async def is_behind_pooler(database: Database) -> bool:
-    """Whether somebody between us and PostgreSQL hands our statements to changing backends.
+    """Whether a pooler between this process and PostgreSQL passes statements to changing backends.
 
-    A pooler answers the handshake with a process id of its own making; the backend tells its real one.
+    A pooler answers the handshake with a process id of its own; the backend reports its real one.
     """
     return (await look_at_server(database, durable=False))[0]
 
 
 async def look_at_server(database: Database, *, durable: bool) -> tuple[bool, list[str]]:
-    """Whether there is a pooler in between, and which settings of the server a worker should be warned about."""
+    """Whether there is a pooler, and which settings of the server a worker should be warned about."""
     connection = await database.connect("probe")
     try:
         pid, commits, isolation = await connection.fetchrow(statement(__name__, "server_settings"))

@@ -1,4 +1,4 @@
-"""Puts tasks into the table: one or many, on our connections or inside the caller's transaction."""
+"""Inserts tasks: one or many, on connections of the engine or inside the caller's transaction."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class EnqueueRequest(NamedTuple):
-    """One row to insert; `max_retries` comes from `task_options`. Always made by keyword.
+    """One row to insert; `max_retries` comes from `task_options`. Always built with keywords.
 
-    It is due at once, or `delay_seconds` after the database's clock at the send, or at `enqueued_at`.
-    A tuple is made in 0.6 µs, a frozen dataclass in 2: a tenth of what a row of a bulk send costs.
+    It is due at once, or `delay_seconds` after the database's clock at the send, or at `enqueued_at`. A tuple is built
+    in 0.6 µs, a frozen dataclass in 2: a tenth of the cost of a row of a bulk send.
     """
 
     task_id: str
@@ -46,7 +46,7 @@ class EnqueueRequest(NamedTuple):
     """At most one task with this key is PENDING, CLAIMED or RUNNING at a time."""
 
     def columns(self) -> tuple[Any, ...]:
-        """In the order in which the statements number them; CodecError where task_options is not JSON."""
+        """In the order of the statements' parameters; CodecError if task_options is not JSON."""
         return (*_COLUMNS(self), _max_retries(self.task_options))
 
 
@@ -65,7 +65,7 @@ class EnqueueOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Enqueued:
-    """What became of one request. `task_id` is the task that stands for it: its own, or the live one with its key."""
+    """The result of one request. `task_id` is the task that exists for it: its own, or the live one with its key."""
 
     task_id: str
     outcome: EnqueueOutcome
@@ -77,9 +77,9 @@ async def enqueue_one(connection: asyncpg.Connection, request: EnqueueRequest) -
 
 
 async def enqueue_many(connection: asyncpg.Connection, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-    """Insert all in one statement, or none when one of them is refused; what became of each, in order.
+    """Insert all in one statement, or none if one of them is refused; returns their results in order.
 
-    On a connection without an open transaction: ids that are there already are found out by failing over them.
+    Needs a connection without an open transaction: ids that exist already are detected by a failed statement.
     """
     if (alike := _alike(requests)) is not None and requests[0].unique_key is None:
         with suppress(asyncpg.UniqueViolationError):
@@ -102,7 +102,7 @@ def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
     became: dict[int, Enqueued] = {}
     left = dict(enumerate(requests))
     while left:
-        # Of those with the same id the first goes into the statement: its answer would not tell which one it took.
+        # Of requests with the same id only the first is inserted: the answer would not tell which one it was.
         places = sorted({request.task_id: place for place, request in reversed(left.items())}.values())
         batch = {place: left.pop(place) for place in places}
         created = {row[0] for row in (yield _insertion(batch.values()))}
@@ -119,7 +119,7 @@ def many(requests: Sequence[EnqueueRequest]) -> Steps[list[Enqueued]]:
     return [became[place] for place in range(len(requests))]
 
 
-# 1.3 µs a row: what conflicts nowhere is inserted without it.
+# 1.3 µs a row: without a conflict the rows are inserted without it.
 _BUT_WHAT_IS_TAKEN = "ON CONFLICT DO NOTHING RETURNING id"
 
 _OWN = attrgetter("task_id", "enqueue_sha", "sent_at", "args_json", "kwargs_json")
@@ -129,7 +129,7 @@ _SHARED = attrgetter(
 
 
 def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ...]]:
-    """The statement that inserts them all but what is taken, and its arguments."""
+    """The statement that inserts all but conflicting requests, and its arguments."""
     if (alike := _alike(requests)) is not None:
         return statement(__name__, "enqueue_alike") + _BUT_WHAT_IS_TAKEN, alike
     columns = zip(*(request.columns() for request in requests), strict=True)
@@ -137,7 +137,7 @@ def _insertion(requests: Collection[EnqueueRequest]) -> tuple[str, tuple[Any, ..
 
 
 def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
-    """The arguments of enqueue_alike; None where they differ in more than what they are called with."""
+    """The arguments of enqueue_alike; None if the requests differ in more than their arguments."""
     shared = set(map(_SHARED, requests))
     if len(shared) != 1:
         return None
@@ -148,7 +148,7 @@ def _alike(requests: Collection[EnqueueRequest]) -> tuple[Any, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class _Holders:
-    """Who has the ids and keys of the requests that an insert left out."""
+    """The rows that have the ids and keys of the requests that an insert left out."""
 
     sha_of_id: dict[str, str]
     id_of_live_key: dict[str, str]
@@ -160,7 +160,7 @@ class _Holders:
             same = sha == request.enqueue_sha
             return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
         if request.unique_key is None:
-            # Its id was there a moment ago: it has been sent, has run and has been pruned.
+            # Its id existed a moment ago: it has been sent, has run and has been pruned.
             return Enqueued(request.task_id, EnqueueOutcome.SAME)
         holder = self.id_of_live_key.get(request.unique_key)
         return None if holder is None else Enqueued(holder, EnqueueOutcome.LIVE_DUPLICATE)

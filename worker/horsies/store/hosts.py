@@ -1,4 +1,5 @@
-"""One server among the hosts of a URL: each has a time limit of its own, and one that hangs holds up no other."""
+"""One server among the hosts of a URL: each has a time limit of its own, and one that hangs does not delay the
+others."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from horsies.config.url import DatabaseUrl
 
 _CONNECT_TIMEOUT_S = 10.0
-"""Where the URL names one host and no connect_timeout."""
+"""If the URL names one host and no connect_timeout."""
 _HOST_TIMEOUT_S = 3.0
-"""For each of several hosts: as long as none of them is a fitting server, this is how often all are asked again."""
+"""For each of several hosts: as long as none of them fits, all are asked again at this interval."""
 _NEXT_HOST_S = 0.5
-"""After this long without an answer of one host the next one is asked beside it."""
+"""If a host has not answered for this long, the next one is asked in parallel."""
 _ANY, _PREFER_STANDBY = "any", "prefer-standby"
 _UNFIT = {
     "read-write": "it is a standby, or refuses writes",
@@ -31,7 +32,8 @@ _UNFIT = {
 }
 _ONLY_ONE_FITS = frozenset({"read-write", "primary"})
 
-# Both sides learn within 25 s, not in two hours, that the other's machine is gone: so long a session keeps its locks.
+# Both sides notice within 25 s, not in two hours, that the other's machine is lost: a session keeps its locks that
+# long.
 _KEEPALIVE_IDLE_S, _KEEPALIVE_INTERVAL_S, _KEEPALIVE_COUNT = 10, 5, 3
 _USER_TIMEOUT_MS = 20_000
 SERVER_KEEPALIVES = (
@@ -45,7 +47,7 @@ Address: TypeAlias = tuple[str, int]
 
 
 class UnfitHostError(Exception):
-    """A server answered, and is not what target_session_attrs asks for."""
+    """A server answered, but does not fit target_session_attrs."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(_UNFIT.get(wanted, "it is a primary"))
@@ -53,7 +55,7 @@ class UnfitHostError(Exception):
 
 
 class NoHostError(Exception):
-    """None of several hosts gives a connection; `answers` says what each did."""
+    """None of several hosts gives a connection; `answers` has the answer of each."""
 
     def __init__(self, answers: list[tuple[str, Exception]]) -> None:
         super().__init__("no host gives a connection")
@@ -61,7 +63,7 @@ class NoHostError(Exception):
 
     @property
     def worst(self) -> Exception:
-        """What to act on: the refusal of a server that runs, before silence, before a server of the other kind."""
+        """The most useful error: the refusal of a running server, then no answer, then a server of the other kind."""
         errors = [error for _, error in self.answers]
         refused = [error for error in errors if not isinstance(error, OSError | UnfitHostError)]
         unfit = [error for error in errors if isinstance(error, UnfitHostError)]
@@ -74,17 +76,17 @@ class Reached:
 
     host: int = 0
     refuses_settings: bool = False
-    """A pooler, which takes no settings at the start of a connection."""
+    """A pooler, which accepts no settings at the start of a connection."""
     _connections: dict[int, WeakSet[asyncpg.Connection]] = field(default_factory=lambda: defaultdict(WeakSet))
 
     def order(self, count: int) -> list[int]:
-        """The hosts as the URL has them, but first the one where the server was last."""
+        """The hosts in the order of the URL, but first the one where the server was last."""
         return sorted(range(count), key=lambda host: (host != self.host, host))
 
     def found(self, connection: asyncpg.Connection, host: int, *, only_one_fits: bool) -> None:
-        """Connections to a server that another one has replaced are cut: those who wait on them would wait for ever.
+        """Cut connections to a server that another one has replaced: their callers would otherwise wait for ever.
 
-        A primary that hangs says nothing, and its kernel goes on acknowledging what is sent, so no keepalive helps.
+        A primary that hangs sends nothing, and its kernel still acknowledges all packets, so no keepalive helps.
         """
         self.host = host
         self._connections[host].add(connection)
@@ -106,10 +108,10 @@ async def connect_to_host(
     *,
     reads_only: bool,
 ) -> asyncpg.Connection:
-    """A connection to the first host that answers and is what target_session_attrs asks for.
+    """A connection to the first host that answers and fits target_session_attrs.
 
-    A single host's own error is raised as it is; NoHostError for several. `reads_only`: the session itself is opened
-    with default_transaction_read_only, which says nothing about the server.
+    The error of a single host is raised unchanged; NoHostError for several. `reads_only`: the session itself is opened
+    with default_transaction_read_only, which does not depend on the server.
     """
     wanted = url.session_attrs or os.environ.get("PGTARGETSESSIONATTRS") or _ANY
     limit_s = timeout_of(url)
@@ -142,7 +144,7 @@ async def _first_that_fits(
     ask: Callable[[Address], Awaitable[tuple[asyncpg.Connection, bool]]],
     wanted: str,
 ) -> tuple[asyncpg.Connection, int]:
-    """One host after the other, each beside those that have not answered yet; the first fitting answer counts."""
+    """Ask the hosts in order, each in parallel to those that have not answered yet; the first fitting answer counts."""
     asked: dict[asyncio.Future[tuple[asyncpg.Connection, bool]], int] = {}
     waiting = list(order)
     answers: dict[int, Exception] = {}
@@ -194,7 +196,7 @@ async def _fits(connection: asyncpg.Connection, wanted: str, *, reads_only: bool
     if wanted == _ANY:
         return True
     settings = connection.get_settings()
-    told = getattr(settings, "in_hot_standby", None)  # by PostgreSQL 14 and newer; not by every pooler
+    told = getattr(settings, "in_hot_standby", None)  # sent by PostgreSQL 14 and newer; not by every pooler
     is_standby = told == "on" if told else bool(await connection.fetchval("SELECT pg_is_in_recovery()"))
     if wanted in ("standby", _PREFER_STANDBY):
         return is_standby
@@ -205,7 +207,7 @@ async def _fits(connection: asyncpg.Connection, wanted: str, *, reads_only: bool
 
 
 def _keep_alive(connection: asyncpg.Connection) -> None:
-    """This side of what SERVER_KEEPALIVES sets on the other; asyncpg has no option for it."""
+    """The client's side of SERVER_KEEPALIVES; asyncpg has no option for it."""
     transport = connection._transport  # noqa: SLF001 - no public way to the socket
     own = transport.get_extra_info("socket")
     if own is None or own.family not in (socket.AF_INET, socket.AF_INET6):
@@ -218,5 +220,5 @@ def _keep_alive(connection: asyncpg.Connection) -> None:
         "TCP_USER_TIMEOUT": _USER_TIMEOUT_MS,
     }
     for name, value in options.items():
-        if hasattr(socket, name):  # macOS has no TCP_USER_TIMEOUT, and names the first one otherwise
+        if hasattr(socket, name):  # macOS has no TCP_USER_TIMEOUT, and another name for the first one
             own.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -1,4 +1,4 @@
-"""Large changes in small transactions, in which one bad row costs itself and nothing else."""
+"""Large changes in small transactions, in which a bad row fails alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-# These say something about the server or about us, and would say it again of each single row.
+# These errors concern the server or this process, and would be the same for each single row.
 _NOT_ABOUT_A_ROW = (
     asyncpg.PostgresConnectionError,
     asyncpg.AdminShutdownError,
@@ -24,23 +24,23 @@ _NOT_ABOUT_A_ROW = (
     asyncpg.CannotConnectNowError,
     asyncpg.IdleSessionTimeoutError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.InsufficientResourcesError,  # a full disk among them
+    asyncpg.InsufficientResourcesError,  # includes a full disk
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.SyntaxOrAccessError,
     DatabaseUnavailable,
 )
 
 
-# The server answers, on a sound connection, that it cannot write for now.
+# The server answers, on a sound connection, that it cannot write at the moment.
 _BLOCKED = (asyncpg.LockNotAvailableError, asyncpg.DiskFullError)
 
-# What was stored by hand or by another program may have any shape, and reading it may fail in any of these ways.
+# Rows that an operator or another program stored may have any content, and reading them may fail in any of these ways.
 ROW_ERRORS = (HorsiesError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class Refused(Generic[T]):
-    """What the database would not do, and its words."""
+    """An item that the database rejected, and the error message."""
 
     item: T
     error: str
@@ -48,7 +48,7 @@ class Refused(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T, R]):
-    """The answers to all batches, or parts of batches, that went through, and what did not."""
+    """The answers to all batches, or parts of batches, that succeeded, and the rejected items."""
 
     answers: list[R]
     refused: list[Refused[T]]
@@ -60,9 +60,9 @@ async def isolate_bad_rows(
     *,
     damage: tuple[type[Exception], ...] = (),
 ) -> Done[T, R]:
-    """Each batch by itself; one that fails is done again item by item. Raises only what is not the fault of an item.
+    """Run each batch; one that fails is repeated item by item. Raises only errors that are not caused by an item.
 
-    `damage`: what else, besides the database's refusals, is the fault of one.
+    `damage`: errors, besides the database's rejections, that an item can cause.
     """
     done: Done[T, R] = Done([], [])
     for batch in batches:
@@ -76,15 +76,15 @@ async def isolate_bad_rows(
 
 
 def is_about_a_row(error: Exception) -> bool:
-    """Whether it may be the fault of one row among many that the statement touched."""
+    """Whether the error may be caused by one row among many that the statement touched."""
     return not isinstance(error, _NOT_ABOUT_A_ROW)
 
 
 def is_blocked(error: BaseException) -> bool:
     """Whether a lock or a full disk kept the server from writing.
 
-    The connection is as good as before, and the lock may be gone at any moment: waiting ever longer, as for a server
-    that is down, gains nothing.
+    The connection is still usable, and the lock may end at any moment: a growing delay, as for a server that is down,
+    is of no use.
     """
     return isinstance(error, _BLOCKED)
 

@@ -1,4 +1,4 @@
-"""The LISTEN connection of a process: kept up, proved to work, and honest about the times when it was not."""
+"""The LISTEN connection of a process: reconnected, probed, and with reports of the times when it did not work."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _log = logging.getLogger("horsies.listener")
 class Listener:
     """Calls back with the payload of each notification on its channels. Payloads are hints: they may be any text.
 
-    A socket can be dead without anybody telling (a firewall forgot it, a proxy lost its other side), and a pooler takes
-    LISTEN without ever delivering. So after `probe_interval_s` without news it notifies itself; when that does not come
-    back, the connection is replaced. `on_gap` says that notifications may have been missed until now, or that none will
-    come for a while (`healthy` is False): whoever relies on them looks for himself.
+    A socket can be dead without an error (a firewall dropped its state, a proxy lost its other side), and a pooler
+    accepts LISTEN without ever delivering. So after `probe_interval_s` without traffic the listener notifies itself; if
+    that does not arrive, the connection is replaced. `on_gap` reports that notifications may have been missed until
+    now, or that none will come for a while (`healthy` is False): its users must then poll.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Listener:
 
     @property
     def healthy(self) -> bool:
-        """Whether notifications arrive, as far as the last probe can tell."""
+        """Whether notifications arrive, according to the last probe."""
         return self._healthy
 
     def add(self, channel: str, callback: Callable[[str], None]) -> None:
-        """Call `callback` from now on; `on_gap` follows as soon as the server knows of a new channel."""
+        """Call `callback` from now on; `on_gap` follows once the server listens on a new channel."""
         self._callbacks.setdefault(channel, []).append(callback)
         self._wake.set()
 
@@ -74,9 +74,9 @@ class Listener:
         self._wake.set()
 
     async def start(self) -> None:
-        """Connect, and stay connected until `close`. Returns after the first attempt: `healthy` says how it went."""
+        """Connect, and stay connected until `close`. Returns after the first attempt; see `healthy` for its result."""
         if self._task is None:
-            # A context of its own: that of the first caller may hold a request of a web application for ever.
+            # A context of its own: that of the first caller may keep a request of a web application alive for ever.
             self._task = asyncio.get_running_loop().create_task(self._stay_connected(), context=Context())
         await self._tried.wait()
 
@@ -99,7 +99,7 @@ class Listener:
             await asyncio.sleep(pause * random.uniform(0.75, 1.25))  # noqa: S311 - spreads load, guards nothing
 
     async def _listen_on(self, connection: asyncpg.Connection) -> None:
-        """Until something is wrong with this connection, which is then closed."""
+        """Until an error occurs on this connection, which is then closed."""
         connection.add_termination_listener(self._connection_ended)
         self._listened = set()
         try:

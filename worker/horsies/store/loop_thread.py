@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# At the end of the interpreter a server that does not answer must not hold up the process.
+# At the end of the interpreter a server that does not answer must not delay the exit.
 _EXIT_PATIENCE_S = 2.0
 
 
-class LoopClosed(RuntimeError):  # noqa: N818 - what became of the caller's work, not a mistake in it
+class LoopClosed(RuntimeError):  # noqa: N818 - the end of the caller's work, not a mistake in it
     """The thread was closed before the work was done."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class LoopClosed(RuntimeError):  # noqa: N818 - what became of the caller's work
 
 
 class LoopThread:
-    """Runs coroutines on its own loop. The first one starts it, also after `close` and in a forked child.
+    """Runs coroutines on its own loop, which the first one starts, also after `close` and in a forked child.
 
     `on_stop` runs on the loop as its last work. `after_fork` runs in a forked child, where the thread does not exist;
     it returns what must never be finalized there, because its sockets belong to the parent.
@@ -56,7 +56,7 @@ class LoopThread:
         try:
             return future.result()
         except BaseException:
-            running.abandon(errand)  # ctrl+c while it waits; nothing to abandon where the work itself failed
+            running.abandon(errand)  # ctrl+c during the wait; nothing to abandon if the work itself failed
             raise
 
     async def run_from_any_loop(self, work: Coroutine[Any, Any, T]) -> T:
@@ -75,13 +75,13 @@ class LoopThread:
             raise
 
     def close(self, timeout_s: float) -> bool:
-        """Let `on_stop` run and end the thread; False when that takes longer. Whoever still waits gets LoopClosed."""
+        """Let `on_stop` run and end the thread; False if that takes longer. Callers that still wait get LoopClosed."""
         with self._lock:
             running, self._current = self._current, None
         return running is None or running.stop(timeout_s)
 
     def forget(self) -> None:
-        """In a forked child: leave the parent's loop alone, and start one of our own when it is needed."""
+        """In a forked child: leave the parent's loop alone, and start a new one when it is needed."""
         if self._current is not None:
             self._current.detach()
         _parents.append((self._current, self._after_fork()))
@@ -101,7 +101,7 @@ class LoopThread:
 
 
 class _Errand(Generic[T]):
-    """A coroutine that one thread orders and the loop's thread runs."""
+    """A coroutine submitted by one thread and run by the loop's thread."""
 
     __slots__ = ("_report", "_task", "_work")
 
@@ -127,16 +127,16 @@ class _Errand(Generic[T]):
             self._tell(None, error)
 
     def refuse(self) -> None:
-        """The loop has ended without it."""
+        """The loop has ended without running it."""
         self._work.close()
         self._tell(None, LoopClosed())
 
     async def _run(self) -> None:
-        # Told from here, not by the callback of the task, which would run one turn of the loop later, 10 µs.
+        # Reported from here, not by the callback of the task, which would run one iteration of the loop later, 10 µs.
         self._tell(await self._work, None)
 
     def _tell(self, result: T | None, error: BaseException | None) -> None:
-        with suppress(RuntimeError):  # the caller's loop is closed: nobody waits
+        with suppress(RuntimeError):  # the caller's loop is closed: no caller waits
             self._report(result, error)
 
 
@@ -158,7 +158,7 @@ class _RunningLoop:
         try:
             self._loop.call_soon_threadsafe(self._begin, errand)
         except RuntimeError:  # the loop was closed a moment ago
-            with suppress(KeyError):  # its end has refused the errand already
+            with suppress(KeyError):  # the closing loop has refused the errand already
                 self._errands.remove(errand)
                 errand.refuse()
 
@@ -187,7 +187,7 @@ class _RunningLoop:
     def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         with asyncio.Runner(loop_factory=partial(asyncio.SelectorEventLoop, self._selector)) as runner:
             runner.run(self._stay(started))
-        # What was ordered while the loop ended never began, and its callers wait.
+        # Work submitted while the loop ended never began, and its callers wait.
         while self._errands:
             self._errands.pop().refuse()
 
@@ -216,7 +216,7 @@ def _forget_all() -> None:
 
 
 def _close_all() -> None:
-    """Say goodbye to the server; it would note a lost connection for each one that just ends."""
+    """Close connections properly; the server would log a lost connection for each one that just ends."""
     for thread in tuple(_all_threads):
         thread.close(_EXIT_PATIENCE_S)
 

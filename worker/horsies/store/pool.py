@@ -1,4 +1,4 @@
-"""Connections of one process, opened when needed and kept for the next who needs one."""
+"""Connections of one process, opened when needed and kept for reuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from horsies.store.connect import Database
 
 CONNECTION_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, HorsiesError)
-"""Everything by which a database, or the way to it, says no; TimeoutError is an OSError."""
+"""All errors by which a database, or the network, refuses or fails; TimeoutError is an OSError."""
 
 LOST_CONNECTION = (
     asyncpg.PostgresConnectionError,
@@ -26,12 +26,12 @@ LOST_CONNECTION = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the server's last words have arrived, the end of the stream not yet
+    asyncpg.InternalClientError,  # the server's last message has arrived, the end of the stream not yet
     ConnectionError,
 )
-"""How a connection that a restart or an administrator has ended shows itself at its next use."""
+"""How a connection that a restart or an administrator has ended fails at its next use."""
 
-# The plan for `id = ANY($1)` is otherwise made anew each time, as the generic one never looks cheaper.
+# The plan for `id = ANY($1)` is otherwise made each time, because the generic one never looks cheaper.
 _SETTINGS = (("plan_cache_mode", "force_generic_plan"), ("jit", "off"))
 _CACHED_STATEMENTS = 100
 _GOODBYE_S = 1.0
@@ -42,9 +42,9 @@ _log = logging.getLogger("horsies.sql")
 class Pool:
     """Up to pool_size + max_overflow connections of one event loop, of which pool_size are kept.
 
-    Not asyncpg's: that one takes 15 µs of a send for its bookkeeping and, without being told otherwise, a round trip to
-    reset the session; nor has it an overflow or an age, which PostgresConfig promises. A connection whose use ended in
-    anything but an answer of the server is closed, so none comes back in the middle of a statement.
+    Not asyncpg's pool: that one adds 15 µs to a send and, by default, a round trip to reset the session; nor has it an
+    overflow or a maximum age, which PostgresConfig promises. A connection is closed unless its last use ended with an
+    answer of the server, so none returns to the pool in the middle of a statement.
     """
 
     def __init__(self, database: Database, config: PostgresConfig, *, role: str, behind_pooler: bool) -> None:
@@ -59,7 +59,7 @@ class Pool:
         self._closed = False
 
     async def acquire(self) -> asyncpg.Connection:
-        """A connection for the caller alone; DatabaseUnavailable after pool_timeout, or where none can be opened."""
+        """A connection for the caller alone; DatabaseUnavailable after pool_timeout, or if none can be opened."""
         await self._take_place()
         try:
             return self._idle_connection() or await self._open()
@@ -68,7 +68,7 @@ class Pool:
             raise
 
     def release(self, connection: asyncpg.Connection, *, sound: bool) -> None:
-        """Give it back; `sound` where its last statement was answered: any other may still be in the middle of one."""
+        """Return it; `sound` if its last statement was answered: otherwise it may still be in the middle of one."""
         self._free_places.release()
         if sound and not connection.is_closed() and len(self._idle) < max(self._config.pool_size, 1):
             self._idle.append(connection)
@@ -76,12 +76,12 @@ class Pool:
             self._drop(connection)
 
     def drop_idle(self) -> None:
-        """After one connection was found lost: its idle neighbours were probably lost with it."""
+        """After one connection was found lost: the idle ones were probably lost with it."""
         while self._idle:
             self._drop(self._idle.pop())
 
     async def close(self) -> None:
-        """Close what is idle, politely; break off what is in use."""
+        """Close idle connections properly; terminate those in use."""
         self._closed = True
         idle, self._idle = self._idle, []
         await asyncio.gather(*(connection.close(timeout=_GOODBYE_S) for connection in idle), return_exceptions=True)

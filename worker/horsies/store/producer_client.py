@@ -1,4 +1,4 @@
-"""A process's link to its database: the connections it shares, what it inserts and reads over them, its waits."""
+"""A process's client of its database: shared connections, inserts and reads over them, and waits for results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MOST_AT_ONCE = 1_000
-# A connection whose other side has vanished would otherwise keep its caller for ever.
+# A connection whose other side is lost would otherwise block its caller for ever.
 _LONGEST_STATEMENT_S = 30.0
 _SLOWEST_ROWS_PER_S = 1_000
 _SLOW_S = 3.0
@@ -40,7 +40,7 @@ _GOODBYE_S = 1.0
 
 
 class Link:
-    """Belongs to one event loop. Made by `open`; a closed one is of no more use."""
+    """Belongs to one event loop. Created by `open`; it cannot be reused after it is closed."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Link:
 
     @classmethod
     async def open(cls, config: PostgresConfig) -> Link:
-        """Connect, and make the tables in a database that has none of ours.
+        """Connect, and create the tables in a database that has none of them.
 
-        DatabaseUnavailable, EmbeddedError, or SchemaError for a schema that is older, newer or somebody else's.
+        DatabaseUnavailable, EmbeddedError, or SchemaError for a schema that is older, newer or of another program.
         """
         async with AsyncExitStack() as stack:
             choice = DatabaseChoice(config.url, "given in PostgresConfig")
@@ -92,7 +92,7 @@ class Link:
         await self._resources.aclose()
 
     async def send(self, request: EnqueueRequest) -> Enqueued:
-        """Insert one task; together with others that are sent at the same moment."""
+        """Insert one task, together with others that are sent at the same moment."""
         if request.unique_key is None:
             return await self._inserts.ask(request)
         # It may have to wait for an open transaction that holds the key, and the others must not wait with it.
@@ -104,9 +104,9 @@ class Link:
         return await self.use(lambda connection: enqueue_many(connection, requests), limit_s=limit_s)
 
     async def use(self, act: Callable[[asyncpg.Connection], Awaitable[T]], *, limit_s: float | None = None) -> T:
-        """Do something on a connection that may be done twice: a lost connection is replaced once, without a word.
+        """Run an action that may be repeated: a lost connection is replaced once, silently.
 
-        Inserts may be done twice, as the id decides: a second time finds the first one's row.
+        Inserts may be repeated, because of the id: the second one finds the row of the first.
         """
         limit_s = _LONGEST_STATEMENT_S if limit_s is None else limit_s
         try:
@@ -130,7 +130,7 @@ class Link:
         except LOST_CONNECTION:
             if loop.time() < alarm.when():
                 raise
-            self._pool.drop_idle()  # whatever swallows the answers of one connection swallows those of its neighbours
+            self._pool.drop_idle()  # a failure that swallows the answers of one connection swallows those of the others
             raise TimeoutError(f"the database did not answer within {limit_s:g} s") from None
         except asyncpg.PostgresError:
             answered = True
@@ -143,7 +143,7 @@ class Link:
         return result
 
     def _look_elsewhere(self) -> None:
-        """A statement takes long: should another host be the primary by now, connecting there cuts this connection."""
+        """A statement takes long: if another host is the primary by now, connecting there cuts this connection."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._connect_anew())
 
@@ -165,7 +165,7 @@ class Link:
         except (asyncpg.PostgresError, CodecError) as error:
             if is_transient(error):
                 raise
-        # The server refuses one of them (a NUL in a text, a name too long), and with it the whole statement.
+        # The server rejects one of them (a NUL in a text, a name too long), and with it the whole statement.
         return [await self._insert_alone(request) for request in requests]
 
     async def _insert_alone(self, request: EnqueueRequest) -> Enqueued | BaseException:

@@ -1,4 +1,4 @@
-"""When this database could take heartbeats: what tells a dead worker from one that could not beat."""
+"""When this database could take heartbeats: distinguishes a dead worker from one that could not beat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """By the database's clock, in the order of the statement. The gap is the last that made the living look dead."""
+    """By the database's clock, in the column order of the statement. The gap is the last that made live workers look
+    dead."""
 
     now: datetime
     beaten_at: datetime
@@ -27,17 +28,17 @@ class Pulse:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no worker pulses now: nothing tells whether the database could be written since `beaten_at`."""
+        """Whether no worker pulses now: then it is unknown whether the database was writable since `beaten_at`."""
         return self.gap_ended == self.now
 
 
 async def write_pulse(
     connection: asyncpg.Connection, config: RecoveryConfig, every_s: float, *, lives: bool = True
 ) -> bool:
-    """Say that heartbeats can be stored now; mostly a read, for one write in `every_s` is enough for all workers.
+    """Record that heartbeats can be stored now; mostly a read, as one write in `every_s` is enough for all workers.
 
-    To be called where a worker has just stored its beats, so that the pulse stops with them. `lives=False`: by a
-    command that sweeps once. It cannot go on pulsing, so it only notes when it asked; see `pulse` of the schema.
+    To be called after a worker has stored its beats, so that the pulse stops with them. `lives=False` is for a command
+    that sweeps once: it cannot go on pulsing, so it only records when it asked; see `pulse` of the schema.
     """
     return bool(
         await connection.fetchval(

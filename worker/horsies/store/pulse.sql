@@ -11,7 +11,7 @@ SELECT statement_timestamp() AS now, beaten_at, newest.gap_began, newest.gap_end
   FROM horsies_pulse
   LEFT JOIN LATERAL (
         SELECT lower(gap) AS gap_began, upper(gap) AS gap_ended
-               -- The last one is open where no worker pulses at this moment.
+               -- The last gap is open if no worker pulses at this moment.
           FROM unnest(gaps + tstzmultirange(tstzrange(LEAST(beaten_at, statement_timestamp()), statement_timestamp()))) AS gap
          WHERE upper(gap) - lower(gap) > horsies_harmless_gap($1, $2)
          ORDER BY lower(gap) DESC

@@ -1,4 +1,4 @@
-"""What the application reads back: outcomes, one task's row with its attempts, and what looks wrong."""
+"""Reads for the application: outcomes, one task's row with its attempts, and tasks with problems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
 
-# A worker that broke before it had a result stores none, and neither do hands that set a status with UPDATE.
+# A worker that crashed before it had a result stores none, and neither does an UPDATE of the status in psql.
 _CODE_WITHOUT_RESULT: dict[str, BuiltInTaskCode] = {
     "COMPLETED": RetrievalCode.RESULT_NOT_AVAILABLE,
     "FAILED": OperationalErrorCode.WORKER_CRASHED,
@@ -38,7 +38,7 @@ _WORDS_WITHOUT_RESULT = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A task's row as far as somebody who waits for it needs it."""
+    """A task's row as far as a wait for its result needs it."""
 
     task_id: str
     status: str
@@ -51,7 +51,7 @@ class Outcome:
         return self.status in _TERMINAL
 
     def result(self) -> TaskResult[Any, TaskError]:
-        """What the task came to; only for a final one. Never raises, whatever the row holds."""
+        """The result of the task; only for a final one. Never raises, whatever the row contains."""
         if self.stored is not None and self.status != TaskStatus.CANCELLED.value:
             return load_task_result(self.stored)
         own_code = self.error_code if self.status == TaskStatus.FAILED.value else None
@@ -62,7 +62,7 @@ class Outcome:
 
 
 async def read_outcomes(connection: asyncpg.Connection, task_ids: Sequence[str]) -> dict[str, Outcome]:
-    """The rows with these ids that there are."""
+    """The existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_outcomes"), task_ids)
     return {row["id"]: Outcome(*row) for row in rows}
 
@@ -75,7 +75,7 @@ async def read_info(
     include_failed_reason: bool,
     include_attempts: bool,
 ) -> TaskInfo | None:
-    """One task; None where there is no row. ValueError for a status that is none of ours."""
+    """One task; None if there is no row. ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_task"), task_id, include_result, include_failed_reason)
     if not rows:
         return None
@@ -98,15 +98,15 @@ async def read_attempts(connection: asyncpg.Connection, task_id: str) -> list[Ta
 
 
 async def read_stale_tasks(connection: asyncpg.Connection, threshold_minutes: float) -> list[dict[str, Any]]:
-    """RUNNING tasks whose execution has given no sign of life for that long."""
+    """RUNNING tasks whose execution has not beaten for that long."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "stale_tasks"), threshold_minutes)]
 
 
 async def read_worker_stats(connection: asyncpg.Connection) -> list[dict[str, Any]]:
-    """What runs where, busiest first."""
+    """Running tasks by worker process, busiest first."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "worker_stats"))]
 
 
 async def read_expired_tasks(connection: asyncpg.Connection) -> list[dict[str, Any]]:
-    """PENDING tasks that no worker may start any more."""
+    """PENDING tasks past their deadline."""
     return [dict(row) for row in await connection.fetch(statement(__name__, "expired_tasks"))]

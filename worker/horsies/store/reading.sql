@@ -1,5 +1,5 @@
 -- name: read_outcomes
--- reading.py, for all who wait at this moment; reads only
+-- reading.py, for all waits of this moment; reads only
 SELECT id, status, result, error_code, failed_reason FROM horsies_tasks WHERE id = ANY ($1::text[])
 
 -- name: read_task
@@ -21,8 +21,8 @@ SELECT task_id, attempt, outcome, will_retry, started_at, finished_at, error_cod
  ORDER BY attempt DESC
 
 -- name: stale_tasks
--- reading.py, broker.get_stale_tasks(); reads only. Beats of an earlier attempt do not count: a second one that has just
--- started would be stale at once by them
+-- reading.py, broker.get_stale_tasks(); reads only. Beats of an earlier attempt do not count: by them a second attempt
+-- that has just started would be stale at once
 SELECT task.id, task.worker_hostname, task.worker_pid, task.worker_process_name, beat.sent_at AS last_heartbeat,
        task.started_at, task.task_name
   FROM horsies_tasks task

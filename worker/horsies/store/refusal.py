@@ -1,4 +1,4 @@
-"""What it means that a server refuses connections: on this machine, that it does not run, and that no sweep can."""
+"""Whether a refused connection means that the server on this machine does not run, so that no sweep can run either."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 async def is_on_this_machine(connection: asyncpg.Connection, url: DatabaseUrl) -> bool:
-    """Whether the URL names the server itself, here. A proxy or a host elsewhere may refuse us and serve others.
+    """Whether the URL names the server itself, on this machine. A proxy or another host may refuse us and serve others.
 
-    Not so for several hosts, or where the server sees another port than the URL has.
+    False for several hosts, or if the server has another port than the URL.
     """
     by_socket, by_loopback, port = await connection.fetchrow(statement(__name__, "server_address"))
     if len(url.hosts) != 1:
@@ -37,7 +37,7 @@ def is_refusal(error: BaseException) -> bool:
     """Whether no server answered, or one that is starting or stopping: it has run no statement since."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     if isinstance(cause, OSError):
-        # localhost has two addresses: where both refuse, the numbers stand in the text only.
+        # localhost has two addresses: if both refuse, the errno values are only in the text.
         numbers = {cause.errno} if cause.errno else set(map(int, re.findall(r"\[Errno (\d+)\]", str(cause))))
         return bool(numbers) and numbers <= _NOBODY_LISTENS
     return isinstance(cause, asyncpg.CannotConnectNowError)

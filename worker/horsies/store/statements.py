@@ -1,4 +1,4 @@
-"""SQL stands beside the module that runs it, under the same name: several statements a file, each after its name."""
+"""Loads the SQL files, each named like the module beside it and holding several named statements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def statement(module: str, name: str) -> str:
-    """The statement `name` of the SQL file beside `module`, with the comments that say what guards it."""
+    """The statement `name` of the SQL file beside `module`, including the comments on who runs it and what guards
+    it."""
     return _statements(module)[name]
 
 

@@ -1,4 +1,4 @@
-"""Statements that follow from each other, written once for every kind of connection that may run them."""
+"""Sequences of dependent statements, written once for every kind of connection that may run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ASYNCPG = (asyncpg.Connection, PoolConnectionProxy)
 
 Row: TypeAlias = Sequence[Any]
 Steps: TypeAlias = Generator[tuple[str, tuple[Any, ...]], Sequence[Row], T]
-"""Gives a statement with its parameters, takes its rows, and returns what they come to."""
+"""Yields a statement with its parameters, receives its rows, and returns the result."""
 
 
 class CallerConnectionError(Exception):
@@ -38,7 +38,7 @@ async def drive(connection: asyncpg.Connection, steps: Steps[T]) -> T:
 
 
 async def drive_on_callers(connection: object, steps: Steps[T]) -> T:
-    """Run the steps inside the caller's transaction, on his own event loop."""
+    """Run the steps inside the caller's transaction, on the caller's event loop."""
     if isinstance(connection, _ASYNCPG):
         try:
             return await drive(connection, steps)
@@ -61,7 +61,7 @@ async def drive_on_callers(connection: object, steps: Steps[T]) -> T:
 
 
 def drive_blocking_on_callers(connection: object, steps: Steps[T]) -> T:
-    """Run the steps inside the caller's transaction on a psycopg connection, in his own thread."""
+    """Run the steps inside the caller's transaction on a psycopg connection, in the caller's thread."""
     psycopg = _psycopg_of(connection)
     if not isinstance(connection, psycopg.Connection):
         raise _must_be_awaited(connection)
@@ -79,7 +79,7 @@ def drive_blocking_on_callers(connection: object, steps: Steps[T]) -> T:
 
 
 def _psycopg_of(connection: object) -> Any:
-    """The psycopg that made this connection. It is loaded then; we never load it ourselves."""
+    """The psycopg module of this connection. The caller has loaded it; the engine never does."""
     if isinstance(connection, _ASYNCPG):
         raise _must_be_awaited(connection)
     psycopg: ModuleType | None = sys.modules.get("psycopg")
@@ -104,5 +104,5 @@ def _for_psycopg(query: str, parameters: tuple[Any, ...]) -> tuple[str, dict[str
 
 @cache
 def _named(query: str) -> str:
-    """`$1` as psycopg writes it."""
+    """`$1` in psycopg's notation."""
     return re.sub(r"\$(\d+)", r"%(p\1)s", query.replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""Which worker has the duty to sweep, and what the last sweep did."""
+"""Which worker has the duty to sweep, and the report of the last sweep."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ RUNS, CLAIMS, UPKEEP = "runs", "claims", "recovery"
 
 
 def sweep_name(rule: str, threshold_ms: int) -> str:
-    """The duty of a rule that may be switched off, by those workers that have it on with this threshold."""
+    """The duty of a rule that can be switched off, for the workers that have it on with this threshold."""
     return f"{rule} {threshold_ms}"
 
 
 async def take_duty(connection: asyncpg.Connection, sweep: str, worker_id: str, interval_ms: int) -> float | None:
-    """None: the duty is ours for this time. Otherwise the seconds until it is due again.
+    """None: this worker has the duty this time. Otherwise the seconds until it is due again.
 
-    No lock is held between two statements, so that nothing has to be given back: a worker that dies on duty misses
-    the next time, and whoever looks first then has it. Works behind a pooler in transaction mode.
+    No lock is held between two statements, so that nothing has to be released: if a worker dies on duty, that run is
+    missed, and the first worker to check after the interval has the next one. Works behind a pooler in transaction
+    mode.
     """
     won, due_in_s = await connection.fetchrow(statement(__name__, "sweep_duty"), sweep, worker_id, interval_ms)
     return None if won else max(float(due_in_s or 0.0), 0.0)
 
 
 async def write_report(connection: asyncpg.Connection, sweep: str, worker_id: str, report: Mapping[str, Any]) -> None:
-    """What this time's sweep did; nothing where another worker has had the duty since."""
+    """Store the report of this sweep, unless another worker has taken the duty since."""
     await connection.execute(statement(__name__, "sweep_report"), sweep, worker_id, json.dumps(report))

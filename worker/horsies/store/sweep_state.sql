@@ -1,18 +1,19 @@
 -- name: sweep_duty
--- sweep_state.take_duty; moves ran_at forward, and only where it is an interval old: of many that ask, one gets the duty
+-- sweep_state.take_duty; moves ran_at forward, and only if it is an interval old: of many callers, one gets the duty
 -- ($1 sweep, $2 worker, $3 interval in ms)
 WITH won AS (
     INSERT INTO horsies_sweep_state AS state (sweep, ran_at, worker_id, interval_ms)
     SELECT $1, statement_timestamp(), $2, $3::integer
-           -- Who asks too early shall only read: a conflicting insert locks the row and writes WAL even where it loses.
+           -- A call that comes too early must only read: a conflicting insert locks the row and writes WAL even if it
+           -- loses.
      WHERE NOT EXISTS (SELECT FROM horsies_sweep_state
                         WHERE sweep = $1 AND ran_at > statement_timestamp() - $3::integer * interval '1 ms'
                           AND ran_at <= statement_timestamp())
         ON CONFLICT (sweep) DO UPDATE
        SET ran_at = excluded.ran_at, worker_id = excluded.worker_id, interval_ms = excluded.interval_ms
      WHERE state.ran_at <= excluded.ran_at - $3::integer * interval '1 ms'
-           -- Left behind by a server clock that was wrong; else nobody would sweep until that time comes. A rival's
-           -- statement may have begun a moment after ours, hence the minute.
+           -- A time in the future was left by a wrong server clock; without this no worker would sweep until then.
+           -- Another worker's statement may have begun a moment after this one, hence the minute.
         OR state.ran_at > excluded.ran_at + interval '1 min'
     RETURNING sweep
 )

@@ -1,4 +1,4 @@
-"""Waits until rows are final: woken by notifications, and looking by itself for what these may have missed."""
+"""Waits until rows are final: woken by notifications, and polling because these may be missed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 _POLL_S = 5.0
 _POLL_WITHOUT_NOTIFICATIONS_S = 0.2
-# A restarted server is back within this time; whoever waits longer for a result should learn that there is trouble.
+# A restarted server is back within this time; a caller that waits longer for a result should get the error.
 _PATIENCE_S = 15.0
 _SHORTEST_LOOK_S, _LONGEST_LOOK_S = 2.0, 10.0
-# Every session that listens to task_done hears of every task of the database, 20 000 times a second under full load. So
-# it is left when nobody waits, but not between two calls in a row.
+# Every session that listens to task_done receives every task of the database, 20 000 times a second under full load. So
+# the listener is stopped when there are no waits, but not between two calls in a row.
 _LINGER_S = 10.0
 
 
 class Awaited(Protocol):
-    """A row that somebody waits for."""
+    """A row that a caller waits for."""
 
     @property
     def is_final(self) -> bool: ...
@@ -45,7 +45,7 @@ class Waiting(Generic[AwaitedT]):
     def __init__(
         self, look: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
     ) -> None:
-        """`channel` tells the ids of what is final. No listener where a pooler would swallow the notifications."""
+        """`channel` announces the ids of final rows. No listener if a pooler would swallow the notifications."""
         self._look = look
         self._listener = listener
         self._channel = channel
@@ -55,9 +55,9 @@ class Waiting(Generic[AwaitedT]):
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
 
     async def until_final(self, row_id: str, timeout_s: float | None) -> AwaitedT | None:
-        """The row, final unless the time ran out (0: one look); None where there is none.
+        """The row, final unless the time ran out (0: one read); None if there is none.
 
-        Trouble with the database is waited out too, for as long as a restart takes; then it is raised.
+        Errors of the database are waited out too, for as long as a restart takes; then they are raised.
         """
         clock = asyncio.get_running_loop().time
         deadline = math.inf if timeout_s is None else clock() + timeout_s
@@ -83,13 +83,13 @@ class Waiting(Generic[AwaitedT]):
             self._unlistening.cancel()
 
     def wake_all(self) -> None:
-        """Everybody looks for himself: notifications may have been missed."""
+        """Make all waits read their rows: notifications may have been missed."""
         for waiters in self._waiters.values():
             for wake in waiters:
                 wake.set()
 
     async def _look_within(self, row_id: str, left_s: float) -> AwaitedT | None:
-        # Also the shortest wait gets an answer, and also the longest one notices a server that gives none.
+        # So even the shortest wait gets an answer, and even the longest one notices a server that gives none.
         limit = min(max(left_s, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
         try:
             async with asyncio.timeout(limit):

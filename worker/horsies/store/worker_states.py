@@ -1,4 +1,4 @@
-"""Snapshots of a worker, as time goes by."""
+"""Snapshots of a worker over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSnapshot:
-    """One row of horsies_worker_states, in the order of its statement."""
+    """One row of horsies_worker_states, in the column order of its statement."""
 
     worker_id: str
     hostname: str

@@ -1,4 +1,4 @@
-"""What a workflow's handle reads: how it ended, and its nodes."""
+"""The reads of a workflow handle: its outcome and its nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WITHOUT_ERROR: Final[dict[str, tuple[BuiltInTaskCode, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOutcome:
-    """A workflow's row as far as somebody who waits for it needs it."""
+    """A workflow's row as far as a wait for its result needs it."""
 
     workflow_id: str
     status: str
@@ -39,11 +39,11 @@ class WorkflowOutcome:
 
     @property
     def is_final(self) -> bool:
-        """Nothing more comes by itself: also a paused one, which may be resumed."""
+        """Whether no further change comes by itself, which includes PAUSED, although it may be resumed."""
         return self.status in _FINAL
 
     def result(self) -> TaskResult[Any, TaskError]:
-        """What the workflow came to; only for a final one. Never raises, whatever the row holds."""
+        """The result of the workflow; only for a final one. Never raises, whatever the row contains."""
         if self.status == WorkflowStatus.COMPLETED and self.stored is not None:
             return load_task_result(self.stored)
         if self.status in (WorkflowStatus.FAILED, WorkflowStatus.CANCELLED) and self.error is not None:
@@ -54,7 +54,7 @@ class WorkflowOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
-    """One node's row; `status` is None where the workflow has no such node."""
+    """One node's row; `status` is None if the workflow has no such node."""
 
     index: int | None
     status: str | None
@@ -64,19 +64,19 @@ class NodeOutcome:
 async def read_workflow_outcomes(
     connection: asyncpg.Connection, workflow_ids: Sequence[str]
 ) -> dict[str, WorkflowOutcome]:
-    """The rows with these ids that there are."""
+    """The existing rows with these ids."""
     rows = await connection.fetch(statement(__name__, "read_workflow_outcomes"), workflow_ids)
     return {row["id"]: WorkflowOutcome(*row) for row in rows}
 
 
 async def read_nodes(connection: asyncpg.Connection, workflow_id: str) -> list[WorkflowTaskInfo] | None:
-    """The nodes in their order; None where there is no such workflow. ValueError for a status that is none of ours."""
+    """The nodes in their order; None if there is no such workflow. ValueError for an unknown status."""
     rows = await connection.fetch(statement(__name__, "read_workflow_nodes"), workflow_id)
     return [_info(row) for row in rows if row["task_index"] is not None] if rows else None
 
 
 async def read_node(connection: asyncpg.Connection, workflow_id: str, node_id: str) -> NodeOutcome | None:
-    """One node by its node_id; None where there is no such workflow."""
+    """One node by its node_id; None if there is no such workflow."""
     rows = await connection.fetch(statement(__name__, "read_workflow_node"), workflow_id, node_id)
     return NodeOutcome(*rows[0]) if rows else None
 

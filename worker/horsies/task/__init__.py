@@ -1,4 +1,4 @@
-"""Tasks: what `@app.task` makes of a function, and how it is called, run and sent."""
+"""Tasks: the objects that `@app.task` creates, and how they are called, run and sent."""
 
 from horsies.task.bulk import TaskCall
 from horsies.task.definition import TaskDecorator, TaskOptions, define

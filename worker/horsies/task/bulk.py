@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskCall:
-    """One call that is not sent yet: an element of `app.send_many([...])`."""
+    """One call to be sent: an element of `app.send_many([...])`."""
 
     sender: Sender
     args: Sequence[Any]
@@ -40,7 +40,7 @@ class _Batch:
     """The calls in their order; `requests` are those that can be sent."""
 
     def __init__(self, calls: Iterable[TaskCall]) -> None:
-        # Asked once per task: to see that a variable is not in the environment takes 0.5 µs.
+        # Checked once per task: to find that a variable is not in the environment takes 0.5 µs.
         is_suppressed = cache(Sender.is_suppressed)
         now = datetime.now(UTC)
         self._prepared = [call.prepare(suppressed=is_suppressed(call.sender), sent_at=now) for call in calls]
@@ -55,13 +55,13 @@ class _Batch:
         return self.in_place([read_stored(request, broker, stored) for request, stored in pairs])
 
     def in_place(self, results: Iterable[TaskSendResult[TaskHandle[Any]]]) -> list[TaskSendResult[TaskHandle[Any]]]:
-        """The results where their calls stood, among the errors of those that could not be sent."""
+        """The results at the positions of their calls, together with the errors of calls that could not be sent."""
         remaining = iter(results)
         return [result if isinstance(result, Err) else next(remaining) for result in self._prepared]
 
 
 def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
-    """One result per call, in their order. A call that cannot be sent does not hold up the others."""
+    """One result per call, in their order. A call that cannot be sent does not prevent the others."""
     batch = _Batch(calls)
     if not batch.requests:
         return batch.in_place([])

@@ -1,4 +1,4 @@
-"""User code run to its end: whatever it returns or raises becomes a TaskResult."""
+"""Runs user code: every return value and exception is turned into a TaskResult."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The rules by which one task's outcomes are read."""
+    """The rules for the outcomes of one task."""
 
     function_name: str
     promise: Promise
     codes: ExceptionCodes
 
     def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
-        """Run `fn` here and now. Only KeyboardInterrupt gets out: whoever presses ctrl-c wants all of it stopped."""
+        """Run `fn` in this process. Only KeyboardInterrupt is passed on, because ctrl+c is meant for the whole
+        program."""
         try:
             return self.judge(fn(*args, **kwargs))
         except KeyboardInterrupt:
@@ -37,7 +38,8 @@ class Judge:
     async def call_async(
         self, fn: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> TaskResult[Any, Any]:
-        """`call` for `async def`; a cancellation from outside gets out too, else timeouts around it would not work."""
+        """`call` for `async def`; a cancellation from outside is passed on too, else timeouts around it would not
+        work."""
         try:
             return self.judge(await fn(*args, **kwargs))
         except (KeyboardInterrupt, GeneratorExit):
@@ -51,7 +53,7 @@ class Judge:
             return self.failure(error)
 
     def judge(self, returned: object) -> TaskResult[Any, Any]:
-        """What was returned, or the error that it is: no TaskResult, or not of the promised types."""
+        """The returned TaskResult, or an error if it is none, or not of the declared types."""
         if isinstance(returned, TaskResult):
             broken = self.promise.broken_by(returned)
             return returned if broken is None else TaskResult(err=broken)
@@ -64,7 +66,7 @@ class Judge:
         )
 
     def failure(self, error: BaseException) -> TaskResult[Any, TaskError]:
-        # str(error) is user code and may raise; the traceback module takes care of that.
+        # str(error) is user code and may raise; the traceback module handles that.
         text = str(traceback.TracebackException(type(error), error, None))
         kind = type(error).__name__
         return TaskResult(

@@ -1,4 +1,4 @@
-"""What can be wrong with a task as it is written, found when it is defined."""
+"""The errors in a task's definition, found when it is defined."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MISPLACED: Final = {
 def problems(
     fn: object, task_name: object, options: Mapping[str, Any], known_options: Iterable[str], config: AppConfig
 ) -> Iterable[HorsiesError]:
-    """Each broken rule but those of the return type, in the documented order."""
+    """Each broken rule except those of the return type, in the documented order."""
     found: list[HorsiesError] = [
         *_misplaced_options(options),
         *_mapper_problems(options),
@@ -118,7 +118,7 @@ def _bad_task_name(task_name: object) -> Iterable[HorsiesError]:
 
 
 def _wrapped(fn: object) -> Iterable[HorsiesError]:
-    """Another decorator below ours would run on the worker only by accident of what it returns."""
+    """A decorator below `@app.task` would run in the worker only if it happens to return a suitable function."""
     location = SourceLocation.of_function(fn) if callable(fn) else None
     refused = partial(
         TaskDefinitionError,

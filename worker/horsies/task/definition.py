@@ -1,4 +1,4 @@
-"""`@app.task`: a function and its options become a task, or a report of everything that is wrong with them."""
+"""`@app.task`: creates a task from a function and its options, or reports all errors in them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TaskOptions(TypedDict, total=False):
 
 
 class ConfiguredApp(App, Protocol):
-    """What a definition needs of its application."""
+    """The part of an application that a definition uses."""
 
     config: AppConfig
 
@@ -63,7 +63,7 @@ class TaskDecorator(Protocol):
 def define(
     app: ConfiguredApp, fn: Any, task_name: str, options: Mapping[str, Any], local_names: Mapping[str, Any]
 ) -> TaskFunction[..., Any, Any, Any]:
-    """Check everything, then make the task. `local_names` are those where the definition stands."""
+    """Check everything, then create the task. `local_names` are those of the scope of the definition."""
     errors = list(problems(fn, task_name, options, TaskOptions.__annotations__, app.config))
     promise = None
     if inspect.isfunction(fn):

@@ -1,4 +1,4 @@
-"""The object that `@app.task` puts in the place of a function."""
+"""The object by which `@app.task` replaces a function."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 E = TypeVar("E")
 CallT_co = TypeVar("CallT_co", covariant=True)
-"""What calling the task gives: the TaskResult, or for `async def` a coroutine of it."""
+"""The result of calling the task: the TaskResult, or for `async def` a coroutine of it."""
 
 
 class TaskFunction(Generic[P, T, E, CallT_co]):
-    """Call it to run it here and now; `send` it to run it on a worker."""
+    """Call it to run it in this process; `send` it to run it in a worker."""
 
     __name__: str
 
@@ -64,7 +64,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         self.retry_policy = retry_policy
         self.timeout_ms = timeout_ms
         self.requeue_on_interrupt = requeue_on_interrupt
-        """None: as the application says."""
+        """None: the application's setting."""
         self.is_async = inspect.iscoroutinefunction(fn)
         self.location = location
 
@@ -86,12 +86,13 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return self._judge.codes.task_default
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallT_co:
-        """Run the function here and now. Its exceptions become an error result, except KeyboardInterrupt."""
+        """Run the function in this process. Its exceptions are returned as an error result, except
+        KeyboardInterrupt."""
         call = self._judge.call_async if self.is_async else self._judge.call
         return call(self._original_fn, args, kwargs)  # type: ignore[return-value]  # is_async decides, CallT_co follows
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
-        """Execute a plain task with stored arguments, on a worker. Never raises."""
+        """Execute a plain task with stored arguments, in a worker. Never raises."""
         if (misfit := self._misfit(args, kwargs)) is not None:
             return misfit
         try:
@@ -100,7 +101,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
             return self._judge.failure(error)
 
     async def run_async(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
-        """Execute an `async def` task with stored arguments, on a worker. Raises nothing but its own cancellation."""
+        """Execute an `async def` task with stored arguments, in a worker. Raises nothing but its own cancellation."""
         if (misfit := self._misfit(args, kwargs)) is not None:
             return misfit
         try:
@@ -119,7 +120,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         )
 
     def send(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
-        """Store the task for a worker. Nothing is raised; an Err says what to do."""
+        """Store the task for a worker. Nothing is raised; an Err explains what to do."""
         return self._sender.send(args, kwargs, PLAIN)
 
     async def send_async(self, *args: P.args, **kwargs: P.kwargs) -> TaskSendResult[TaskHandle[T]]:
@@ -149,7 +150,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         unique_key: str | None = None,
         connection: object = None,
     ) -> BoundTask[P, T]:
-        """The task with options for one send; TaskSendOptions says what each does."""
+        """The task with options for one send; see TaskSendOptions."""
         return BoundTask(self._sender, TaskSendOptions(good_until, priority, delay, unique_key, connection))
 
     def node(
@@ -186,7 +187,8 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return self._sender.stored_options(good_until)
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Store exactly what a failed `send` would have stored, under the same id: it cannot become two tasks."""
+        """Store exactly what a failed `send` would have stored, under the same id, so that it cannot be stored
+        twice."""
         return self._sender.retry(error, delayed=False)
 
     async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
@@ -194,7 +196,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return await self._sender.retry_async(error, delayed=False)
 
     def retry_schedule(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """`retry_send` for a failed `schedule`; the delay counts anew from now."""
+        """`retry_send` for a failed `schedule`; the delay counts again from now."""
         return self._sender.retry(error, delayed=True)
 
     async def retry_schedule_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:

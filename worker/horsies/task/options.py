@@ -1,4 +1,4 @@
-"""What one send may say beyond its arguments, and which values of that make no sense."""
+"""The options of one send, and their checks."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from horsies.domain.codec import clean_text
 HIGHEST_PRIORITY: Final = 1
 LOWEST_PRIORITY: Final = 100
 LONGEST_UNIQUE_KEY: Final = 255
-# A hundred years. Without a bound the due time leaves the calendar of Python, and then nobody can read the row.
+# A hundred years. Without a bound the due time could exceed Python's calendar, and the row would be unreadable.
 LONGEST_DELAY_S: Final = 100 * 366 * 86_400
 
 
 class UnsendableError(ValueError):
-    """A call or an option that cannot become a task; the text is for the person who wrote it."""
+    """A call or an option that cannot be sent; the text is for the author of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSendOptions:
-    """The options of one send. Values that make no sense are an Err of that send."""
+    """The options of one send. Invalid values are returned as an Err of that send."""
 
     good_until: datetime | None = None
-    """The task expires when it has not started by then; aware."""
+    """The task expires if it has not started by then; must have a time zone."""
     priority: int | None = None
-    """1 first, 100 last; None: that of the queue."""
+    """1 first, 100 last; None: the queue's."""
     delay: int | timedelta | None = None
     """Whole seconds from now, by the clock of the database."""
     unique_key: str | None = None
-    """While a task with this key is waiting or running, a send gives a handle to that one instead of a new task."""
+    """While a task with this key is waiting or running, a send returns a handle to it instead of creating a new one."""
     connection: object = None
-    """An asyncpg or psycopg connection: the task is stored in its transaction, and gone if that is rolled back."""
+    """An asyncpg or psycopg connection: the task is stored in its transaction, and removed by its rollback."""
 
     def delayed(self, delay_seconds: int) -> TaskSendOptions:
         return replace(self, delay=delay_seconds)
@@ -67,7 +67,7 @@ def checked_priority(priority: object) -> int | None:
 
 
 def checked_delay(delay: object) -> int | None:
-    """Whole seconds: that is what the fingerprint of a send, shared with other versions, holds."""
+    """Whole seconds, because the fingerprint of a send, shared with other versions, contains them."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if seconds is None:
         return None

@@ -1,4 +1,4 @@
-"""What a task's function takes, and why a call does not fit it."""
+"""The parameters of a task's function, and why a call does not fit them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _MOST_SHAPES: Final = 64
 class Parameters:
     """The signature of one function.
 
-    Whether a call can be made depends on how many values and which names it has. Shapes that fit are remembered:
-    binding takes 1.5 µs, a tenth of all that a send costs here.
+    Whether a call is possible depends on its number of values and its names. Shapes that fit are cached: binding takes
+    1.5 µs, a tenth of the cost of a send here.
     """
 
     def __init__(self, fn: Callable[..., Any]) -> None:
@@ -29,7 +29,7 @@ class Parameters:
         self._fitting: set[tuple[int, tuple[str, ...]]] = set()
 
     def why_not(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """None when the function can be called so, otherwise the reason for a person."""
+        """None if the function can be called with these, otherwise the reason as a message."""
         shape = (len(args), tuple(kwargs))
         if shape in self._fitting:
             return None
@@ -37,25 +37,25 @@ class Parameters:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
             return f"arguments do not fit {self}: {error}"
-        if len(self._fitting) < _MOST_SHAPES:  # a function that takes **kwargs could be called with endless ones
+        if len(self._fitting) < _MOST_SHAPES:  # a function with **kwargs could be called with any number of shapes
             self._fitting.add(shape)
         return None
 
     def why_not_by_type(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """The same of a call that can be made, by the annotations. No value is in the text."""
+        """The same for the annotated types of a call that is possible. The text contains no value."""
         misfit = self._check_types(args, kwargs)
         return None if misfit is None else f"arguments do not fit {self}: {misfit}"
 
     @cached_property
     def _check_types(self) -> ArgumentCheck:
-        """Made for the first call: the names in annotations may be defined below the function."""
+        """Built at the first call: the names in annotations may be defined below the function."""
         return checker(self._fn)
 
     def __contains__(self, name: object) -> bool:
         return name in self._signature.parameters
 
     def __str__(self) -> str:
-        """`add(a, b=2)`; annotations would fill the line."""
+        """`add(a, b=2)`; annotations would make the line too long."""
         plain = [
             parameter.replace(annotation=inspect.Parameter.empty) for parameter in self._signature.parameters.values()
         ]

@@ -1,4 +1,4 @@
-"""What a task promises to give back: `-> TaskResult[T, E]` read from its definition, and values held against it."""
+"""The declared return type `-> TaskResult[T, E]`, and the check of values against it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WAY_OUT: Final = "write -> TaskResult[T, TaskError], T being the type of the value"
 _ANY_CLASS: Final = ConfigDict(arbitrary_types_allowed=True)
 
-# A list of a million wrong items has a million errors; the first few say what is wrong.
+# A list of a million wrong items has a million errors; the first few are enough.
 _MOST_ERRORS: Final = 10
 
 _short = reprlib.Repr()
@@ -32,7 +32,7 @@ _short.maxstring = _short.maxother = 500
 
 
 class Promise:
-    """The two types of one task's TaskResult. Validators are made when first needed: a producer never needs them."""
+    """The two types of one task's TaskResult. Validators are built when first needed; a producer does not need them."""
 
     def __init__(self, ok_type: Any, err_type: Any) -> None:
         self.ok_type = ok_type
@@ -47,17 +47,17 @@ class Promise:
         return _validator(self.err_type)
 
     def why_unusable(self) -> str | None:
-        """Why no value can be held against these types, if so. Found by a check; at run time it fails the task."""
+        """Why no value can be checked against these types, if so. Found by a check; at run time it fails the task."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("error", ArbitraryTypeWarning)  # an annotation that is no type at all
+                warnings.simplefilter("error", ArbitraryTypeWarning)  # an annotation that is not a type
                 _ = self.ok_validator, self.err_validator
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, ArbitraryTypeWarning) as error:
             return str(error)
         return None
 
     def broken_by(self, result: TaskResult[Any, Any]) -> TaskError | None:
-        """The error that takes the place of a result whose value or error is not of the promised type."""
+        """The error that replaces a result whose value or error is not of the declared type."""
         if result.is_ok():
             return _mismatch("ok", self.ok_type, self.ok_validator, result.ok)
         return _mismatch("err", self.err_type, self.err_validator, result.err)
@@ -82,10 +82,10 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
         )
     annotation = fn.__annotations__["return"]
     only_return = SimpleNamespace(__annotations__={"return": annotation})
-    # Names of a caller elsewhere must not hide those of the function's own module.
+    # Names of a caller in another module must not hide those of the function's own module.
     nearby = dict(local_names) if "<locals>" in fn.__qualname__ else {}
     try:
-        # Only this one: a parameter's type may well be imported for type checkers alone.
+        # Only this one: a parameter's type may be imported for type checkers only.
         return get_type_hints(only_return, fn.__globals__, nearby, include_extras=True)["return"]
     except NameError as error:
         raise _refused(
@@ -94,7 +94,7 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
             "the task checks its results against this type: import it where it runs, not under `if TYPE_CHECKING:`, "
             "and define it above the task",
         ) from None
-    # An annotation is an expression of the user's and may raise anything.
+    # An annotation is the user's expression and may raise anything.
     except Exception as error:
         raise _refused(
             fn,
@@ -127,7 +127,7 @@ def _validator(kind: Any) -> TypeAdapter[Any]:
     try:
         return TypeAdapter(kind, config=_ANY_CLASS)
     except PydanticUserError as error:
-        # Models, dataclasses and typed dicts bring a configuration of their own and refuse another.
+        # Models, dataclasses and typed dicts have a configuration of their own and refuse another.
         if error.code != "type-adapter-config-unused":
             raise
         return TypeAdapter(kind)

@@ -1,4 +1,4 @@
-"""From a call to a stored row: what is checked, in which order, and how a failed send is repeated."""
+"""From a call to a stored row: the checks in their order, and the retry of a failed send."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class App(Protocol):
-    """What sending needs of the application."""
+    """The part of an application that sending uses."""
 
     def are_sends_suppressed(self) -> bool: ...
 
@@ -98,17 +98,17 @@ class Sender:
         suppressed: bool,
         sent_at: datetime | None = None,
     ) -> Result[EnqueueRequest, TaskSendError]:
-        """The row of one call, or why there is none. It is sent now, or with others at `sent_at`."""
+        """The row of one call, or the error. It is sent now, or with others at `sent_at`."""
         if suppressed:
             return self._suppressed()
         try:
             self._check_arguments(args, kwargs)
             request = self._request(args, kwargs, options, sent_at or datetime.now(UTC))
-            # After the codec, which says of a Decimal or a set what to send in its place.
+            # After the codec, which names the replacement for a Decimal or a set.
             if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
                 raise UnsendableError(f"the {reason}")
             return Ok(request)
-        # UnsendableError, CodecError, and that of Python for a message that shows an integer of 5 000 digits.
+        # UnsendableError, CodecError, and Python's own for a message that shows an integer of 5 000 digits.
         except ValueError as error:
             return invalid(f"task {self._task_name!r} was not sent: {error}", error)
 
@@ -209,7 +209,7 @@ _SHARED_FIELDS = frozenset(field.name for field in fields(TaskSendPayload)) - {"
 def read_answer(
     request: EnqueueRequest, broker: PostgresBroker, answer: BrokerResult[Enqueued]
 ) -> TaskSendResult[TaskHandle[Any]]:
-    """The broker's answer as the sender's: a handle to the task that now stands for this call, or an error."""
+    """The broker's answer as a send result: a handle to the task that exists for this call, or an error."""
     if isinstance(answer, Err):
         return not_stored(request, answer.err_value)
     return read_stored(request, broker, answer.ok_value)

@@ -1,4 +1,4 @@
-"""When nothing may be sent: a module must not send a task each time it is imported."""
+"""When sends are suppressed: importing a module must not send a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _importing: ContextVar[bool] = ContextVar("importing", default=False)
 
 @contextmanager
 def sends_suppressed() -> Iterator[None]:
-    """Nothing that runs in this block sends. Other threads go on: a web process may be starting a worker here."""
+    """Suppress all sends in this block. Other threads can send: a web process may be starting a worker here."""
     before = _importing.set(True)
     try:
         yield
@@ -24,5 +24,5 @@ def sends_suppressed() -> Iterator[None]:
 
 
 def are_sends_suppressed() -> bool:
-    """By such a block around us, or by TASKLIB_SUPPRESS_SENDS=1."""
+    """By such a block around the caller, or by TASKLIB_SUPPRESS_SENDS=1."""
     return _importing.get() or os.environ.get("TASKLIB_SUPPRESS_SENDS") == "1"

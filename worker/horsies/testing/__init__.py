@@ -1,9 +1,9 @@
-"""For the tests of applications: tasks run on the spot, queues emptied on request, a database, and real faults.
+"""For the tests of applications: tasks run in process, queues drained on request, a database, and real faults.
 
 with inline(app):                       # no database: a send runs the task here and now
     assert add.send(1, 2).unwrap().get().unwrap() == 3
 
-with embedded_database(app):            # a real PostgreSQL, gone afterwards
+with embedded_database(app):            # a real PostgreSQL, removed afterwards
     add.send(1, 2)
     assert drain(app).completed == 1
 

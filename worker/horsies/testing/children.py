@@ -23,7 +23,7 @@ _LOOK_S = 0.02
 
 
 class CountingEvents(Events):
-    """Also what the worker's status line does not show."""
+    """Also counts what the worker's status line does not show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class CountingEvents(Events):
 
 
 async def drain_in_children(app: Horsies, seconds: float, processes: int) -> Ran:
-    """Until nothing is due and nothing runs; the worker is stopped then."""
+    """Run until nothing is due and nothing runs; then stop the worker."""
     events = CountingEvents()
     async with AsyncExitStack() as stack:
         connection = await connected(app, stack)
@@ -63,11 +63,11 @@ async def _until_quiet(connection: asyncpg.Connection, worker: Worker, seconds: 
         if passed is None:
             return
         seconds -= passed
-        worker.claimer.wake.set()  # moved times notify nobody
+        worker.claimer.wake.set()  # no notification is sent when times are moved
 
 
 async def _is_busy(connection: asyncpg.Connection, worker: Worker, queues: list[str], names: list[str]) -> bool:
-    """Asked a second time: the first answer may be from between the end of a node's task and what follows from it."""
+    """Checked twice: the first answer may be from between the end of a node's task and its advance."""
     for _ in range(2):
         if await connection.fetchval(statement(__name__, "is_busy"), queues, names):
             return True

@@ -1,4 +1,4 @@
-"""A worker without children, beats or caps: claims one task after the other, and stores how each ended."""
+"""A worker without children, beats or caps: claims one task after the other, and stores the outcome of each."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from horsies.testing.here import Ended
 
 _CHILDREN = 100
-_LEASE_MS = 3_600_000  # nobody beats for it, and a debugger may stand in the task
+_LEASE_MS = 3_600_000  # no beats are sent, and a debugger may pause the task
 
 
 class Claims:
-    """Belongs to one event loop. `ran` counts what was stored."""
+    """Belongs to one event loop. `ran` counts the stored outcomes."""
 
     def __init__(self, app: Horsies, connection: asyncpg.Connection, seconds: float) -> None:
         self.ran = Ran()
@@ -62,7 +62,7 @@ class Claims:
         await self._resources.aclose()
 
     async def next(self) -> ClaimedTask | None:
-        """The next task, RUNNING; None when nothing is due any more."""
+        """The next task, RUNNING; None if nothing is due any more."""
         while True:
             for queue in self._queues:
                 if (task := await self._claim(queue)) is not None:
@@ -75,14 +75,14 @@ class Claims:
             self._seconds_left -= passed
 
     async def store(self, task: ClaimedTask, ended: Ended) -> bool:
-        """True when it is going to be tried again."""
+        """True if it will be retried."""
         delay_s, ended = next_try(
             ended,
             task.task_options,
             retry_count=task.retry_count,
             max_retries=task.max_retries,
             now=datetime.now(UTC),
-            good_until=None,  # judged by the statement, with the database's clock
+            good_until=None,  # checked by the statement, with the database's clock
             rng=self._rng,
         )
         kind = OutcomeKind.COMPLETED if ended.ok else OutcomeKind.FAILED
@@ -115,7 +115,7 @@ class Claims:
         return None
 
     async def _build_children(self) -> bool:
-        """Start the workflows that nodes wait for; whether there were any."""
+        """Start the child workflows that nodes wait for; returns whether there were any."""
         waiting = await ready_children(self._connection, None, _CHILDREN)
         for workflow_id, index in waiting:
             await build_child(self._app, partial(nullcontext, self._connection), workflow_id, index)
@@ -138,7 +138,7 @@ def queues_of(app: Horsies) -> list[str]:
 
 
 async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
-    """A connection to the application's database, which has our schema from now on."""
+    """A connection to the application's database, in which the schema exists from then on."""
     choice = DatabaseChoice(app.config.broker.url, "given in PostgresConfig")
     database = await stack.enter_async_context(open_database(choice))
     connection = await database.connect("drain")
@@ -149,7 +149,7 @@ async def connected(app: Horsies, stack: AsyncExitStack) -> asyncpg.Connection:
 
 
 async def pass_time(connection: asyncpg.Connection, queues: list[str], seconds: float) -> float | None:
-    """Let the time pass until the next task falls due; the rest of `seconds` and None when there is none within."""
+    """Move times until the next task is due; the rest of `seconds`, or None if none is due within them."""
     due_in = await next_due(connection, queues)
     due = None if due_in is None or due_in > seconds else max(due_in, 0.0)
     passed = seconds if due is None else due

@@ -1,4 +1,4 @@
-"""Drain mode: what waits in the database is run until nothing is due, in this process or in real children."""
+"""Drain mode: waiting tasks of the database are run until nothing is due, in this process or in real children."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:
-    """Run everything that is due in the database, and what that sends, until nothing is; says how it ended.
+    """Run everything that is due in the database, and the tasks sent by that, until nothing is; returns the outcomes.
 
-    With `seconds` also what falls due within that time, retries among it, as if it had passed: the times of all that
-    waits in the queues of `app` are moved. Tasks run in this process, one after the other, where they can be patched
-    and debugged; with `processes` in that many children of a worker, as in production: there a timeout stops a task,
-    and a crash fails only the task.
+    With `seconds` also the tasks that fall due within that time, including retries, as if it had passed: the times of
+    all waiting tasks in the queues of `app` are moved. Tasks run in this process, one after the other, where they can
+    be patched and debugged; with `processes` in that many children of a worker, as in production: there a timeout stops
+    a task, and a crash fails only the task.
 
-    With `raises=True` an exception of a task that is not tried again comes out of here, once its outcome is stored.
+    With `raises=True` an exception of a task that is not retried is raised here, after its outcome is stored.
     """
     _check(processes, raises=raises)
     thread = LoopThread("horsies drain", on_stop=_nothing, after_fork=lambda: None)

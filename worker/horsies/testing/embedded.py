@@ -1,4 +1,4 @@
-"""A database for a test: on a PostgreSQL of this process's own, gone afterwards."""
+"""A database for a test: on a PostgreSQL server of this process, removed afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def embedded_database(app: Horsies | None = None) -> Iterator[str]:
-    """The URL of a database with our schema, dropped afterwards. Inside the block `app`, where given, works on it.
+    """The URL of a database with the schema, dropped afterwards. Inside the block `app`, if given, uses it.
 
     The first call of a process starts its PostgreSQL, half a second; each further database takes some 30 ms. It needs
     the extra: pip install "horsies-console[embedded]".
@@ -45,7 +45,7 @@ def embedded_database(app: Horsies | None = None) -> Iterator[str]:
 
 
 class _Databases:
-    """Copies of one database with our schema."""
+    """Copies of one database with the schema."""
 
     def __init__(self, server: TemporaryServer) -> None:
         self._server = server
@@ -79,7 +79,7 @@ _making = threading.Lock()
 
 
 def _databases() -> _Databases:
-    """Those of this process: a forked one starts a server of its own, its parent may be gone first."""
+    """Those of this process: a forked process starts a server of its own, because its parent may end first."""
     with _making:
         if (known := _made.get(os.getpid())) is None:
             server = TemporaryServer()
@@ -93,6 +93,6 @@ def _database(url: str) -> Database:
 
 
 def _blocking(work: Coroutine[None, None, None]) -> None:
-    """In a thread: a loop may run in this one."""
+    """In a thread: this one may be running an event loop."""
     with ThreadPoolExecutor(1, thread_name_prefix="horsies testing") as thread:
         thread.submit(asyncio.run, work).result()

@@ -1,11 +1,11 @@
-"""Real faults at a chosen statement of a real database: its backend dies, fails, or stands still until released.
+"""Real faults at a chosen statement of a real database: its backend dies, fails, or blocks until released.
 
 async with fault(connection, FaultPoint.status("CLAIMED", "RUNNING"), FaultAction.BLOCK) as blocked:
     ...                                  # send a task to a worker
-    (backend,) = await blocked.reached() # its start stands in the middle of its statement
+    (backend,) = await blocked.reached() # its start is blocked in the middle of its statement
     os.kill(worker_pid, signal.SIGKILL)
 
-A fault is a trigger, so it sees every row that anybody writes. It is removed when the block is left.
+A fault is a trigger, so it sees every row that any session writes. It is removed at the end of the block.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _BROKEN_DISK: Final = "58030"
 
 
 class FaultAction(Enum):
-    """What happens to the statement."""
+    """The effect on the statement."""
 
     BLOCK = "block"
-    """It stands still until the fault is released, with all the locks that it has."""
+    """It blocks until the fault is released, and keeps all its locks."""
     KILL = "kill"
     """Its backend ends; nothing of it is committed."""
     FAIL = "fail"
@@ -42,7 +42,7 @@ class FaultAction(Enum):
 
 
 class FaultMoment(Enum):
-    """When in the life of the statement."""
+    """The point in the execution of the statement."""
 
     BEFORE = "BEFORE"
     """The row has not been changed."""
@@ -54,7 +54,7 @@ class FaultMoment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FaultPoint:
-    """Which writes of which rows. `when` is an SQL condition over NEW and, except for INSERT, OLD."""
+    """The writes and rows concerned. `when` is an SQL condition over NEW and, except for INSERT, OLD."""
 
     table: str
     event: str
@@ -63,14 +63,14 @@ class FaultPoint:
 
     @classmethod
     def status(cls, old: str, *new: str, moment: FaultMoment = FaultMoment.AFTER) -> FaultPoint:
-        """A task goes from one status to (one of) the others."""
+        """A task changes from one status to (one of) the others."""
         changes = ", ".join(f"'{status}'" for status in new)
         return cls("horsies_tasks", "UPDATE", f"OLD.status = '{old}' AND NEW.status IN ({changes})", moment)
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A server process that stands at a fault; `application_name` tells whose: `horsies worker finish`."""
+    """A server process that is blocked at a fault; `application_name` identifies its owner: `horsies worker finish`."""
 
     pid: int
     application_name: str
@@ -78,7 +78,7 @@ class Backend:
 
 
 class Fault:
-    """A fault that is in place."""
+    """An active fault."""
 
     def __init__(self, connection: asyncpg.Connection, point: FaultPoint, number: int) -> None:
         self._connection = connection
@@ -88,7 +88,7 @@ class Fault:
         self._holds = False
 
     async def reached(self, count: int = 1) -> list[Backend]:
-        """Those who stand at it, as soon as there are so many; TimeoutError after 20 s."""
+        """The blocked backends, as soon as there are this many; TimeoutError after 20 s."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 rows = await self._connection.fetch(statement(__name__, "fault_waiting"), _LOCK, self._number)
@@ -97,25 +97,25 @@ class Fault:
                 await asyncio.sleep(_LOOK_S)
 
     async def hits(self) -> int:
-        """How many rows have come by so far, struck or not."""
+        """How many rows have matched so far, struck or not."""
         count: int = await self._connection.fetchval(
             f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.hits"  # noqa: S608 - our name
         )
         return count
 
     async def kill(self) -> None:
-        """End the backends that stand at it."""
+        """Terminate the blocked backends."""
         for backend in await self.reached():
             await self._connection.execute("SELECT pg_terminate_backend($1, 5000)", backend.pid)
 
     async def release(self) -> None:
-        """Let them go on, and all who come later."""
+        """Let the blocked backends and all later ones continue."""
         if self._holds:
             self._holds = False
             await self._connection.execute("SELECT pg_advisory_unlock($1, $2)", _LOCK, self._number)
 
     async def place(self, action: FaultAction, first: int, last: int, sqlstate: str) -> None:
-        """All or nothing; everything but the trigger is in a schema of its own, whose end is the end of all."""
+        """All or nothing; everything but the trigger is in a schema of its own, and is dropped with it."""
         if action is FaultAction.BLOCK:
             await self._connection.execute("SELECT pg_advisory_lock($1, $2)", _LOCK, self._number)
             self._holds = True
@@ -140,7 +140,7 @@ class Fault:
     async def remove(self) -> None:
         await self.release()
         async with self._connection.transaction():
-            # First the table's lock: whoever writes to it holds that one when he asks for our sequence.
+            # First the table's lock: every writer holds that one before it uses our sequence.
             await self._connection.execute(f"DROP TRIGGER IF EXISTS {self._schema} ON {self._point.table}")
             await self._connection.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
 
@@ -155,9 +155,9 @@ async def fault(
     times: int = 1,
     sqlstate: str = _BROKEN_DISK,
 ) -> AsyncIterator[Fault]:
-    """Strike the `nth` row that comes to `point`, and as many as `times` says; all others pass.
+    """Strike the `nth` row that matches `point`, and `times` in all; all others pass.
 
-    `connection` is an asyncpg connection of the test's own; while a BLOCK is in place it must not write to what the
+    `connection` is an asyncpg connection of the test's own; while a BLOCK is active it must not write to rows that the
     blocked statement has locked. `sqlstate` is the error of a FAIL: "53100" is a full disk, "40P01" a deadlock.
     """
     placed = Fault(connection, point, random.getrandbits(30))

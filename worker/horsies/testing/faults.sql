@@ -1,5 +1,5 @@
 -- name: fault_waiting
--- testing/faults.py, whose statement stands at a fault; reads only ($1, $2 the keys of its lock)
+-- testing/faults.py, the backends that are blocked at a fault; reads only ($1, $2 the keys of its lock)
 SELECT activity.pid, activity.application_name, activity.query
   FROM pg_locks held
   JOIN pg_stat_activity activity ON activity.pid = held.pid
@@ -9,12 +9,12 @@ SELECT activity.pid, activity.application_name, activity.query
  ORDER BY activity.query_start
 
 -- name: fault_strike
--- testing/faults.py, in a schema of the fault's own; the trigger's arguments:
--- sequence that counts, first and last number that is struck, action, the two keys of the lock, SQLSTATE
--- A block is a statement that stands still, not one that gives up when the lock timeout of its session is over.
+-- testing/faults.py, in a schema of the fault's own; the trigger's arguments: the counting sequence, first and last
+-- number to strike, action, the two keys of the lock, SQLSTATE
+-- A blocked statement waits without end, whatever the lock timeout of its session.
 CREATE FUNCTION strike() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$
 DECLARE
-    -- A sequence, because it keeps its count when the transaction is lost.
+    -- A sequence, because it keeps its count when the transaction is rolled back.
     hit bigint := nextval(TG_ARGV[0]::regclass);
 BEGIN
     IF hit BETWEEN TG_ARGV[1]::bigint AND TG_ARGV[2]::bigint THEN

@@ -1,4 +1,4 @@
-"""One task executed in this process, between the same stored texts as on a worker."""
+"""Executes one task in this process, between the same stored texts as in a worker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ended:
             raise self.exception
 
     def raise_if_meant_for_the_test(self) -> None:
-        """ctrl+c, and what test frameworks raise to fail or skip a test, are not failures of a task."""
+        """ctrl+c, and exceptions by which test frameworks fail or skip a test, are not failures of a task."""
         if self.exception is not None and not isinstance(
             self.exception, Exception | SystemExit | asyncio.CancelledError
         ):
@@ -46,7 +46,7 @@ class Ended:
 
 
 def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
-    """In this thread, unless a loop runs in it: a plain task finds none on a worker, and may start one of its own."""
+    """In this thread, unless it runs an event loop: in a worker a plain task has none, and may start one of its own."""
     values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
@@ -58,7 +58,7 @@ def run_here(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
 
 
 async def run_here_async(task: AnyTask, args: str | None, kwargs: str | None) -> Ended:
-    """An `async def` task in the running loop, where the loop's fixtures are; a plain one beside it."""
+    """An `async def` task in the running loop, for its fixtures; a plain one in another thread."""
     values = _values(task, args, kwargs)
     if isinstance(values, TaskResult):
         return _ended(values)
@@ -77,7 +77,7 @@ def next_try(
     good_until: datetime | None,
     rng: Random,
 ) -> tuple[float | None, Ended]:
-    """In how many seconds the task is tried again, None where this was the last time; and what is stored then."""
+    """The delay before the next try, None if this was the last one; and what is stored then."""
     if ended.ok:
         return None, ended
     decision = decide(

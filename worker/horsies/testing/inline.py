@@ -1,4 +1,4 @@
-"""Inline mode: what is sent is run in this process, without a database."""
+"""Inline mode: tasks run in this process when they are sent, without a database."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ _in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
 def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Iterator[Inline]:
     """Inside this block `app` needs no database: a send runs the task in this process before it returns.
 
-    Arguments, results and errors go through the same JSON as on a worker, retries follow the task's policy. Delays take
-    no time: `handle.get()` lets as much of it pass as the task needs, `Inline.run(seconds)` as much as it says. Tasks
-    sent by a task run after that one has ended. Timeouts are not enforced, and `connection=` is not waited for.
+    Arguments, results and errors are converted by the same JSON as in a worker, retries follow the task's policy.
+    Delays take no time: `handle.get()` advances the clock as far as the task needs, `Inline.run(seconds)` by the given
+    time. Tasks sent by a task run after that one has ended. Timeouts are not enforced, and `connection=` is not waited
+    for.
 
     With `at_once=False` nothing runs until `Inline.run()`, for tests of what is sent. With `raises=True` an exception
-    of a task that is not tried again comes out of the send, with its traceback, instead of ending in the result.
+    of a task that is not retried is raised by the send, with its traceback, instead of being stored in the result.
     """
     queue = Inline(app.tasks, at_once=at_once, raises=raises)
     with broker_replaced(app, InlineBroker(app, queue)):
@@ -48,7 +49,7 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
 
 
 class Inline:
-    """The tasks sent inside one `inline()` block, and a clock that runs ahead of the real one by what was waited."""
+    """The tasks sent inside one `inline()` block, and a clock that is ahead of the real one by the simulated waits."""
 
     def __init__(self, tasks: Mapping[str, AnyTask], *, at_once: bool, raises: bool) -> None:
         self._tasks = tasks
@@ -60,7 +61,7 @@ class Inline:
         self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
 
     def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
-        """What was sent so far, in that order: all of it, or what was sent of one task."""
+        """The tasks sent so far, in that order: all, or those of one task function."""
         return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
 
     def run(self, seconds: float = 0) -> Ran:
@@ -71,7 +72,7 @@ class Inline:
         """`run` for a running event loop: `async def` tasks run in that loop."""
         return await self._run_async(self._steps(self._now() + timedelta(seconds=seconds)))
 
-    # From here on: what the broker of the block calls.
+    # From here on: called by the broker of the block.
 
     def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
         enqueued = self._add(requests)
@@ -86,7 +87,7 @@ class Inline:
         return enqueued
 
     def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
-        """The task after waiting for it; not final where the time, or what can be run here, did not suffice."""
+        """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
         if (task := self._sent.get(task_id)) is not None:
             self._run(self._steps(self._until(timeout_ms), lambda: task.is_final))
         return task
@@ -100,7 +101,7 @@ class Inline:
         return self._sent.get(task_id)
 
     def _runs_now(self) -> bool:
-        """Not inside of a task: on a worker, too, what it sends begins when it likes, not in the middle of it."""
+        """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
         return self._at_once and not _in_a_task.get()
 
     def _now(self) -> datetime:
@@ -127,7 +128,8 @@ class Inline:
         return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 
     def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
-        """Gives a task to run, takes how it ended, and so on until `done` or nothing is due by `until` (None: ever)."""
+        """Yields a task to run, receives its outcome, and so on until `done` or nothing is due by `until` (None:
+        ever)."""
         ran = Ran()
         while not done():
             ran += self._expire()
@@ -138,7 +140,7 @@ class Inline:
         return ran
 
     def _waiting(self) -> list[InlineTask]:
-        """A name that this application does not know waits for ever, as on its workers."""
+        """A task with a name that this application does not know waits for ever, as in its workers."""
         return [
             each for each in self._sent.values() if each.status is TaskStatus.PENDING and each.task_name in self._tasks
         ]
@@ -152,7 +154,7 @@ class Inline:
             return Ran(expired=len(late))
 
     def _take(self) -> InlineTask | None:
-        """The first of those that are due, started."""
+        """The first due task, started."""
         with self._lock:
             now = self._now()
             due = [each for each in self._waiting() if each.due <= now]
@@ -163,7 +165,7 @@ class Inline:
             return task
 
     def _pass_time(self, until: datetime | None) -> bool:
-        """Jump to when the next task falls due, at most to `until`; False when there is none by then."""
+        """Advance the clock to when the next task is due, at most to `until`; False if none is due by then."""
         with self._lock:
             due = min((each.due for each in self._waiting()), default=None)
             within = due is not None and (until is None or due <= until)

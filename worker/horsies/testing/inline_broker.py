@@ -1,4 +1,4 @@
-"""The broker of `inline()`: what an application asks of its database, answered from memory."""
+"""The broker of `inline()`: an application's calls to its database, answered from memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class InlineBroker(PostgresBroker):
-    """Sends and reads go to the queue in memory; everything else is an error that says so."""
+    """Sends and reads use the queue in memory; everything else returns an error that says so."""
 
     def __init__(self, app: Horsies, queue: Inline) -> None:
         super().__init__(app.config.broker)

@@ -1,4 +1,4 @@
-"""One task that was sent inside `inline()`: what its row would hold."""
+"""One task that was sent inside `inline()`: the values that its row would have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class InlineTask:
-    """Its call, its options and what has become of it. For reading; `status` changes as the task runs."""
+    """Its call, its options and its state. Read-only for tests; `status` changes as the task runs."""
 
     request: EnqueueRequest
     due: datetime
@@ -50,7 +50,7 @@ class InlineTask:
 
     @property
     def args(self) -> list[Any]:
-        """As the task gets them: through JSON and back."""
+        """The arguments that the task receives: converted to JSON and back."""
         return load_args(self.request.args_json).unwrap()
 
     @property
@@ -63,7 +63,7 @@ class InlineTask:
 
     @property
     def result(self) -> TaskResult[Any, TaskError] | None:
-        """None while there is none."""
+        """None before its end."""
         return self._outcome().result() if self.is_final else None
 
     def start(self, now: datetime) -> None:

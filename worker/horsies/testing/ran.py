@@ -1,4 +1,4 @@
-"""How the executions ended that a test has asked for."""
+"""The outcomes of the executions that a test has requested."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Executions by their end; `retried` ones have left a task that waits for its next try."""
+    """Executions by their outcome; after a `retried` one the task waits for its next try."""
 
     completed: int = 0
     failed: int = 0

@@ -1,4 +1,4 @@
-"""The one place where tests reach into an application: what it sends to and reads from."""
+"""The one place where tests replace a part of an application: its broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def broker_replaced(app: Horsies, broker: PostgresBroker | None) -> Iterator[None]:
-    """Inside this block `app` uses this broker; None: one of its own that it makes from its configuration."""
+    """Inside this block `app` uses this broker; None: a new one made from its configuration."""
     before, app._broker = app._broker, broker  # noqa: SLF001 - no application needs this outside of tests
     try:
         yield
@@ -26,7 +26,7 @@ def broker_replaced(app: Horsies, broker: PostgresBroker | None) -> Iterator[Non
 
 @contextmanager
 def database_replaced(app: Horsies, url: str) -> Iterator[None]:
-    """Inside this block `app` works on the database at `url`."""
+    """Inside this block `app` uses the database at `url`."""
     config = app.config
     app.config = config.model_copy(update={"broker": config.broker.model_copy(update={"database_url": url})})
     try:

@@ -30,7 +30,7 @@ class TemporaryServer:
         self.url = self._held.url
 
     def remove(self) -> None:
-        """Stop the server and remove its files; nothing in a forked process, which inherits this call."""
+        """Stop the server and remove its files; does nothing in a forked process, which inherits this call."""
         if os.getpid() != self._pid:
             return
         self._held.release()

@@ -1,4 +1,4 @@
-"""Reads for people: bounded, index-served, by keyset, as frozen dataclasses; the CLI and the console draw these."""
+"""Reads for the CLI and the console: bounded, served by an index, paged by keyset, returned as frozen dataclasses."""
 
 from horsies.views.audit import AuditCursor, AuditPage, AuditRow, audit_page
 from horsies.views.buckets import Buckets

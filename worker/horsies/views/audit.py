@@ -1,4 +1,4 @@
-"""Who did what by hand."""
+"""Pages of the audit of operator actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One target of one manual verb. Rows of one keystroke share their operation."""
+    """One target of one operator action. Rows of one command share their operation."""
 
     id: int
     acted_at: datetime
@@ -41,7 +41,7 @@ class AuditRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditCursor:
-    """The place of a row."""
+    """The position of a row."""
 
     acted_at: datetime
     id: int
@@ -49,7 +49,7 @@ class AuditCursor:
 
 @dataclass(frozen=True, slots=True)
 class AuditPage:
-    """Newest first. `recorded` is false where the database has no such table: nothing is written down there."""
+    """Newest first. `recorded` is false if the database has no such table, so that nothing is recorded there."""
 
     rows: tuple[AuditRow, ...]
     now: datetime

@@ -1,4 +1,4 @@
-"""Stretches of time of equal length, in which series are read and kept."""
+"""Time ranges of equal length, in which series are read and cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
-    """`count` of them, `step` long each, the first from `first` on. Whoever reads twice meets the same edges again."""
+    """`count` of them, `step` long each, the first from `first` on. Repeated reads use the same bounds."""
 
     first: datetime
     step: timedelta
@@ -24,7 +24,7 @@ class Buckets:
 
     @classmethod
     def until(cls, now: datetime, window: timedelta, step: timedelta) -> Buckets:
-        """The last one holds `now`; together they are not shorter than the window."""
+        """The last one contains `now`; together they are not shorter than the window."""
         count = -(-window // step)
         newest = _EPOCH + (now - _EPOCH) // step * step
         return cls(newest - (count - 1) * step, step, count)
@@ -35,16 +35,16 @@ class Buckets:
 
     @property
     def end(self) -> datetime:
-        """Of the last one; it may lie in the future."""
+        """The end of the last one; it may lie in the future."""
         return self.first + self.count * self.step
 
     def index(self, moment: datetime) -> int | None:
-        """Which one holds this moment; None where none does."""
+        """The number of the one that contains this moment, or None."""
         number = (moment - self.first) // self.step
         return number if 0 <= number < self.count else None
 
     def newest(self, count: int) -> Buckets:
-        """The last so many of them."""
+        """The last `count` of them."""
         count = min(count, self.count)
         return Buckets(self.first + (self.count - count) * self.step, self.step, count)
 

@@ -1,4 +1,4 @@
-"""The cluster at a glance, for `horsies status` and the console's first screen."""
+"""The state of the cluster, for `horsies status` and the console's first screen."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _MOST_INTERRUPTED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """`completed`, `failed` and `other` (cancelled, expired) are what ended within the window before now.
+    """`completed`, `failed` and `other` (cancelled, expired) are tasks that ended within the window before now.
 
-    `counted_since`: what ended before that is not in these numbers; None: all of the window is.
+    `counted_since`: tasks that ended before it are not in these numbers; None: all of the window is counted.
     """
 
     now: datetime
@@ -42,9 +42,9 @@ class ClusterStatus:
     other: Count
     counted_since: datetime | None
     interrupted: Count
-    """All tasks that were stopped at a shutdown and wait for a decision."""
+    """All tasks that were stopped at a shutdown and need a decision."""
     in_table: int | None
-    """About how many tasks there are; None where the table was never vacuumed or analyzed."""
+    """About how many tasks there are; None if the table was never vacuumed or analyzed."""
 
 
 async def cluster_status(conn: asyncpg.Connection) -> ClusterStatus:

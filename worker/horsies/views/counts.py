@@ -1,4 +1,4 @@
-"""How many tasks match a filter, by state or in groups: exact for what is alive, bounded for what has ended."""
+"""How many tasks match a filter, by state or in groups: exact for live tasks, bounded for ended ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 
 MOST_WAITING: Final = 100_000
-"""Waiting tasks are counted up to here in an index, without a filter: 10 ms."""
+"""Waiting tasks are counted up to this number in an index, without a filter: 10 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is left to be counted: of this source, from here on."""
+    """The part that is not counted yet: of this source, from here on."""
 
     source: Source
     after: Cursor
@@ -62,14 +62,14 @@ class StateCounts(Generic[RestT]):
 
     states: Mapping[str, Count]
     reached: datetime | None
-    """What is older was not counted in all states; None: everything was."""
+    """Older tasks were not counted in all states; None: everything was counted."""
     in_table: int | None
-    """About how many rows there are, matching or not; None where the table was never vacuumed or analyzed."""
+    """About how many rows there are, matching or not; None if the table was never vacuumed or analyzed."""
     rest: RestT | None = None
-    """Where counting goes on, for a part of a filter; None where all was counted."""
+    """Where to continue counting, for a part of a filter; None if all was counted."""
 
     def __add__(self, more: Self) -> Self:
-        """With what was counted from `rest` on."""
+        """The sum with the counts from `rest` on."""
         states = dict(self.states)
         for state, count in more.states.items():
             before = states.get(state, Count(0))
@@ -86,7 +86,7 @@ class StateCounts(Generic[RestT]):
 
 
 class TaskCounts(StateCounts[Rest]):
-    """RETRY and INTERRUPTED apart from PENDING and FAILED. `task_counts` goes on for what `count_parts` has made."""
+    """RETRY and INTERRUPTED are separate from PENDING and FAILED. `task_counts` continues a part of `count_parts`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class TaskGroups:
 
 
 async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest: Rest | None = None) -> TaskCounts:
-    """How many match, in each state. Live ones are counted all, as far as they are as many as a refresh may read.
+    """How many match, in each state. All live ones are counted, up to the number that a refresh may read.
 
-    With `rest` only what was left; together with what was counted before it that is the number of all.
+    With `rest` only the part not counted yet; added to the earlier counts it gives the total.
     """
     states: dict[str, Count] = {}
     reached: datetime | None = None
@@ -142,7 +142,7 @@ def count_parts(parameters: TaskParameters) -> list[TaskParameters]:
 async def task_groups(
     conn: asyncpg.Connection, parameters: TaskParameters, *, by: GroupBy, limit: int = 100
 ) -> TaskGroups:
-    """Matching tasks by one of their columns. By error code, only those that ended badly are looked at."""
+    """Matching tasks by one of their columns. By error code, only failed, cancelled and expired tasks are read."""
     if by == "error_code" and parameters.statuses is None:
         parameters = replace(parameters, statuses=tuple(sorted(UNSUCCESSFUL)))
     parameters = narrowed(parameters)
@@ -167,7 +167,7 @@ _COUNTED_AS: Final[Mapping[tuple[str, ...] | None, tuple[str, ...]]] = {
 
 
 def _apart(parameters: TaskParameters) -> list[tuple[str, ...]]:
-    """The statuses in groups, each of which lies in an index of its own."""
+    """The statuses in groups, each of which has an index of its own."""
     wanted = parameters.statuses or tuple(status.value for status in TaskStatus)
     groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL))]
     return [found for group in groups if (found := tuple(status for status in group if status in wanted))]
@@ -180,11 +180,11 @@ async def _stretch(conn: asyncpg.Connection, part: TaskParameters, rest: Rest | 
     by_id = part.id.exact is not None or part.workflow.exact is not None
     if part.statuses == _WAITING and not by_id:
         return Stretch(Source.LIVE, ascending=False, after=None, edge=None, most=Source.LIVE.rows_at_once)
-    # Among the newest rows there may be none that is completed yet; among those that ended last there are.
+    # The newest rows may contain no completed task yet; those that ended last do.
     by_time = part.since_ago is not None or part.since_at is not None
     sort = Sort.FINISHED if part.statuses == _COMPLETED and not by_id and not by_time else Sort.NEWEST
     source = await source_for(conn, part, sort)
-    # Half of what a page may read, for there are up to three such parts.
+    # Half of what a page may read, because there are up to three such parts.
     return await stretch_of(conn, part, source, ascending=False, most=rows_at_once(part, source) // 2)
 
 

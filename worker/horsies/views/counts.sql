@@ -24,7 +24,7 @@ SELECT statement_timestamp() AS now, found.*
   LEFT JOIN (SELECT state, count(*) AS number FROM task GROUP BY state) found ON true
 
 -- name: view_waiting_count
--- views/counts.py; reads only, of indexes: how many tasks are PENDING, and how many of them wait to be tried again
+-- views/counts.py; reads only, from indexes: how many tasks are PENDING, and how many of them wait for a retry
 -- ($1 counted at most, of each)
 SELECT (SELECT count(*)
           FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint) AS pending) AS pending,

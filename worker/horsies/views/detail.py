@@ -1,4 +1,4 @@
-"""One task's whole story."""
+"""All stored data of one task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST_IDS: Final = 10
 _MOST_SEARCHED: Final = 1_000_000
-"""An end of an id is looked for among so many of the newest tasks: 0.15 s, once."""
+"""The end of an id is searched in this many of the newest tasks: 0.15 s, once."""
 _MOST_ATTEMPTS: Final = 50
 _MOST_BEATS: Final = 120
 _MOST_ACTIONS: Final = 50
@@ -32,7 +32,7 @@ _MOST_RERUNS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """Several ids begin or end so; `ids` are the newest of them, `more` says that there are others."""
+    """Several ids have this beginning or end; `ids` are the newest of them, `more` says that there are others."""
 
     text: str
     ids: tuple[str, ...]
@@ -41,17 +41,17 @@ class Ambiguous:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A text column as it is stored, perhaps cut."""
+    """A text column, possibly truncated."""
 
     text: str
     size: int
-    """Its whole length in bytes."""
+    """Its full length in bytes."""
     cut: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One row of the history; in the order of the statement."""
+    """One row of the history, in the column order of the statement."""
 
     attempt: int
     outcome: str
@@ -75,14 +75,14 @@ class Execution:
     claimer: tuple[datetime, ...]
     runner: tuple[datetime, ...]
     runner_sender: str | None
-    """Who sent those of the runner."""
+    """The sender of the runner's beats."""
     cut: bool
     """Older ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLink:
-    """The node of a workflow whose task this is; in the order of the statement."""
+    """The node of a workflow to which this task belongs, in the column order of the statement."""
 
     workflow_id: str
     workflow_name: str
@@ -94,7 +94,7 @@ class NodeLink:
 
 @dataclass(frozen=True, slots=True)
 class TaskDetail:
-    """What is stored about a task. `attempts` and `executions` are oldest first, the present execution last."""
+    """The stored data of a task. `attempts` and `executions` are oldest first, the present execution last."""
 
     now: datetime
     row: TaskRow
@@ -108,16 +108,16 @@ class TaskDetail:
     """How many older ones are left out."""
     executions: tuple[Execution, ...]
     audit: tuple[AuditRow, ...]
-    """What was done to it by hand, newest first, the last few."""
+    """Operator actions on it, newest first, the last few."""
     reruns: tuple[str, ...]
-    """Tasks that an operator made of this one, newest first, the last few."""
+    """Tasks that an operator copied from this one, newest first, the last few."""
     node: NodeLink | None
 
 
 async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
-    """The id that is `text`, or the only one that begins or ends so; None where there is none.
+    """The id `text`, or the only id that begins or ends with it; None if there is none.
 
-    Ends are looked for among the newest million tasks, for no index serves them.
+    Ends are searched in the newest million tasks, because no index serves them.
     """
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
@@ -135,7 +135,7 @@ async def find_task(conn: asyncpg.Connection, text: str) -> str | Ambiguous | No
 async def task_detail(
     conn: asyncpg.Connection, text: str, *, most_characters: int = 200_000
 ) -> TaskDetail | Ambiguous | None:
-    """`text` is an id, or its beginning or end. Each stored text is cut after `most_characters`."""
+    """`text` is an id, or its beginning or end. Each stored text is truncated after `most_characters`."""
     found = await find_task(conn, text)
     if not isinstance(found, str):
         return found
@@ -176,7 +176,7 @@ async def _attempts(conn: asyncpg.Connection, task_id: str) -> tuple[tuple[Attem
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A time in which somebody beat for a task."""
+    """A time span in which beats were sent for a task."""
 
     attempt: int
     role: str

@@ -3,8 +3,10 @@
 SELECT true FROM horsies_tasks WHERE id = $1
 
 -- name: view_find_task
--- views/detail.py; reads only: ids that begin or end so ($1), newest first, up to $2; ends only among the newest $3
--- By the primary key in any collation: what begins so lies between it, and it with letters that none in an id is beyond.
+-- views/detail.py; reads only: ids with this beginning or end
+-- ($1), newest first, up to $2; ends only among the newest $3
+-- By the primary key in any collation: ids with this beginning lie between the text and the text with a suffix of
+-- letters after all those in ids.
 SELECT id FROM (
     (SELECT id, created_at FROM horsies_tasks
       WHERE id >= $1::text AND id <= $1::text || repeat('z', 36) AND starts_with(id, $1::text)
@@ -29,7 +31,7 @@ SELECT left(args, $2) AS args, octet_length(args) AS args_size, length(args) > $
        left(result, $2) AS result, octet_length(result) AS result_size, length(result) > $2 AS result_cut,
        left(failed_reason, $2) AS reason, octet_length(failed_reason) AS reason_size,
        length(failed_reason) > $2 AS reason_cut,
-       -- Tables made by upstream lack rerun_of: then the name in the subquery means this one, and nothing is found.
+       -- Upstream's tables lack rerun_of: then the name in the subquery refers to this one, and nothing is found.
        ARRAY(SELECT id FROM horsies_tasks WHERE rerun_of = $1 ORDER BY created_at DESC, id DESC LIMIT $3) AS reruns,
        node.*
   FROM (VALUES (NULL::text)) AS absent (rerun_of)

@@ -1,17 +1,17 @@
-"""What each figure means, in the console and in the CLI.
+"""The definition of each figure in the console and in the CLI.
 
 waiting   due and not begun: PENDING with enqueued_at passed, or CLAIMED; paused queues included (`waiting`)
 due       PENDING with enqueued_at passed (`QueueRow.due`, the filter `status:pending,retry has:due`)
 later     PENDING with enqueued_at to come: a delay, a backoff (`QueueRow.later`, `status:pending,retry -has:due`)
 claimed   CLAIMED: a worker has it and has not begun (`QueueRow.claimed`)
 running   RUNNING (`QueueRow.running`)
-cap       running, of so many that the queue allows; never more, however many are claimed ahead (`QueueRow.cap`)
-oldest    the earliest enqueued_at of what is waiting (`QueueRow.oldest_due_at`)
-busy      of the processes of living workers those that run a task, by the rows that the workers own (`busy_share`)
+cap       running, and the limit of the queue; never exceeded, however many are claimed ahead (`QueueRow.cap`)
+oldest    the earliest enqueued_at of the waiting tasks (`QueueRow.oldest_due_at`)
+busy      the share of live workers' processes that run a task, by the rows that the workers own (`busy_share`)
 in, out   tasks that became due, and that ended, in the last RATES_OVER (`views.flow.queue_rates`)
 ended     completed, failed, and cancelled or expired in the last 5 minutes (`ClusterStatus`)
 
-A count that stopped at its bound says so (`Count.at_least`); it is never shown as the number itself.
+A count that stopped at its bound has `Count.at_least` set; it is never shown as an exact number.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def waiting(queues: Iterable[QueueRow]) -> Count:
 
 
 def busy_share(workers: Iterable[WorkerRow]) -> float | None:
-    """None where no living worker tells its processes."""
+    """None if no live worker reports its processes."""
     living = [row for row in workers if row.lives]
     places = sum(row.snapshot.processes for row in living if row.snapshot is not None)
     return sum(row.busy or 0 for row in living) / places if places else None

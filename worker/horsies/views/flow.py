@@ -1,4 +1,4 @@
-"""How tasks come and go, as time goes by: what ended and how, how long it waited and ran, how many wait."""
+"""Tasks over time: how many ended in which status, how long they waited and ran, how many wait."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 MOST_ENDED: Final = 60_000
 """Ended tasks that one series reads, an equal share for each bucket."""
 RATES_OVER: Final = timedelta(minutes=5)
-"""Rates of queues are those of so long, or of the newest 10 000 tasks."""
+"""Rates of queues are measured over this time, or over the newest 10 000 tasks."""
 LATELY: Final = timedelta(minutes=10)
 BEFORE: Final = timedelta(hours=2)
-"""What failed lately is compared with what failed in so long before that."""
+"""Recent failures are compared with those in this time before."""
 _MOST_FOR_RATES: Final = 10_000
 _MOST_FAILURES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPoint:
-    """One bucket, in the order of the statement. All numbers None: nobody knows any more, or nothing had begun: a gap.
+    """One bucket, in the column order of the statement. All numbers None: unknown, or no task existed yet: a gap.
 
-    `completed`, `failed` and `other` ended in it; with `partly` they are taken from the first ones of each half. Waits
-    and runs are those of what ended in it, in seconds: the median, and what 95 of 100 kept below. `waiting` were due
-    and had not begun at its end.
+    `completed`, `failed` and `other` ended in it; with `partly` they are extrapolated from the first ones of each half.
+    Waits and runs are those of tasks that ended in it, in seconds: the median and the 95th percentile. `waiting` tasks
+    were due and had not begun at its end.
     """
 
     start: datetime
@@ -65,7 +65,7 @@ class TaskPoint:
 
 @dataclass(frozen=True, slots=True)
 class QueueRate:
-    """Tasks sent to a queue, and such that ended, each second."""
+    """Tasks sent to a queue, and tasks that ended in it, per second."""
 
     in_per_s: float = 0.0
     out_per_s: float = 0.0
@@ -82,12 +82,13 @@ class Failures:
 
     @property
     def usual(self) -> float | None:
-        """How many fail in a time as long as LATELY where nothing is wrong; None: so many failed that nobody knows."""
+        """The usual number of failures in a time as long as LATELY; None: too many failed to tell."""
         return self.before * LATELY.total_seconds() / self.before_s if self.before_s > 0 else None
 
 
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
-    """One point for each bucket, oldest first. The last ones alone come out as they would in a longer series."""
+    """One point for each bucket, oldest first. A read of the last ones alone gives the same points as a longer
+    series."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
     share = max(MOST_ENDED // (2 * buckets.count), 1)
     rows = by_bucket(
@@ -113,13 +114,13 @@ def _point(
 
 
 async def queue_rates(conn: asyncpg.Connection) -> Mapping[str, QueueRate]:
-    """By queue; one to which nothing came and in which nothing ended is left out."""
+    """By queue; queues in which nothing arrived or ended are left out."""
     rows = await conn.fetch(statement(__name__, "view_queue_rates"), RATES_OVER.total_seconds(), _MOST_FOR_RATES)
     return {row["queue_name"]: QueueRate(row["in_per_s"], row["out_per_s"]) for row in rows}
 
 
 async def failures(conn: asyncpg.Connection) -> tuple[Failures, ...]:
-    """By error code, the most frequent of late first."""
+    """By error code, the most frequent recent one first."""
     rows = await conn.fetch(
         statement(__name__, "view_failures"), LATELY.total_seconds(), BEFORE.total_seconds(), _MOST_FAILURES
     )

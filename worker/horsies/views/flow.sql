@@ -1,5 +1,5 @@
 -- name: view_horizon
--- views/flow.py; reads only: since when there is something to tell, by one probe of an index each
+-- views/flow.py; reads only: since when there is data, by one probe of an index each
 SELECT COALESCE(
     (SELECT COALESCE(completed_at, failed_at) FROM horsies_tasks
       WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
@@ -10,10 +10,10 @@ SELECT COALESCE(
 
 -- name: view_task_series
 -- views/flow.py; reads only
--- ($1 first bucket, $2 length of a bucket, $3 how many, $4 ended tasks read of each half of a bucket at most, $5 waiting
---  tasks read at most)
--- What ended lies in ix_horsies_tasks_finished. Of a half with more than $4 of them the first ones stand for all: each then
--- weighs as much as there would be if it had gone on like that.
+-- ($1 first bucket, $2 length of a bucket, $3 how many, $4 ended tasks read of each half of a bucket at most, $5
+-- waiting tasks read at most)
+-- Ended tasks are in ix_horsies_tasks_finished. In a half with more than $4 of them the first ones stand for all: each
+-- is weighted as if the rest of the half were like them.
 WITH half AS (
     SELECT number / 2 AS number, $1::timestamptz + number * $2::interval / 2 AS since,
            LEAST($1::timestamptz + (number + 1) * $2::interval / 2, statement_timestamp()) AS until
@@ -39,7 +39,7 @@ WITH half AS (
            sum(weight) FILTER (WHERE status = 'FAILED') AS failed,
            sum(weight) FILTER (WHERE status IN ('CANCELLED', 'EXPIRED')) AS other,
            max(weight) > 1 AS partly,
-           -- Not until it is due does a task wait; of one that was tried again, since it was due for the last time.
+           -- A task waits only from when it is due; after a retry, from when it was due last.
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
                 ORDER BY GREATEST(extract(epoch FROM started_at - enqueued_at), 0)::float8) AS wait_s,
            percentile_disc(ARRAY[0.5, 0.95]) WITHIN GROUP (
@@ -73,7 +73,8 @@ SELECT number, completed::float8, failed::float8, other::float8, COALESCE(partly
 
 -- name: view_queue_rates
 -- views/flow.py; reads only ($1 how long ago at most, in s; $2 tasks read at most, of each kind)
--- What was sent and is due, and what ended, by queue; where more than $2 did, only the newest, over a shorter time.
+-- Tasks that were sent and are due, and tasks that ended, by queue; if more than $2 did, only the newest, over a
+-- shorter time.
 WITH sent AS (
     SELECT queue_name, created_at AS at FROM horsies_tasks
      WHERE created_at > statement_timestamp() - $1::float8 * interval '1 s' AND created_at <= statement_timestamp()
@@ -89,7 +90,7 @@ WITH sent AS (
      UNION ALL
     SELECT queue_name, 0, count(*) FROM ended GROUP BY queue_name
 ), age AS (
-    -- A table that was empty a minute ago has no rates of five.
+    -- A table that was empty a minute ago has no rates over five minutes.
     SELECT LEAST($1::float8, GREATEST(extract(epoch FROM statement_timestamp() - (
                SELECT created_at FROM horsies_tasks ORDER BY created_at, id LIMIT 1)), 1)) AS over_s
 ), reach AS (
@@ -103,8 +104,9 @@ SELECT queue_name, (sum(sent) / max(sent_s))::float8 AS in_per_s, (sum(ended) / 
  GROUP BY queue_name
 
 -- name: view_failures
--- views/flow.py; reads only ($1 length of the time that just passed, in s; $2 of that before it; $3 failures read at most)
--- By ix_horsies_tasks_unsuccessful, newest first; `before_s` is shorter where more failed than were read.
+-- views/flow.py; reads only
+-- ($1 length of the time that just passed, in s; $2 of that before it; $3 failures read at most)
+-- By ix_horsies_tasks_unsuccessful, newest first; `before_s` is shorter if more failed than were read.
 WITH failed AS MATERIALIZED (
     SELECT COALESCE(error_code, '') AS error_code, COALESCE(completed_at, failed_at) AS at
       FROM horsies_tasks

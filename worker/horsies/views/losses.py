@@ -1,4 +1,4 @@
-"""What sweeps and operators took from workers that died: their tasks, until an operator has acknowledged it."""
+"""Tasks that sweeps and operators recovered from dead workers, until an operator has acknowledged it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     import asyncpg
 
 MOST_IDS: Final = 200
-"""Of the tasks of one worker, so many are named; a worker with 8 processes holds 16."""
+"""This many tasks of one worker are named; a worker with 8 processes has 16 in flight."""
 _MOST_ROWS: Final = 1_000
-"""The newest; each is of at most 200 tasks. An open console reads them every two seconds."""
+"""The newest; each has at most 200 tasks. An open console reads them every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """In the order of the statement. `ids` are the first tasks of all, those that failed before the others."""
+    """In the column order of the statement. `ids` are the first tasks of all, failed ones before the others."""
 
     worker_id: str
     taken_at: datetime
-    """When the last of them was taken from it."""
+    """When the last of them was recovered."""
     snapshot_at: datetime | None
-    """Of the worker, its last one; None where that was pruned."""
+    """The worker's last snapshot; None if that was pruned."""
     failed: int
     retried: int
     returned: int
@@ -47,12 +47,12 @@ class Loss:
 
     @property
     def died_at(self) -> datetime:
-        """Its last snapshot, which is at most as old as one snapshot of a worker lasts."""
+        """Its last snapshot, which is at most one snapshot interval before the death."""
         return self.snapshot_at or self.taken_at
 
     @property
     def came_back(self) -> bool:
-        """It has told of itself since: it was only cut off."""
+        """The worker has reported since: it was only cut off."""
         return self.snapshot_at is not None and self.snapshot_at > self.taken_at
 
     def words(self, zone: tzinfo | None = UTC) -> str:
@@ -74,6 +74,6 @@ class Loss:
 async def worker_losses(
     conn: asyncpg.Connection, *, acknowledged_within: timedelta | None = timedelta(hours=1)
 ) -> Mapping[str, Loss]:
-    """By worker: all that is not acknowledged, and what was `acknowledged_within` (None: ever)."""
+    """By worker: all unacknowledged losses, and those `acknowledged_within` this time (None: all)."""
     rows = await conn.fetch(statement(__name__, "view_losses"), acknowledged_within, _MOST_ROWS, MOST_IDS)
     return {row["worker_id"]: Loss(*map(aware, row)) for row in rows}

@@ -1,6 +1,8 @@
 -- name: view_losses
--- views/losses.py; reads only ($1 for how long acknowledged ones are told, NULL for ever; $2 rows read at most; $3 ids of each kind)
--- Of each worker what is not acknowledged, else what is. Rows are few: one for 200 tasks that a dead worker held.
+-- views/losses.py; reads only
+-- ($1 for how long acknowledged ones are returned, NULL for ever; $2 rows read at most; $3 ids of each kind)
+-- For each worker the unacknowledged losses, or else the acknowledged ones. Rows are few: one for 200 tasks of a dead
+-- worker.
 WITH lost AS (
     SELECT loss.id, loss.worker_id, loss.taken_at, loss.failed, loss.retried, loss.returned, done.acted_at, done.by
       FROM (SELECT id, worker_id, taken_at, failed, retried, returned FROM horsies_worker_losses

@@ -1,4 +1,4 @@
-"""Pages of tasks: in which orders, what a row says, and where the next page begins."""
+"""Pages of tasks: their orders, the fields of a row, and the position of the next page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Sort(StrEnum):
-    """Some show only the tasks that have what they sort by: WAITING the PENDING ones, RUNNING the RUNNING ones.
+    """Some orders show only the tasks that have the sort column: WAITING the PENDING ones, RUNNING the RUNNING ones.
 
     FINISHED shows those with a time of their end; a task cancelled by upstream has none.
     """
@@ -25,7 +25,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place between two rows of one order. `Cursor(time)` stands at a time, for all orders but WAITING."""
+    """A position between two rows of one order. `Cursor(time)` is a position at a time, for all orders but WAITING."""
 
     time: datetime
     id: str = ""
@@ -35,7 +35,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task as lists show it. Times are the database's; compare them with the `now` of their page."""
+    """A task in a list. Times are the database's; compare them with the `now` of their page."""
 
     id: str
     name: str
@@ -61,7 +61,7 @@ class TaskRow:
     worker_pid: int | None
     worker_process_name: str | None
     error_code: str | None
-    """For a task that waits to be tried again: the code of its last attempt."""
+    """For a task that waits for a retry: the code of its last attempt."""
     is_workflow_task: bool
     unique_key: str | None
     rerun_of: str | None
@@ -79,36 +79,36 @@ class TaskRow:
 
     @property
     def due_at(self) -> datetime:
-        """When it may be, or might have been, claimed."""
+        """When it could first be claimed."""
         return max(self.enqueued_at, self.next_retry_at or self.enqueued_at)
 
     def age(self, now: datetime) -> timedelta:
         return now - (self.sent_at or self.created_at)
 
     def wait(self, now: datetime) -> timedelta | None:
-        """From claimable to started; None while it is not yet due, and where it ended without a start."""
+        """From claimable to started; None while it is not due yet, and if it ended without a start."""
         until = self.started_at or (None if self.finished_at else now)
         return None if until is None or until < self.enqueued_at else until - self.enqueued_at
 
     def run(self, now: datetime) -> timedelta | None:
-        """From its start to its end or now; None where it does not run and has not run."""
+        """From its start to its end or now; None if it has not started."""
         return None if self.started_at is None else (self.finished_at or now) - self.started_at
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Rows in their order. A cursor that is None: there is nothing further in that direction."""
+    """Rows in their order. A cursor that is None: there are no further rows in that direction."""
 
     rows: tuple[TaskRow, ...]
     now: datetime
     next: Cursor | None
     previous: Cursor | None
     reached: Cursor | None
-    """Set where the search stopped before the page was full, as far as one refresh may read; `next` goes on there."""
+    """Set if the search stopped at the limit of one refresh before the page was full; `next` continues there."""
 
 
 def cursor_of(row: TaskRow, sort: Sort) -> Cursor:
-    """The place of this row in an order that shows it."""
+    """The position of this row in an order that shows it."""
     match sort:
         case Sort.NEWEST | Sort.OLDEST:
             return Cursor(row.created_at, row.id)

@@ -1,4 +1,4 @@
-"""The queues: what waits, what runs, under which cap, and who paused them."""
+"""The queues: waiting and running tasks, caps and pauses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_WAITING: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue that has live tasks, a living worker, or a pause. horsies.views.figures says what each number is."""
+    """A queue that has live tasks, a live worker, or a pause. horsies.views.figures defines each number."""
 
     name: str
     due: Count
@@ -36,7 +36,7 @@ class QueueRow:
     """Its max_concurrency, by the newest snapshot of a worker that serves it."""
     priority: int | None
     workers: int
-    """How many that live serve it."""
+    """How many live workers serve it."""
     draining: int
     """How many of these claim nothing more."""
     paused_at: datetime | None
@@ -51,7 +51,7 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True)
 class _Service:
-    """Who serves a queue."""
+    """The workers of a queue."""
 
     workers: int
     draining: int
@@ -95,7 +95,7 @@ def _row(name: str, load: Any, service: _Service, pause: tuple[Any, ...] | None)
 
 
 def _services(consumers: Sequence[Mapping[str, Any]]) -> dict[str, _Service]:
-    """By queue. Workers of an old and a new deployment may differ: whoever told last is believed."""
+    """By queue. Workers of an old and a new deployment may differ: the latest report is used."""
     services: dict[str, _Service] = {}
     for row in sorted(consumers, key=lambda row: aware(row["snapshot_at"])):
         caps, priorities = (

@@ -3,10 +3,10 @@
 SELECT queue_name, paused_at, paused_by, reason FROM horsies_queue_state WHERE paused_at IS NOT NULL
 
 -- name: view_consumers
--- views/queues.py; reads only: who serves which queues
--- ($1 how old the newest snapshot of a living worker may be, in s; $2 workers that have the order to drain)
+-- views/queues.py; reads only: which workers serve which queues
+-- ($1 how old the newest snapshot of a live worker may be, in s; $2 workers that have the order to drain)
 SELECT own.*
-       -- Tables made by upstream lack the column: a name that the table has not is then found here.
+       -- Upstream's tables lack the column: a name that the table does not have is then resolved here.
   FROM (VALUES (NULL::boolean)) AS absent (draining)
  CROSS JOIN LATERAL (
         SELECT DISTINCT ON (worker_id) worker_id, queues::text[], queue_priorities, queue_max_concurrency, snapshot_at,

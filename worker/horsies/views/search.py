@@ -1,4 +1,4 @@
-"""How a filter is searched for: along which index, how far at once, and with which parameters."""
+"""The search for a filter: which index, how many rows at once, and the parameters."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     import asyncpg
 
 ROWS_WITH_ARGUMENTS: Final = 2_000
-"""Arguments may be large, stored elsewhere and compressed."""
+"""Arguments may be large, stored out of line and compressed."""
 
 LIVE: Final = frozenset({"PENDING", "CLAIMED", "RUNNING"})
 UNSUCCESSFUL: Final = frozenset({"FAILED", "CANCELLED", "EXPIRED"})
 
 
 class Source(StrEnum):
-    """Where to look; the names stand in `view_candidates`, which says what each reads."""
+    """Where to search; the names are those in `view_candidates`, which defines what each reads."""
 
     CREATED = "created"
     UNSUCCESSFUL = "unsuccessful"
@@ -39,7 +39,7 @@ class Source(StrEnum):
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows a refresh may look at, in 10 ms: more where they lie side by side than where on a page each."""
+        """How many rows a refresh may read, in 10 ms: more if they are adjacent than if each is on its own page."""
         match self:
             case Source.CREATED:
                 return 20_000
@@ -50,13 +50,13 @@ class Source(StrEnum):
 
     @property
     def is_walked(self) -> bool:
-        """Read in order along an index, which has no end; the others hold few rows and are read whole."""
+        """Read in order along an index, which may be large; the others contain few rows and are read whole."""
         return self not in (Source.RUNNING, Source.LIVE, Source.IDS, Source.WORKFLOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The part of a source to read: from `after` on, up to and with the edge; no edge: to the end, or `most` rows."""
+    """The part of a source to read: from `after` up to and including the edge; no edge: to the end, or `most` rows."""
 
     source: Source
     ascending: bool
@@ -66,7 +66,7 @@ class Stretch:
 
 
 def narrowed(parameters: TaskParameters) -> TaskParameters:
-    """Only a task that ended badly has an error code, and those have an index of their own."""
+    """Only failed, cancelled and expired tasks have an error code, and those have an index of their own."""
     error = parameters.error
     wants_error = error.exact is not None or error.like is not None or parameters.has_error is True
     if wants_error and parameters.statuses is None:
@@ -75,7 +75,7 @@ def narrowed(parameters: TaskParameters) -> TaskParameters:
 
 
 async def source_for(conn: asyncpg.Connection, parameters: TaskParameters, sort: Sort) -> Source:
-    """The smallest place in which everything is that matches."""
+    """The smallest source that contains all matches."""
     among = None if parameters.statuses is None else frozenset(parameters.statuses)
     unsuccessful = among is not None and among <= UNSUCCESSFUL
     match sort:
@@ -105,8 +105,8 @@ async def stretch_of(
     after: Cursor | None = None,
     most: int,
 ) -> Stretch:
-    """How far to look at once: as many rows of the source as `most`."""
-    # What comes while it reads must not push out the last of them.
+    """The part to read at once: `most` rows of the source."""
+    # Rows that arrive during the search must not displace the last ones.
     whole = Stretch(source, ascending, after, None, 2 * most)
     if not source.is_walked:
         return whole
@@ -129,7 +129,7 @@ async def stretch_of(
 
 
 def matches_all(parameters: TaskParameters, source: Source) -> bool:
-    """Whether each row of the source matches, so that a page needs no more of them than it has lines."""
+    """Whether each row of the source matches, so that a page needs no more rows than it has lines."""
     among = None if parameters.statuses is None else frozenset(parameters.statuses)
     left = replace(parameters, statuses=None)
     if source in (Source.CREATED, Source.UNSUCCESSFUL):
@@ -156,7 +156,7 @@ def rows_at_once(parameters: TaskParameters, source: Source) -> int:
 
 @cache
 def over_tasks(selecting: str) -> str:
-    """A statement that selects from `task`, over what a filter leaves of a source."""
+    """A statement that selects from `task`, the rows of a source that match a filter."""
     return f"WITH task AS (\n{statement(__name__, 'view_candidates')})\n{selecting}"
 
 

@@ -1,7 +1,7 @@
 -- name: view_task_edge
 -- views/search.py; reads only: how far a search along an index may go
--- The last of so many rows of the source, none where there are fewer. Of several queues or statuses each is read so far
--- that they are so many rows together.
+-- The last of this many rows of the source, none if there are fewer. Of several queues or statuses each is read until
+-- they are this many rows together.
 SELECT edge.*
   FROM (VALUES ($1::text, $2::boolean, $3::bigint, $4::timestamptz, $5::text, $6::integer, $7::timestamptz, $8::text,
                 $9::integer, $10::text[], $11::text[], $12::interval, $13::timestamptz, $14::interval,
@@ -99,10 +99,11 @@ SELECT edge.*
 SELECT count(*) <= $1 FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' LIMIT $1::bigint + 1) AS pending
 
 -- name: view_candidates
--- views/search.py, which puts it as `task` before other view_task*.sql; reads only: what a filter leaves of a source
--- A parameter that is not wanted is NULL. All are constants to a custom plan: conditions, sources and directions that
--- are not wanted fold away, partial indexes are seen to fit, and whoever selects from here in the order of a source that
--- is walked along an index ends the scan with a LIMIT, without a sort.
+-- views/search.py, which puts it as `task` before the statements on tasks; reads only: the rows of a source that match
+-- a filter
+-- An unused parameter is NULL. All are constants to a custom plan: unused conditions, sources and directions are
+-- removed, partial indexes are found to fit, and a statement that selects from here in the order of a source that is
+-- read along an index ends the scan with a LIMIT, without a sort.
 SELECT row.*
   FROM (VALUES (
         $1::text, $2::boolean, $3::bigint, $4::text,
@@ -122,7 +123,7 @@ SELECT row.*
         $63::boolean, $64::interval, $65::interval,
         $66::timestamptz, $67::timestamptz
        )) AS wanted (
-        -- at most so many rows of the source, between low and high, both included, but not that one task
+        -- at most this many rows of the source, between low and high, both included, but not that one task
         source, ascending, most, not_id,
         low_time, low_id, low_priority, high_time, high_id, high_priority,
         -- from here on horsies.query.TaskParameters, in its order
@@ -141,7 +142,7 @@ SELECT row.*
         has_due, ended_min, ended_max,
         ended_from, ended_until
        )
-       -- Tables made by upstream lack these columns: a name without an alias that the table has not is found here.
+       -- Upstream's tables lack these columns: a name without an alias that the table does not have is resolved here.
  CROSS JOIN (VALUES (false, NULL::timestamptz, NULL::text, NULL::text))
             AS absent (is_workflow_task, finalizing_at, unique_key, rerun_of)
  CROSS JOIN LATERAL (
@@ -156,7 +157,7 @@ SELECT row.*
            retry_count, max_retries, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name, error_code,
            is_workflow_task, unique_key, rerun_of
       FROM (
-        -- in the order in which they were made
+        -- in the order of their creation
         (SELECT created_at AS at, task.*
            FROM horsies_tasks task
           WHERE wanted.source IN ('created', 'unsuccessful')
@@ -172,8 +173,8 @@ SELECT row.*
                    CASE WHEN NOT wanted.ascending THEN id END DESC
           LIMIT wanted.most)
         UNION ALL
-        -- In the order in which they ended; a row cancelled by upstream has no such time. The index does not hold the id:
-        -- those of one moment are read together and sorted.
+        -- In the order of their ends; a row cancelled by upstream has no such time. The index does not contain the id:
+        -- rows of one moment are read together and sorted.
         (SELECT COALESCE(completed_at, failed_at), task.*
            FROM horsies_tasks task
           WHERE wanted.source = 'finished' AND status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED')
@@ -232,7 +233,7 @@ SELECT row.*
               ) pending
           WHERE wanted.source = 'waiting' AND (wanted.queues IS NULL OR queue.name = ANY (wanted.queues)))
         UNION ALL
-        -- Of these all there are, in no order: claimed and running tasks are as few as there are slots for them.
+        -- All of these, in no order: there are as few claimed and running tasks as slots for them.
         (SELECT COALESCE(started_at, claimed_at, created_at), task.* FROM horsies_tasks task
           WHERE wanted.source = 'running' AND status = 'RUNNING')
         UNION ALL
@@ -241,7 +242,7 @@ SELECT row.*
         UNION ALL
         (SELECT created_at, task.* FROM horsies_tasks task
           WHERE wanted.source = 'live' AND status = 'PENDING' AND 'PENDING' = ANY (wanted.statuses)
-          -- as they lie in ix_horsies_tasks_ready, which is then read no further
+          -- in the order of ix_horsies_tasks_ready, which is then read no further
           ORDER BY queue_name, priority, enqueued_at, id
           LIMIT wanted.most)
         UNION ALL
@@ -334,7 +335,7 @@ SELECT row.*
             OR status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
                AND COALESCE(completed_at, failed_at) BETWEEN COALESCE(wanted.ended_from, '-infinity')
                                                          AND COALESCE(wanted.ended_until, 'infinity'))
-       -- Last, because these columns may be large and stored elsewhere.
+       -- Last, because these columns may be large and stored out of line.
        AND (wanted.args_like IS NULL OR args LIKE ANY (wanted.args_like) OR kwargs LIKE ANY (wanted.args_like))
        AND (wanted.not_args_like IS NULL
             OR (args LIKE ANY (wanted.not_args_like) OR kwargs LIKE ANY (wanted.not_args_like)) IS NOT TRUE)

@@ -1,4 +1,4 @@
-"""What workers told of themselves, as time went by: one of them, or all together."""
+"""Reports of workers over time: of one of them, or of all together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from horsies.views.buckets import Buckets
 
 MOST_SNAPSHOTS: Final = 100
-"""Read of all workers in one bucket: what a hundred of 500 tell is off by some per cent, and is read in a fifth."""
+"""Read of all workers in one bucket: the average of a hundred of 500 differs by some per cent, and is read in a
+fifth."""
 _ROUND_S: Final = 6.0
-"""In so long each living worker tells once: snapshots come every 5 s, and a little later each time."""
+"""In this time each live worker reports once: snapshots come every 5 s, and a little later each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPoint:
-    """What a worker told last in one bucket, in the order of the statement; all None where it told nothing: a gap."""
+    """The last report of a worker in one bucket, in the column order of the statement; all None if there is none: a
+    gap."""
 
     start: datetime
     at: datetime | None = None
@@ -38,9 +40,9 @@ class WorkerPoint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPoint:
-    """What all workers told at the end of one bucket; None where none did: a gap.
+    """The reports of all workers at the end of one bucket; None if there is none: a gap.
 
-    `workers` told, at least so many. `busy` is the share of their processes that ran a task.
+    `workers` have reported, at least this many. `busy` is the share of their processes that ran a task.
     """
 
     start: datetime
@@ -49,7 +51,7 @@ class ClusterPoint:
 
 
 async def worker_series(conn: asyncpg.Connection, worker_id: str, buckets: Buckets) -> tuple[WorkerPoint, ...]:
-    """One point for each bucket, oldest first, by one probe of an index each."""
+    """One point for each bucket, oldest first, by one index probe each."""
     told = by_bucket(
         await conn.fetch(
             statement(__name__, "view_worker_series"), worker_id, buckets.first, buckets.step, buckets.count

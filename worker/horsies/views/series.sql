@@ -1,10 +1,10 @@
 -- name: view_worker_series
 -- views/series.py; reads only ($1 worker, $2 first bucket, $3 length of a bucket, $4 how many)
--- The newest snapshot in each bucket by one probe of ix_horsies_worker_states_worker_latest: one worker leaves 120 000 in
--- a week, each on a page of its own.
+-- The newest snapshot in each bucket by one probe of ix_horsies_worker_states_worker_latest: one worker leaves 120 000
+-- in a week, each on a page of its own.
 SELECT number, own.*
   FROM generate_series(0, $4::integer - 1) AS number
-       -- Tables made by upstream lack this column: a name that the table has not is then found here.
+       -- Upstream's tables lack this column: a name that the table does not have is then resolved here.
  CROSS JOIN (VALUES (NULL::float8)) AS absent (children_memory_mb)
  CROSS JOIN LATERAL (
         SELECT snapshot_at, tasks_running, tasks_claimed, processes, memory_usage_mb, children_memory_mb, memory_percent,
@@ -18,10 +18,10 @@ SELECT number, own.*
 
 -- name: view_cluster_series
 -- views/series.py; reads only
--- ($1 first bucket, $2 length of a bucket, $3 how many, $4 how long before the end of each is looked, in s; $5 snapshots
---  read of each at most)
--- A process that runs async tasks runs many at once, and is busy once.
--- By ix_horsies_worker_states_snapshot_at: of a bucket of 15 minutes only its last seconds, in which each worker tells once.
+-- ($1 first bucket, $2 length of a bucket, $3 how many, $4 how long before the end of each to look, in s; $5 snapshots
+-- read of each at most)
+-- A process that runs many async tasks at once counts as one busy process. By ix_horsies_worker_states_snapshot_at: of
+-- a bucket of 15 minutes only its last seconds, in which each worker reports once.
 SELECT number, told.*
   FROM generate_series(0, $3::integer - 1) AS number
  CROSS JOIN LATERAL (

@@ -1,4 +1,4 @@
-"""Which of our own tables a database has: one made by upstream has none of them and is shown all the same."""
+"""Which of our own tables a database has: upstream's has none of them and can be viewed all the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """In the order of the statement."""
+    """In the column order of the statement."""
 
     actions: bool
     queue_state: bool
@@ -23,15 +23,16 @@ class Tables:
     worker_losses: bool
     now: datetime
     no_writes: str | None = None
-    """Why this role, or this server, changes nothing here; None where it may."""
+    """Why this role, or this server, cannot write here; None if it can."""
 
 
 async def tables(conn: asyncpg.Connection) -> Tables:
-    """Asked anew each time: `horsies db upgrade` may run while somebody looks."""
+    """Read again each time: `horsies db upgrade` may run while a console is open."""
     return Tables(*await conn.fetchrow(statement(__name__, "view_tables")))
 
 
 async def is_as_the_server(conn: asyncpg.Connection) -> bool:
-    """Whether no setting of its role or database decides if transactions of this session are read-only by default."""
+    """Whether the default of this session for read-only transactions comes from the server, not from a role or
+    database."""
     found: bool = await conn.fetchval(statement(__name__, "view_default_source"))
     return found

@@ -1,13 +1,13 @@
 -- name: view_tables
--- views; reads only: which of our own tables are here, for upstream makes none of them
+-- views; reads only: which of our own tables exist, as upstream creates none of them
 SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
        to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
        to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
        statement_timestamp() AS now,
-       -- The console's own sessions are read-only: what a session has says nothing of the role.
+       -- The console's own sessions are read-only: a session's setting does not depend on the role.
        CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'
-            -- The server takes the closest: of this role here, of this role, of this database, of all.
+            -- The most specific setting applies: of this role here, of this role, of this database, of all.
             WHEN (SELECT split_part(said, '=', 2)::boolean
                     FROM pg_db_role_setting setting
                     LEFT JOIN pg_database here ON here.datname = current_database()
@@ -22,6 +22,6 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
                  THEN format('role %s may not change horsies_tasks', current_user) END AS no_writes
 
 -- name: view_default_source
--- views/tables.py; reads only: whether what transactions of this session are by default was set for the server as a whole
+-- views/tables.py; reads only: whether the session's default for transactions was set for the server as a whole
 SELECT source NOT IN ('global', 'database', 'user', 'database user')
   FROM pg_settings WHERE name = 'default_transaction_read_only'

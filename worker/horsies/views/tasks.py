@@ -1,4 +1,4 @@
-"""Pages of tasks under a filter, and what an operation freezes of all that match."""
+"""Pages of tasks under a filter, and the rows that an operation freezes."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def task_page(
 ) -> TaskPage:
     """Up to `limit` rows after a cursor, or before it with `backwards`.
 
-    What matches rarely is searched for a stretch at a time: a page may hold fewer rows, even none, and say by `reached`
-    that the search goes on with the next.
+    Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
+    continues with the next one.
     """
     parameters = narrowed(parameters)
     source = await source_for(conn, parameters, sort)
@@ -65,7 +65,7 @@ async def task_page(
 
 
 async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: int) -> list[ExpectedState]:
-    """The newest `limit` that match, however far back they are: many short statements, each bounded."""
+    """The newest `limit` matches, however old they are: many short statements, each bounded."""
     parameters = narrowed(parameters)
     source = await source_for(conn, parameters, Sort.NEWEST)
     found: list[ExpectedState] = []

@@ -1,4 +1,4 @@
-"""Times as they are stored."""
+"""Times in their stored form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def aware(value: Any) -> Any:
-    """A column that upstream made without a zone holds UTC; every other value is itself."""
+    """A column that upstream created without a zone contains UTC; every other value is returned unchanged."""
     if isinstance(value, datetime) and value.tzinfo is None:
         return value.replace(tzinfo=UTC)
     return value

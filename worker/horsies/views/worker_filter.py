@@ -1,4 +1,4 @@
-"""Which workers a filter means. There are as few as processes, so they are read whole and looked at here."""
+"""The workers that match a filter. There are as few as worker processes, so all are read and filtered here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _holds(term: Term, row: WorkerRow, now: datetime) -> bool:
     if term.key == BARE:
         return any(_is_part(value, text) for value in term.values for text in _names(row))
     if term.key == "has":
-        # Each that is wanted must hold; of what is excluded none may.
+        # All wanted values must hold; none of the excluded ones may.
         found = (_HAS[value.word](row) for value in term.values if isinstance(value, Choice))
         return any(found) if term.negated else all(found)
     if term.key in _TEXTS:
@@ -76,7 +76,7 @@ _NUMBERS: Final[Mapping[str, Callable[[WorkerRow, datetime], float | None]]] = {
 
 
 def _within(value: Value, number: float) -> bool:
-    """Of whole numbers, as the language has them: 80.4 is not above 80, and nothing lies between 80 and 81."""
+    """Of whole numbers, as in the filter language: 80.4 is not above 80, and nothing is between 80 and 81."""
     whole = int(number)
     return (
         isinstance(value, Range)

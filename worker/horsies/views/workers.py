@@ -1,4 +1,4 @@
-"""The workers: their newest snapshot, what they hold, and whether they live by the database's clock."""
+"""The workers: their newest snapshot, their tasks, and whether they are alive by the database's clock."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     import asyncpg
 
 LATE_AFTER_S: Final = 12.0
-"""Two snapshots and what one of them may take."""
+"""Two snapshots and the time that one of them may take."""
 GONE_AFTER_S: Final = 30.0
-"""Six snapshots; horsies.operations judges by the same."""
+"""Six snapshots; horsies.operations uses the same."""
 SNAPSHOT_EVERY_S: Final = 5.0
-"""What horsies.run.snapshots writes by."""
+"""The interval of horsies.run.snapshots."""
 
 
 Sign: TypeAlias = Literal["snapshot", "beat", "claim"]
@@ -41,11 +41,11 @@ class Liveness(StrEnum):
     """Alive, and claims nothing more: by order, or because it stops."""
     LATE = "late"
     LOST = "lost"
-    """Silent for so long that it is taken for dead, without having said that it stops."""
+    """Silent for so long that it counts as dead, without a snapshot that it stops."""
     DIED = "died"
-    """Lost, and what it held was taken from it."""
+    """Lost, and its tasks were recovered."""
     STOPPED = "stopped"
-    """Its last snapshot said that it stops, and it held nothing any more."""
+    """Its last snapshot said that it stops, and it had no tasks any more."""
 
 
 LIVING: Final = frozenset({Liveness.ALIVE, Liveness.DRAINING, Liveness.LATE})
@@ -53,7 +53,7 @@ LIVING: Final = frozenset({Liveness.ALIVE, Liveness.DRAINING, Liveness.LATE})
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a worker told of itself last; in the order of the statement."""
+    """The last report of a worker, in the column order of the statement."""
 
     at: datetime
     hostname: str
@@ -78,22 +78,22 @@ class Snapshot:
 
     @property
     def whole_memory_mb(self) -> float | None:
-        """Its own, and that of its children where they were measured."""
+        """Its own memory, and that of its children if they were measured."""
         return None if self.memory_mb is None else self.memory_mb + (self.children_memory_mb or 0.0)
 
 
 _ID: Final = re.compile(r"(.+)-([0-9]+)-[0-9a-f]{2,}", re.DOTALL)
-"""As horsies.run.settings.Identity makes them."""
+"""As horsies.run.settings.Identity creates them."""
 
 
 def name_of(worker_id: str) -> str:
-    """`web-1:4121`, as lists name a worker; an id that is made otherwise stays as it is."""
+    """`web-1:4121`, as lists name a worker; an id of another form is returned unchanged."""
     made = _ID.fullmatch(worker_id)
     return worker_id if made is None else f"{made[1]}:{made[2]}"
 
 
 def place_of(worker_id: str | None, hostname: str | None, child_pid: int | None) -> str:
-    """`web-1:4121 child 4133`: the worker, and beside it the child process that ran the code; empty for neither."""
+    """`web-1:4121 child 4133`: the worker and the child process that ran the code; empty for neither."""
     if worker_id is None:
         return f"{hostname}:{child_pid}" if hostname and child_pid is not None else hostname or ""
     return name_of(worker_id) if child_pid is None else f"{name_of(worker_id)} child {child_pid}"
@@ -101,23 +101,23 @@ def place_of(worker_id: str | None, hostname: str | None, child_pid: int | None)
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """A worker. `running` and `claimed` count the rows that it owns, whatever it says itself."""
+    """A worker. `running` and `claimed` count the rows that it owns, whatever it reports."""
 
     id: str
     liveness: Liveness
     seen_at: datetime
-    """Its last sign of life, and by what: the evidence for its liveness."""
+    """Its last sign of life, and its source: the evidence for its liveness."""
     seen_by: Sign
     silent_s: float
     running: int
     claimed: int
     snapshot: Snapshot | None
-    """None for one that holds tasks and has told nothing, or so long ago that it was pruned."""
+    """None for one that has tasks but no snapshot, or whose snapshots were pruned."""
     draining_since: datetime | None
     draining_by: str | None
     draining_reason: str | None
     loss: Loss | None = None
-    """What was taken from it when it died; of one that lives, nothing is told."""
+    """The tasks recovered after its death; None for a live worker."""
 
     @property
     def lives(self) -> bool:
@@ -134,9 +134,9 @@ class WorkerRow:
 
     @property
     def busy(self) -> int | None:
-        """So many of its processes run a task, at most: one runs many async tasks at once, and is busy once.
+        """How many of its processes run a task, at most: a process with many async tasks is busy once.
 
-        By the rows that it owns; None where it told no processes.
+        By the rows that it owns; None if it reported no processes.
         """
         processes = self.snapshot.processes if self.snapshot is not None else 0
         return min(self.running, processes) if processes else None
@@ -153,7 +153,7 @@ class WorkerRow:
 async def worker_rows(
     conn: asyncpg.Connection, *, gone_within: timedelta | None = timedelta(hours=1)
 ) -> tuple[WorkerRow, ...]:
-    """Those that hold something, told something `gone_within` (None: ever), or died unacknowledged, by id."""
+    """Workers with tasks, with a report within `gone_within` (None: ever), or with an unacknowledged death, by id."""
     orders: dict[str, tuple[Any, ...]] = {}
     losses: Mapping[str, Loss] = {}
     here = await tables(conn)
@@ -168,14 +168,14 @@ async def worker_rows(
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A living worker, and how far its clock is ahead of the database's (behind it: negative)."""
+    """A live worker, and how far its clock is ahead of the database's (behind it: negative)."""
 
     worker_id: str
     ahead_s: float
 
 
 async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
-    """By what each took for the time when it started, of those whose first snapshot is still there."""
+    """From the start time that each reported, for those whose first snapshot still exists."""
     return tuple(Clock(*row) for row in await conn.fetch(statement(__name__, "view_worker_clocks"), GONE_AFTER_S))
 
 
@@ -183,7 +183,7 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
     now, worker_id, running, claimed, act_at, beat_at, *told = columns
     snapshot = _snapshot(told) if told[0] is not None else None
     signs: dict[Sign, datetime | None] = {"snapshot": aware(told[0]), "beat": aware(beat_at), "claim": aware(act_at)}
-    # Whoever holds a task was seen at its claim; rows made by hand may lack even that time.
+    # The owner of a task was seen at its claim; rows written with plain SQL may lack even that time.
     seen_at, seen_by = max([(at, by) for by, at in signs.items() if at is not None], default=(now, _UNSEEN))
     silent_s = (now - seen_at).total_seconds()
     draining = order is not None or (snapshot is not None and bool(snapshot.draining))
@@ -208,7 +208,7 @@ def _row(columns: tuple[Any, ...], order: tuple[Any, ...] | None, loss: Loss | N
 
 
 def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
-    """One that is stopped says in its last snapshot that it drains, and holds nothing: nobody waits for it."""
+    """A stopped worker reports in its last snapshot that it drains and has no tasks: then it is not expected back."""
     if silent_s > GONE_AFTER_S:
         return Liveness.LOST
     if silent_s > LATE_AFTER_S and (holds or not draining):
@@ -217,7 +217,7 @@ def _liveness(silent_s: float, *, draining: bool, holds: int) -> Liveness:
 
 
 def _end_of(snapshot: Snapshot | None, loss: Loss | None, *, holds: int) -> Liveness:
-    """Of one that is silent for long. A worker that is stopped writes a last snapshot: it drains, and is empty."""
+    """For a silent worker. A worker that is stopped writes a last snapshot: it drains, and is empty."""
     if loss is not None and not loss.came_back:
         return Liveness.DIED
     said_so = snapshot is not None and snapshot.draining and not snapshot.running + snapshot.claimed
@@ -236,6 +236,6 @@ def _snapshot(told: list[Any]) -> Snapshot:
 
 @lru_cache(maxsize=256)
 def _read(text: str) -> Mapping[str, Any]:
-    """Of a thousand workers nearly all tell the same: 3 ms for each list of 500 otherwise."""
+    """Of a thousand workers nearly all report the same: 3 ms for each list of 500 otherwise."""
     settings: Mapping[str, Any] = json.loads(text)
     return settings

@@ -1,11 +1,11 @@
 -- name: view_orders
--- views/workers.py; reads only: who is ordered to claim nothing more
+-- views/workers.py; reads only: workers with the order to claim nothing more
 SELECT worker_id, draining_since, ordered_by, reason FROM horsies_worker_orders WHERE draining_since IS NOT NULL
 
 -- name: view_workers
 -- views/workers.py; reads only
--- ($1 how long ago a worker that holds nothing may have been seen, NULL for all of them; $2 how old a snapshot may be
---  before beats are looked for, in s; $3 workers that are wanted however long ago they were seen)
+-- ($1 how long ago a worker without tasks may have been seen, NULL for all of them; $2 how old a snapshot may be before
+-- beats are read, in s; $3 workers that are wanted however long ago they were seen)
 -- Each worker's newest snapshot by one probe of ix_horsies_worker_states_worker_latest.
 WITH RECURSIVE known AS (
     (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
@@ -27,10 +27,12 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
        beat.sent_at AS beat_at, snapshot.*
   FROM known
   FULL JOIN held USING (worker_id)
-       -- A worker may be late with its snapshots only. Of the newest that it holds, for beats are sent for all at once.
+       -- A worker may be late with its snapshots only. Only the beats of its newest task, because beats are sent for
+       -- all at once.
   LEFT JOIN LATERAL (
         SELECT max(newest.sent_at) AS sent_at
-               -- Not as a condition of the join, which is looked at when the beats have been read: 14 ms of 21 for 500 workers.
+               -- Not as a condition of the join, which is checked after the beats have been read: 14 ms of 21 for 500
+               -- workers.
           FROM unnest(CASE WHEN COALESCE(known.snapshot_at < statement_timestamp() - $2::float8 * interval '1 s', true)
                            THEN held.newest_ids END) AS mine (id)
          CROSS JOIN unnest(ARRAY['runner', 'claimer']) AS of (role)
@@ -40,7 +42,7 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
        ) beat ON true
   LEFT JOIN LATERAL (
         SELECT own.*
-               -- Tables made by upstream lack these columns: a name that the table has not is then found here.
+               -- Upstream's tables lack these columns: a name that the table does not have is then resolved here.
           FROM (VALUES (NULL::float8, NULL::text, NULL::boolean))
                AS absent (children_memory_mb, horsies_version, draining)
          CROSS JOIN LATERAL (
@@ -58,10 +60,10 @@ SELECT statement_timestamp() AS now, worker_id, COALESCE(running, 0) AS running,
  ORDER BY worker_id
 
 -- name: view_worker_clocks
--- views/workers.py; reads only ($1 how old the newest snapshot of a living worker may be, in s)
--- A worker tells once by its own clock: when it started. The database dates its first snapshot, which follows at once.
--- Each worker by two probes of ix_horsies_worker_states_worker_latest. Where retention may have removed the first one,
--- nobody can tell any more.
+-- views/workers.py; reads only ($1 how old the newest snapshot of a live worker may be, in s)
+-- A worker reports one time by its own clock: that of its start. The database dates its first snapshot, which follows
+-- at once. Each worker by two probes of ix_horsies_worker_states_worker_latest. If retention may have removed the first
+-- one, the difference is unknown.
 WITH RECURSIVE known AS (
     (SELECT worker_id, snapshot_at FROM horsies_worker_states ORDER BY worker_id, snapshot_at DESC LIMIT 1)
      UNION ALL

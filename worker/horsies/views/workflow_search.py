@@ -1,4 +1,4 @@
-"""How a filter for workflows is searched for: along which index, how far at once, and with which parameters."""
+"""The search for a workflow filter: which index, how many rows at once, and the parameters."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ UNSUCCESSFUL: Final = ("FAILED", "CANCELLED")
 
 @dataclass(frozen=True, slots=True)
 class WorkflowCursor:
-    """A place between two rows. `WorkflowCursor(time)` stands at a time."""
+    """A position between two rows. `WorkflowCursor(time)` is a position at a time."""
 
     time: datetime
     id: str = ""
 
 
 class Source(StrEnum):
-    """Where to look; the names stand in `view_workflow_candidates`."""
+    """Where to search; the names are those in `view_workflow_candidates`."""
 
     CREATED = "created"
     LIVE = "live"
@@ -40,18 +40,18 @@ class Source(StrEnum):
 
     @property
     def rows_at_once(self) -> int:
-        """How many rows a refresh may look at, in 15 ms: what ended badly lies on a page each."""
+        """How many rows a refresh may read, in 15 ms: failed and cancelled ones are on a page each."""
         return 3_000 if self is Source.UNSUCCESSFUL else 10_000
 
     @property
     def is_walked(self) -> bool:
-        """Read in order along an index, which has no end; the others hold few rows and are read whole."""
+        """Read in order along an index, which may be large; the others contain few rows and are read whole."""
         return self not in (Source.IDS, Source.PARENTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The part of a source to read: from `after` on, up to and with the edge; no edge: to the end, or `most` rows."""
+    """The part of a source to read: from `after` up to and including the edge; no edge: to the end, or `most` rows."""
 
     source: Source
     ascending: bool
@@ -61,7 +61,7 @@ class Stretch:
 
 
 def source_for(parameters: WorkflowParameters) -> Source:
-    """The smallest place in which everything is that matches."""
+    """The smallest source that contains all matches."""
     if parameters.id.exact is not None:
         return Source.IDS
     if parameters.parent.exact is not None:
@@ -81,8 +81,8 @@ async def stretch_of(
     after: WorkflowCursor | None = None,
     most: int,
 ) -> Stretch:
-    """How far to look at once: as many rows of the source as `most`."""
-    # What comes while it reads must not push out the last of them.
+    """The part to read at once: `most` rows of the source."""
+    # Rows that arrive during the search must not displace the last ones.
     whole = Stretch(source, ascending, after, None, 2 * most)
     if not source.is_walked:
         return whole
@@ -101,7 +101,7 @@ async def stretch_of(
 
 
 def matches_all(parameters: WorkflowParameters, source: Source) -> bool:
-    """Whether each row of the source matches, so that a page needs no more of them than it has lines."""
+    """Whether each row of the source matches, so that a page needs no more rows than it has lines."""
     left = replace(parameters, statuses=None, since_ago=None, since_at=None, until_ago=None, until_at=None)
     if not source.is_walked or left != WorkflowParameters():
         return False
@@ -111,7 +111,7 @@ def matches_all(parameters: WorkflowParameters, source: Source) -> bool:
 
 @cache
 def over_workflows(selecting: str) -> str:
-    """A statement that selects from `workflow`, over what a filter leaves of a source."""
+    """A statement that selects from `workflow`, the rows of a source that match a filter."""
     return f"WITH workflow AS (\n{statement(__name__, 'view_workflow_candidates')})\n{selecting}"
 
 

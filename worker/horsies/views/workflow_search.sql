@@ -1,6 +1,6 @@
 -- name: view_workflow_edge
 -- views/workflow_search.py; reads only: how far a search along an index may go
--- The last of so many rows of the source, none where there are fewer.
+-- The last of this many rows of the source, none if there are fewer.
 SELECT edge.*
   FROM (VALUES ($1::text, $2::boolean, $3::bigint, $4::timestamptz, $5::text, $6::timestamptz, $7::text, $8::interval,
                 $9::timestamptz, $10::interval, $11::timestamptz)) AS wanted (
@@ -21,8 +21,9 @@ SELECT edge.*
         OFFSET wanted.most - 1 LIMIT 1) edge
 
 -- name: view_workflow_candidates
--- views/workflow_search.py, which puts it as `workflow` before other view_workflow_*.sql; reads only: what a filter leaves
--- A parameter that is not wanted is NULL, and all are constants to a custom plan, as in `view_candidates`.
+-- views/workflow_search.py, which puts it as `workflow` before the statements on workflows; reads only: the rows of a
+-- source that match a filter
+-- An unused parameter is NULL, and all are constants to a custom plan, as in `view_candidates`.
 SELECT row.*
   FROM (VALUES (
         $1::text, $2::boolean, $3::bigint, $4::text, $5::timestamptz, $6::text, $7::timestamptz, $8::text,
@@ -35,7 +36,7 @@ SELECT row.*
         $30::boolean, $31::text[], $32::text[], $33::text[], $34::text[],
         $35::interval, $36::timestamptz, $37::interval, $38::timestamptz
        )) AS wanted (
-        -- at most so many rows of the source, between low and high, both included, but not that one
+        -- at most this many rows of the source, between low and high, both included, but not that one
         source, ascending, most, not_id, low_time, low_id, high_time, high_id,
         -- from here on horsies.query.WorkflowParameters, in its order
         statuses,
@@ -49,7 +50,8 @@ SELECT row.*
        )
  CROSS JOIN LATERAL (
     SELECT workflow.*,
-           -- Stored as text that may be damaged, with the code in front; of a built-in code the name is inside an object.
+           -- Stored as text that may be damaged, with the code in front; for a built-in code the name is inside an
+           -- object.
            substring(left(error, 600) FROM '^\s*\{\s*(?:"__task_error__"\s*:\s*true\s*,\s*)?"error_code"\s*:\s*'
                                            '(?:\{\s*"__builtin_task_code__"\s*:\s*)?"([^"\\]+)"') AS error_code
       FROM (

@@ -1,4 +1,4 @@
-"""One workflow's whole story: its nodes as they are now, its result, its parent; and one node's texts."""
+"""All stored data of one workflow: its present nodes, its result, its parent; and the texts of one node."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MOST_ACTIONS: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node, and how its task or its child workflow is; in the order of the statement."""
+    """A node, with the state of its task or child workflow, in the column order of the statement."""
 
     index: int
     node_id: str | None
     name: str
-    """Of its task, or of the definition of its child."""
+    """The name of its task, or of the definition of its child."""
     status: str
     dependencies: tuple[int, ...]
     join: str
@@ -47,13 +47,13 @@ class NodeView:
     priority: int
     task_id: str | None
     task_status: str | None
-    """None where it has no task, or the row of its task is gone."""
+    """None if it has no task, or if the row of its task was deleted."""
     retry_count: int
     max_retries: int
     next_retry_at: datetime | None
-    """Only while it waits for its next try."""
+    """Only while it waits for a retry."""
     error_code: str | None
-    """Of a failed one; of one that is tried again, the code of the last attempt."""
+    """The error of a failed node, or of the last attempt of one that is retried."""
     started_at: datetime | None
     completed_at: datetime | None
     last_beat: datetime | None
@@ -67,23 +67,24 @@ class NodeView:
     """`__horsies_map__` (domain.plan.MAP_DEFINITION) for a node that runs one task per item."""
     sub_status: str | None
     sub_total: int | None
-    """How many nodes the child has; None where there is no child (yet)."""
+    """How many nodes the child has; None if there is no child (yet)."""
     sub_done: int | None
     sub_failed: int | None
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name shown."""
         return self.node_id or f"{self.name}:{self.index}"
 
     @property
     def is_map(self) -> bool:
-        """Whether it runs one task per item; its child holds them."""
+        """Whether it runs one task per item; its child contains them."""
         return self.sub_definition_key == MAP_DEFINITION
 
     @property
     def state(self) -> str:
-        """The status, ahead of it what its task says: RUNNING as soon as that runs, RETRY while it waits for a try."""
+        """The status, or before it is stored, the state of its task: RUNNING once that runs, RETRY while it waits
+        for a try."""
         if self.status not in ("ENQUEUED", "RUNNING") or self.task_status is None:
             return self.status
         if self.task_status == "PENDING" and self.retry_count > 0:
@@ -93,7 +94,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ParentLink:
-    """The node of the parent that waits for this workflow; in the order of the statement."""
+    """The node of the parent that waits for this workflow, in the column order of the statement."""
 
     workflow_id: str
     name: str
@@ -105,7 +106,7 @@ class ParentLink:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowStory:
-    """What is stored about a workflow. Nodes are in the order of their indexes."""
+    """The stored data of a workflow. Nodes are in the order of their indexes."""
 
     now: datetime
     row: WorkflowRow
@@ -115,15 +116,15 @@ class WorkflowStory:
     error: Stored | None
     success_policy: Stored | None
     output_index: int | None
-    """Whose result is the workflow's; None: those of all nodes on which none depends."""
+    """The node whose result is the workflow's; None: the results of all nodes on which none depends."""
     parent: ParentLink | None
     audit: tuple[AuditRow, ...]
-    """What was done to the workflow by hand, newest first, the last few."""
+    """Operator actions on the workflow, newest first, the last few."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStory:
-    """What a list of nodes does not show."""
+    """The data that a list of nodes does not show."""
 
     now: datetime
     workflow_id: str
@@ -140,7 +141,7 @@ class NodeStory:
 
 
 async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous | None:
-    """The id that is `text`, or the only one that begins or ends so; None where there is none."""
+    """The id `text`, or the only id that begins or ends with it; None if there is none."""
     text = text.strip("…. \n")
     for exact in dict.fromkeys((text, text.lower())):
         if await conn.fetchval(statement(__name__, "view_workflow_exists"), exact):
@@ -157,7 +158,7 @@ async def find_workflow(conn: asyncpg.Connection, text: str) -> str | Ambiguous 
 async def workflow_story(
     conn: asyncpg.Connection, text: str, *, most_nodes: int = 5_000, most_characters: int = 200_000
 ) -> WorkflowStory | Ambiguous | None:
-    """`text` is an id, or its beginning or end. Each stored text is cut after `most_characters`."""
+    """`text` is an id, or its beginning or end. Each stored text is truncated after `most_characters`."""
     found = await find_workflow(conn, text)
     if not isinstance(found, str):
         return found
@@ -183,7 +184,7 @@ async def workflow_story(
 async def node_story(
     conn: asyncpg.Connection, workflow_id: str, index: int, *, most_characters: int = 200_000
 ) -> NodeStory | None:
-    """One node of the workflow with that whole id."""
+    """One node of the workflow with this complete id."""
     story = await conn.fetchrow(statement(__name__, "view_node_story"), workflow_id, index, most_characters)
     node = await conn.fetchrow(statement(__name__, "view_workflow_nodes"), workflow_id, 1, index)
     if story is None or node is None:

@@ -3,7 +3,8 @@
 SELECT true FROM horsies_workflows WHERE id = $1
 
 -- name: view_find_workflow
--- views/workflow_story.py; reads only: ids that begin or end so ($1), newest first, up to $2; ends only among the newest $3
+-- views/workflow_story.py; reads only: ids with this beginning or end
+-- ($1), newest first, up to $2; ends only among the newest $3
 -- By the primary key in any collation, as in `view_find_task`.
 SELECT id FROM (
     (SELECT id, created_at FROM horsies_workflows
@@ -51,7 +52,7 @@ SELECT task_index, node_id, node.task_name, node.status, dependencies, join_type
                      '\{\s*(?:"__task_error__"\s*:\s*true\s*,\s*)?"error_code"\s*:\s*'
                      '(?:\{\s*"__builtin_task_code__"\s*:\s*)?"([^"\\]+)"'), task.error_code)
             ELSE attempt.error_code END AS error_code,
-       -- Upstream writes the time of enqueueing into a node that waits.
+       -- Upstream writes the time of enqueueing into a waiting node.
        CASE WHEN node.status = 'SKIPPED' THEN NULL
             WHEN task.status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(task.started_at, node.started_at)
             WHEN node.status <> 'ENQUEUED' THEN node.started_at END AS started_at,

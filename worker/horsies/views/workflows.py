@@ -35,7 +35,7 @@ WorkflowValue: TypeAlias = Literal["name", "definition_key", "error_code"]
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRow:
-    """A workflow as lists show it; in the order of the statement. Compare its times with the `now` of their page."""
+    """A workflow in a list, in the column order of the statement. Compare its times with the `now` of their page."""
 
     id: str
     name: str
@@ -45,16 +45,16 @@ class WorkflowRow:
     parent_workflow_id: str | None
     parent_task_index: int | None
     root_workflow_id: str
-    """Its own id where it has no parent."""
+    """Its own id if it has no parent."""
     depth: int
     created_at: datetime
-    """By which lists are ordered; never changes."""
+    """The order of lists; never changes."""
     sent_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
     updated_at: datetime
     total: int
-    """How many nodes it has; the next five add up to it."""
+    """How many nodes it has; the sum of the next five."""
     completed: int
     failed: int
     skipped: int
@@ -62,43 +62,43 @@ class WorkflowRow:
     waiting: int
     """PENDING, READY or ENQUEUED."""
     error_code: str | None
-    """The code of the error that is stored; a COMPLETED one may have one, too."""
+    """The code of the stored error; a COMPLETED workflow may have one, too."""
     failed_node: str | None
-    """node_id (or the index, where it has none) of the failed node with the lowest index."""
+    """node_id (or the index, if it has none) of the failed node with the lowest index."""
 
     @property
     def done(self) -> int:
-        """How many nodes have ended, well or badly."""
+        """How many nodes have ended, in any status."""
         return self.completed + self.failed + self.skipped
 
     def run(self, now: datetime) -> timedelta:
-        """From its start to its end or now; upstream leaves no time of its end where it cancels."""
+        """From its start to its end or now; upstream stores no end time when it cancels."""
         is_over = self.status in ("COMPLETED", "FAILED", "CANCELLED")
         return (self.completed_at or (self.updated_at if is_over else now)) - (self.started_at or self.sent_at)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowPage:
-    """Newest first. A cursor that is None: there is nothing further in that direction."""
+    """Newest first. A cursor that is None: there are no further rows in that direction."""
 
     rows: tuple[WorkflowRow, ...]
     now: datetime
     next: WorkflowCursor | None
     previous: WorkflowCursor | None
     reached: WorkflowCursor | None
-    """Set where the search stopped before the page was full, as far as one refresh may read; `next` goes on there."""
+    """Set if the search stopped at the limit of one refresh before the page was full; `next` continues there."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowRest:
-    """What is left to be counted: of this source, from here on."""
+    """The part that is not counted yet: of this source, from here on."""
 
     source: Source
     after: WorkflowCursor
 
 
 class WorkflowCounts(StateCounts[WorkflowRest]):
-    """By status. `workflow_counts` goes on for what `workflow_count_parts` has made."""
+    """By status. `workflow_counts` continues a part of `workflow_count_parts`."""
 
 
 async def workflow_page(
@@ -111,8 +111,8 @@ async def workflow_page(
 ) -> WorkflowPage:
     """Up to `limit` rows after a cursor, or before it with `backwards`; rows are newest first either way.
 
-    What matches rarely is searched for a stretch at a time: a page may hold fewer rows, even none, and say by `reached`
-    that the search goes on with the next.
+    Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
+    continues with the next one.
     """
     source = source_for(parameters)
     if matches_all(parameters, source):
@@ -140,7 +140,7 @@ def workflow_cursor_of(row: WorkflowRow) -> WorkflowCursor:
 
 
 async def workflow_matching(conn: asyncpg.Connection, parameters: WorkflowParameters, limit: int) -> list[str]:
-    """The ids of the newest `limit` that match, however far back they are: many short statements, each bounded."""
+    """The ids of the newest `limit` matches, however old they are: many short statements, each bounded."""
     source = source_for(parameters)
     found: list[str] = []
     after: WorkflowCursor | None = None
@@ -161,7 +161,7 @@ async def workflow_counts(
 ) -> WorkflowCounts:
     """How many match, by status. Bounded like a page: `reached` and `Count.at_least` say where counting stopped.
 
-    With `rest` only what was left; together with what was counted before it that is the number of all.
+    With `rest` only the part not counted yet; added to the earlier counts it gives the total.
     """
     states: dict[str, Count] = {}
     reached: datetime | None = None
@@ -189,11 +189,12 @@ def workflow_count_parts(parameters: WorkflowParameters) -> list[WorkflowParamet
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:
-    """What the newest workflows have in that column, the most frequent first; of codes, what ended badly."""
+    """The values of the newest workflows in that column, the most frequent first; for codes, of those that ended
+    badly."""
     wanted = WorkflowParameters(statuses=UNSUCCESSFUL if by == "error_code" else None)
     source = source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)
-    # One more, for those without such a value are counted as well.
+    # One more, because workflows without such a value are counted as well.
     rows = await conn.fetch(
         over_workflows(statement(__name__, "view_workflow_values")), *bound(stretch, wanted), by, limit + 1
     )

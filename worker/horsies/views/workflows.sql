@@ -27,8 +27,8 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
           CASE WHEN NOT $2 THEN page.created_at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
 
 -- name: view_workflow_matching
--- views/workflows.py; reads only: what an operation acts on, newest first ($1 to $38 as in `view_workflow_candidates`,
--- $39 rows at most)
+-- views/workflows.py; reads only: the workflows that an operation acts on, newest first
+-- ($1 to $38 as in `view_workflow_candidates`, $39 rows at most)
 SELECT id FROM workflow
  ORDER BY created_at DESC, id DESC
  LIMIT $39
@@ -38,7 +38,8 @@ SELECT id FROM workflow
 SELECT status, count(*) AS number FROM workflow GROUP BY status
 
 -- name: view_workflow_table_size
--- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the first
+-- views/workflows.py; reads only: about how many workflows there are, by the last VACUUM or ANALYZE; -1 before the
+-- first
 SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_workflows'::regclass
 
 -- name: view_workflow_values

@@ -1,1 +1,1 @@
-"""Workflows: tasks that wait for each other, as users define them, start them and look at them."""
+"""Workflows: how users define graphs of tasks, start them and read their results."""

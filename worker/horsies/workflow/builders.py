@@ -1,4 +1,5 @@
-"""Functions that make workflows: a check calls them with example arguments, so errors show before a worker runs."""
+"""Functions that build workflows: a check calls them with example arguments, so that errors appear before a worker
+runs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _DECORATE: Final = f"put @app.workflow_builder() on it, or set {{name}}.{NO_CHEC
 
 @dataclass(frozen=True, slots=True)
 class WorkflowBuilder:
-    """A function of the user's that makes a workflow, and the calls that a check tries."""
+    """A user function that builds a workflow, and the calls that a check tries."""
 
     fn: Callable[..., Any]
     cases: Sequence[Mapping[str, Any]] | None
@@ -35,14 +36,14 @@ class WorkflowBuilder:
 
 
 def definition_errors(modules: Iterable[ModuleType]) -> list[HorsiesError]:
-    """Definitions that no worker could find."""
+    """Errors for definitions that no worker could find."""
     return [each.missing_key() for each in _definitions(modules) if not each.has_key()]
 
 
 def building_errors(
     app: WorkflowApp, builders: Iterable[WorkflowBuilder], modules: Iterable[ModuleType]
 ) -> list[HorsiesError]:
-    """What is wrong with the workflows of all builders, and of all definitions that can be built without arguments."""
+    """The errors of all builders' workflows, and of all definitions that can be built without arguments."""
     errors: list[HorsiesError] = []
     for builder in builders:
         errors += _builder_errors(builder)
@@ -53,7 +54,7 @@ def building_errors(
 
 
 def undecorated_errors(builders: Iterable[WorkflowBuilder], modules: Iterable[ModuleType]) -> list[HorsiesError]:
-    """Functions at the top of a module that say they return a workflow, and that no check would try."""
+    """Functions at module level whose annotation says that they return a workflow, and that no check would try."""
     known = {builder.fn for builder in builders}
     return [
         WorkflowValidationError(
@@ -85,7 +86,7 @@ def _functions_of(modules: Iterable[ModuleType]) -> Iterator[Callable[..., Any]]
 
 
 def _returns_spec(fn: Callable[..., Any]) -> bool:
-    """By its text, where the annotation is one: what it names may be imported for type checkers alone."""
+    """By its text, if the annotation is one: the name in it may be imported for type checkers only."""
     hint = getattr(fn, "__annotations__", {}).get("return")
     if isinstance(hint, str):
         return hint.partition("[")[0].rpartition(".")[2].strip() == WorkflowSpec.__name__
@@ -125,7 +126,7 @@ def _why_not_callable(fn: Callable[..., Any], case: Mapping[str, Any]) -> str | 
 
 
 def _errors_of(build: Callable[..., Any], arguments: Mapping[str, Any], where: str) -> list[HorsiesError]:
-    """Call it; errors of ours as they are, anything else as HRS-029."""
+    """Call it; errors of the engine as they are, any other as HRS-029."""
     location = SourceLocation.of_function(inspect.unwrap(getattr(build, "__func__", build)))
     try:
         spec = build(**arguments)
@@ -134,11 +135,11 @@ def _errors_of(build: Callable[..., Any], arguments: Mapping[str, Any], where: s
             return []
     except HorsiesError as error:
         return [each.with_note(f"found by building {where}") for each in flatten([error])]
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; sys.exit() in it is no clean end of a check
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; sys.exit() in it must not end the check
         text = traceback.TracebackException(type(error), error, None)
         return [_failed(f"{where} raised {type(error).__name__}: {text}", location)]
     if inspect.iscoroutine(spec):
-        spec.close()  # else Python warns that nobody awaited it
+        spec.close()  # else Python warns that it was never awaited
     return [_failed(f"{where} returned {type(spec).__name__}, not a WorkflowSpec", location)]
 
 

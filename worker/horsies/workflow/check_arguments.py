@@ -1,4 +1,4 @@
-"""Whether a node's function can be called with what its node gives it: values, results of other nodes, context."""
+"""Whether a node's function can be called with the arguments of its node: values, results of other nodes, context."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _holds_marker(value: object) -> bool:
 def _value_problems(node: AnyNode, target: Target) -> Iterator[WorkflowValidationError]:
     for name, value in node.kwargs.items():
         if _holds_marker(value) or not isinstance(name, str) or name.startswith("__"):
-            continue  # reported as such
+            continue  # reported separately
         try:
             load_value(dump_value({name: value}, "kwargs"), "kwargs")
         except CodecError as error:
@@ -182,7 +182,7 @@ def _missing_problems(node: AnyNode, target: Target, given: list[str]) -> Iterat
 
 
 def _may_be_early(node: AnyNode) -> bool:
-    """Whether it can run while nodes that it waits for have not ended: their results are not given to it then."""
+    """Whether it can run before all nodes that it waits for have ended: their results are missing then."""
     wanted = {"any": 1, "quorum": node.min_success}.get(node.join)
     return isinstance(wanted, int) and wanted < len(node.waits_for)
 

@@ -1,4 +1,4 @@
-"""Whether a map has items to go over that its task can take."""
+"""Whether a map has items that its task can take."""
 
 from __future__ import annotations
 

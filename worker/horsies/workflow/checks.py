@@ -1,4 +1,4 @@
-"""What can be wrong with a workflow as it is written: names first, then everything else at once."""
+"""The errors in a workflow's definition: names first, then all others at once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ID_RULE: Final = f"letters, digits and _ - : . only, at most {MAX_NODE_ID_CHARA
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A workflow before it is known to be sound."""
+    """A workflow before its checks."""
 
     name: str
     graph: Graph
@@ -53,7 +53,7 @@ class Draft:
 def bare_problems(
     name: object, tasks: object, on_error: object, location: SourceLocation | None
 ) -> Iterator[WorkflowValidationError]:
-    """Without a name and a list of nodes there is nothing to look into."""
+    """Without a name and a list of nodes no other check is possible."""
     if on_error not in list(OnError):
         yield WorkflowValidationError(
             f"on_error={on_error!r} of workflow {name!r} is not a possible value",
@@ -114,7 +114,7 @@ def _not_runnable(node: Node[Any], position: int) -> Iterator[WorkflowValidation
 
 
 def key_problems(key: object, location: SourceLocation | None) -> Iterator[WorkflowValidationError]:
-    """For workflows of an application: what is stored must be told from other kinds of workflows later."""
+    """For workflows of an application: stored workflows must be distinguishable from other kinds later."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_NAME_CHARACTERS:
         yield WorkflowValidationError(
             "the workflow has no definition_key" if key is None else f"definition_key={key!r:.60} is not possible",
@@ -125,7 +125,7 @@ def key_problems(key: object, location: SourceLocation | None) -> Iterator[Workf
 
 
 def id_problems(graph: Graph) -> Iterator[WorkflowValidationError]:
-    """Every other message names nodes by their ids, so these come first and alone."""
+    """All other messages name nodes by their ids, so these are checked first and reported alone."""
     by_id = defaultdict(list)
     for node in graph.nodes:
         by_id[node.node_id].append(node)

@@ -1,4 +1,4 @@
-"""The plan of a child workflow, made on a worker when its node's turn has come; user code runs in here."""
+"""The plan of a child workflow, made in a worker when its node is READY; user code runs in here."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class UnknownDefinition(ChildPlanError):  # noqa: N818 - as its siblings
 
 
 def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -> WorkflowPlan:
-    """The child of a node, from the kwargs as a task of that node would get them: results of its dependencies included.
+    """The child of a node, from the kwargs that a task of that node would get, including results of its dependencies.
 
-    Raises UnknownDefinition, UnreadableKwargs or BuildFailed. Runs `build_with` of the user's, so call it in a thread.
+    Raises UnknownDefinition, UnreadableKwargs or BuildFailed. Runs the user's `build_with`, so call it in a thread.
     """
     if definition_key == MAP_DEFINITION:
         return map_plan(kwargs_json)
@@ -42,7 +42,7 @@ def child_plan(app: WorkflowApp, definition_key: str, kwargs_json: str | None) -
         raise UnreadableKwargs(loaded.err_value.message)
     try:
         kwargs = call_kwargs(loaded.ok_value, build_target(definition).by_keyword)
-        # Of what build_with returns, a worker must find the way back, whatever key that names.
+        # A worker must find the definition again, whatever key the result of build_with has.
         return replace(build_for(definition, app, kwargs).to_plan(), definition_key=definition_key)
     except BaseException as error:  # build_with is user code: sys.exit() in it must fail this node, not the worker
         # str(error) is user code and may raise; the traceback module takes care of that.

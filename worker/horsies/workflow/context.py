@@ -1,4 +1,5 @@
-"""What a workflow's task can know of its place: `workflow_ctx` and `workflow_meta`, and how a call is given them."""
+"""`workflow_ctx` and `workflow_meta`, which describe a task's place in its workflow, and how they are passed to a
+call."""
 
 from __future__ import annotations
 
@@ -26,14 +27,14 @@ _INJECTED: Final = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
 
 
 class Named(Protocol):
-    """A node, or a key that stands for one."""
+    """A node, or a key that names one."""
 
     @property
     def node_id(self) -> str | None: ...
 
 
 def id_of(node: Named) -> str:
-    """The node's id; WorkflowContextMissingIdError where it has none yet."""
+    """The node's id; WorkflowContextMissingIdError if it has none yet."""
     if node.node_id is None:
         raise WorkflowContextMissingIdError(
             f"{node!r} has no node_id, so nothing can be found by it: give it one, node_id='...', or name it by its "
@@ -44,7 +45,7 @@ def id_of(node: Named) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowMeta:
-    """Which node of which workflow the task is."""
+    """The workflow and the node of the task."""
 
     workflow_id: str
     task_index: int
@@ -53,7 +54,7 @@ class WorkflowMeta:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowContext:
-    """The results of the nodes that `workflow_ctx_from` names. All of them have ended."""
+    """The results of the nodes named in `workflow_ctx_from`. All of them have ended."""
 
     workflow_id: str
     task_index: int
@@ -62,7 +63,8 @@ class WorkflowContext:
     summaries_by_id: Mapping[str, SubWorkflowSummary[Any]] = field(default_factory=dict)
 
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
-        """The node's result, UPSTREAM_SKIPPED where it did not run. KeyError for a node that was not asked for."""
+        """The node's result, UPSTREAM_SKIPPED if it did not run. KeyError for a node that is not in
+        `workflow_ctx_from`."""
         found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
         return found
 
@@ -70,7 +72,7 @@ class WorkflowContext:
         return id_of(node) in self.results_by_id
 
     def summary_for(self, node: Node[T] | NodeKey[T]) -> SubWorkflowSummary[T]:
-        """How the node's child workflow ended. KeyError for a node that is none, or was not asked for."""
+        """The summary of the node's child workflow. KeyError for a node without one, or not in `workflow_ctx_from`."""
         found: SubWorkflowSummary[T] = self._find(self.summaries_by_id, id_of(node), "summary")
         return found
 
@@ -87,7 +89,7 @@ class WorkflowContext:
 
 
 def call_kwargs(stored: dict[str, Any], takes: Container[str]) -> dict[str, Any]:
-    """The keyword arguments of the call: `workflow_ctx` and `workflow_meta` where the function takes them."""
+    """The keyword arguments of the call, with `workflow_ctx` and `workflow_meta` if the function takes them."""
     if _INJECTED.isdisjoint(stored):
         return stored
     injection = split_injection(stored)

@@ -102,7 +102,7 @@ class WorkflowDefinition(Generic[T]):
 
     @classmethod
     def is_base(cls) -> bool:
-        """A class that only other definitions derive from."""
+        """A class that exists only as a base of other definitions."""
         return not hasattr(cls, "name") and not cls.takes_parameters() and not cls.get_workflow_nodes()
 
     @classmethod
@@ -144,7 +144,7 @@ def find_definition(definition_key: str) -> type[WorkflowDefinition[Any]] | None
 def build_for(
     definition: type[WorkflowDefinition[Any]], app: WorkflowApp, params: Mapping[str, Any]
 ) -> WorkflowSpec[Any]:
-    """Call build_with and hold it to its promise: a spec, and a new one."""
+    """Call build_with and check its result: a spec, and a new one."""
     before = WorkflowSpec.count()
     spec = definition.build_with(app, **params)
     if not isinstance(spec, WorkflowSpec) or spec.number <= before:

@@ -1,4 +1,4 @@
-"""Whether a value of one type may be given where another is expected, as far as annotations tell."""
+"""Whether a value of one type may be passed where another is expected, as far as annotations show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing_extensions import TypeAliasType
 
 
 def fits(source: Any, target: Any) -> bool:
-    """False only where it is certain: annotations that we cannot judge must not stop a workflow that would run."""
+    """False only if it is certain: annotations that cannot be checked must not prevent a workflow that would run."""
     source, target = _plain(source), _plain(target)
     if source is target or target in (Any, object) or source is Any or source == target:
         return True
@@ -49,15 +49,15 @@ def _is_subclass(mine: type, theirs: type) -> bool:
     if mine is int and theirs is float:
         return True
     if mine is tuple and theirs is list:
-        return True  # stored tuples come back as lists
+        return True  # stored tuples are read back as lists
     try:
         return issubclass(mine, theirs)
-    except TypeError:  # protocols and typed dicts cannot be asked
+    except TypeError:  # isinstance fails for protocols and typed dicts
         return True
 
 
 def _plain(kind: Any) -> Any:
-    """The type behind Annotated, aliases, and None for its class."""
+    """The type behind Annotated and aliases, with None replaced by its class."""
     while True:
         if get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
@@ -68,7 +68,7 @@ def _plain(kind: Any) -> Any:
 
 
 def item_type(kind: Any) -> Any:
-    """The X of list[X] and the like; None where a value of this type is certainly no list."""
+    """The X of list[X] and the like; None if a value of this type is certainly no list."""
     kind = _plain(kind)
     if get_origin(kind) in (Union, UnionType):
         found = [item_type(member) for member in get_args(kind)]

@@ -1,4 +1,4 @@
-"""The nodes of one workflow as copies of the user's: numbered, named, and referring to each other, not to his."""
+"""The nodes of one workflow as copies of the user's: numbered, named, and referring to each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_\-:.]")
 
 
 def slugify(text: str) -> str:
-    """`text` as a part of a node_id: spaces become _, what an id cannot hold is left out."""
+    """`text` as a part of a node_id: spaces are replaced by _, other characters that are not allowed are removed."""
     return _NOT_IN_AN_ID.sub("", text.replace(" ", "_")) or "_"
 
 
@@ -41,7 +41,7 @@ class Graph:
         return id(node) in self._members
 
     def find(self, ref: NodeRef | None) -> AnyNode | None:
-        """The copy that is meant by one of the user's nodes, by a key or by a node_id."""
+        """The copy that belongs to one of the user's nodes, to a key or to a node_id."""
         if isinstance(ref, NodeKey):
             ref = ref.node_id
         if isinstance(ref, str):
@@ -51,7 +51,7 @@ class Graph:
         return self._copies.get(id(ref)) or (ref if ref in self else None)
 
     def write_back(self) -> None:
-        """The user's nodes learn their place and name, so that they can be asked for by `node.key()`."""
+        """Write index and name to the user's nodes, so that `node.key()` works on them."""
         for old, new in zip(self.originals, self.nodes, strict=True):
             if not old.is_frozen:
                 old.index, old.node_id, old.named_by_index = new.index, new.node_id, new.named_by_index
@@ -65,7 +65,7 @@ class Graph:
             node.over = self._copies.get(id(node.over), node.over)
 
     def _each(self, nodes: Iterable[AnyNode]) -> tuple[AnyNode, ...]:
-        """Each once: waiting twice for the same node is no more than waiting for it."""
+        """Each once: waiting twice for the same node has no further effect."""
         found = (self._copies.get(id(node), node) for node in nodes)
         return tuple({id(node): node for node in found}.values())
 

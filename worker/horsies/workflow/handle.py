@@ -1,4 +1,4 @@
-"""A workflow that was started, from any thread and any event loop: wait for it, look into it, pause, resume, cancel."""
+"""The handle of a started workflow, for any thread and any event loop: wait, read, pause, resume, cancel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HandleErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HandleOperationError:
-    """Why a handle could not do it. `retryable`: the same call may succeed later without anybody changing it."""
+    """Why a handle operation failed. `retryable`: the same call may succeed later without any change."""
 
     code: HandleErrorCode
     message: str
@@ -58,7 +58,7 @@ HandleResult: TypeAlias = Result[T, HandleOperationError]
 
 
 class WorkflowHandle(Generic[T]):
-    """One workflow. Nothing is kept here: a failed one may be retried by hand, and then end otherwise."""
+    """One workflow. Nothing is cached here: an operator may retry a failed one, which then ends with another result."""
 
     __slots__ = ("broker", "workflow_id")
 
@@ -67,14 +67,14 @@ class WorkflowHandle(Generic[T]):
         self.broker = broker
 
     def get(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """The output node's result, or a dict of the results of all nodes that nobody waits for. Never raises.
+        """The output node's result, or a dict of the results of all nodes on which none depends. Never raises.
 
-        Waited for at most `timeout_ms`; 0 looks once, None waits without end. WORKFLOW_PAUSED ends the wait too.
+        Waits at most `timeout_ms`; 0 reads once, None waits without end. WORKFLOW_PAUSED ends the wait too.
         """
         return self._ended(self._ask(self._until_final(timeout_ms)), timeout_ms)
 
     async def get_async(self, timeout_ms: int | None = None) -> TaskResult[T, TaskError]:
-        """`get` for a running event loop, whichever it is; only a cancellation gets through."""
+        """`get` for any running event loop; it raises only on cancellation."""
         return self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms)
 
     def status(self) -> HandleResult[WorkflowStatus]:
@@ -85,7 +85,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._look))
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
-        """The nodes as they are now, in their order."""
+        """The present nodes, in their order."""
         return self._found(self._ask(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
 
     async def tasks_async(self) -> HandleResult[list[WorkflowTaskInfo]]:
@@ -93,7 +93,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(_on_connection(partial(read_nodes, workflow_id=self.workflow_id))))
 
     def results(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
-        """The results that there are by now, by node_id."""
+        """The results that exist so far, by node_id."""
         return self.tasks().map(_results_of)
 
     async def results_async(self) -> HandleResult[dict[str, TaskResult[Any, TaskError]]]:
@@ -101,7 +101,7 @@ class WorkflowHandle(Generic[T]):
         return (await self.tasks_async()).map(_results_of)
 
     def result_for(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
-        """One node's result as it is now; RESULT_NOT_READY before it has ended. Never raises."""
+        """One node's present result; RESULT_NOT_READY before it has ended. Never raises."""
         try:
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
@@ -117,7 +117,7 @@ class WorkflowHandle(Generic[T]):
         return self._node_ended(await self._ask_async(self._look_at_node(node_id)), node_id)
 
     def cancel(self) -> HandleResult[None]:
-        """Stop it with all its tasks and child workflows; nothing changes where it has ended."""
+        """Cancel it with all its tasks and child workflows; has no effect if it has ended."""
         return self._found(self._ask(self._control(controlling.cancel))).map(_nothing)
 
     async def cancel_async(self) -> HandleResult[None]:
@@ -125,7 +125,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._control(controlling.cancel))).map(_nothing)
 
     def pause(self) -> HandleResult[bool]:
-        """Start nothing more of it; what runs goes on to its end. False where it was not running."""
+        """Start no more of its tasks; running ones continue to their end. False if it was not running."""
         return self._found(self._ask(self._control(controlling.pause)))
 
     async def pause_async(self) -> HandleResult[bool]:
@@ -133,7 +133,7 @@ class WorkflowHandle(Generic[T]):
         return self._found(await self._ask_async(self._control(controlling.pause)))
 
     def resume(self) -> HandleResult[bool]:
-        """Let it go on. False where it was not paused."""
+        """Continue it. False if it was not paused."""
         return self._found(self._ask(self._control(controlling.resume)))
 
     async def resume_async(self) -> HandleResult[bool]:
@@ -149,7 +149,7 @@ class WorkflowHandle(Generic[T]):
     async def _ask_async(self, act: Callable[[Link], Awaitable[U]]) -> BrokerResult[U]:
         return await self.broker.perform_async(BrokerErrorCode.MONITORING_QUERY_FAILED, act)
 
-    # What is asked, on the broker's loop.
+    # The operations, on the broker's loop.
 
     def _until_final(self, timeout_ms: int | None) -> Callable[[Link], Awaitable[WorkflowOutcome | None]]:
         timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
@@ -176,7 +176,7 @@ class WorkflowHandle(Generic[T]):
 
         return _on_connection(act)
 
-    # What the answers mean.
+    # The answers.
 
     def _found(self, answer: BrokerResult[U | None]) -> HandleResult[U]:
         if isinstance(answer, Err):
@@ -248,4 +248,4 @@ def _results_of(nodes: list[WorkflowTaskInfo]) -> dict[str, TaskResult[Any, Task
 
 
 def _nothing(_changed: bool) -> None:
-    """`cancel` promises that it is over, not that it was cancelled."""
+    """`cancel` promises that it has ended, not that it was cancelled."""

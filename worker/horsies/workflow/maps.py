@@ -1,4 +1,4 @@
-"""A map as it is stored in its node, and as a workflow of one node per item; stored JSON all the way."""
+"""A map in its stored form, and as a workflow of one node per item; works on stored JSON only."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class ChildPlanError(Exception):
-    """A child workflow cannot be planned; the text says why."""
+    """A child workflow cannot be planned; the text is the reason."""
 
 
-class UnreadableKwargs(ChildPlanError):  # noqa: N818 - the names of the three say what is the matter
-    """The arguments of the node cannot be read, or classes in them are gone."""
+class UnreadableKwargs(ChildPlanError):  # noqa: N818 - named after the problem
+    """The arguments of the node cannot be read, or classes in them no longer exist."""
 
 
 class BuildFailed(ChildPlanError):  # noqa: N818
@@ -29,7 +29,7 @@ class BuildFailed(ChildPlanError):  # noqa: N818
 
 
 def map_kwargs(node: MapNode[Any]) -> str:
-    """The kwargs of a map's node: what each of its tasks is, the fixed arguments, and the items if they are known."""
+    """The kwargs of a map's node: its task, the fixed arguments, and the items if they are known."""
     order: dict[str, Any] = {
         "task": node.name,
         "param": next(iter(target_of(node).by_keyword)),
@@ -44,7 +44,7 @@ def map_kwargs(node: MapNode[Any]) -> str:
 
 
 def map_plan(kwargs_json: str | None, items: Sequence[Any] | None = None) -> WorkflowPlan:
-    """One node per item, from the kwargs as a task of the map's node would get them; no class of the user's is needed.
+    """One node per item, from the kwargs that a task of the map's node would get; needs no class of the user's.
 
     Without `items`, which are trees of JSON, those in the kwargs. Raises UnreadableKwargs or BuildFailed.
     """
@@ -67,7 +67,7 @@ def map_plan(kwargs_json: str | None, items: Sequence[Any] | None = None) -> Wor
 
 
 def _read(kwargs_json: str | None) -> tuple[dict[str, Any], dict[str, Any], object]:
-    """What the map is, its fixed arguments, and the result it goes over, if any."""
+    """The task of the map, its fixed arguments, and the result that has its items, if any."""
     try:
         tree = parse_json(kwargs_json or "null", "task_kwargs")
     except CorruptJsonError as error:
@@ -89,7 +89,7 @@ def _is_order(order: dict[str, Any]) -> bool:
 
 
 def _items_of(source: object) -> list[Any]:
-    """The list in the result of the node before."""
+    """The list in the result of the preceding node."""
     text = source.get("data") if isinstance(source, dict) else None
     if not isinstance(text, str):
         raise BuildFailed("the node that the map goes over has no result")

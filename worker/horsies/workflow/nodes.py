@@ -23,11 +23,11 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 MOST_ITEMS: Final = 1000
-"""Of one map, unless it says otherwise: each item is a node and a task."""
+"""The default for one map: each item is a node and a task."""
 
 
 class WorkflowTask(Protocol[T]):
-    """What a node needs of a task, whose class is on a higher floor."""
+    """The part of a task that a node uses; the class itself is in a higher layer."""
 
     task_name: str
     task_queue_name: str | None
@@ -42,13 +42,13 @@ class WorkflowTask(Protocol[T]):
 
 @dataclass(frozen=True)
 class NodeKey(Generic[T]):
-    """Names a node whose value is a T, where the node itself is not at hand: `ctx.result_for(key)`."""
+    """Names a node whose value is a T, where the node object is not available: `ctx.result_for(key)`."""
 
     node_id: str
 
 
 class Node(Generic[T]):
-    """What all nodes share. T is the type of the value: for `TaskResult[T, E]` of its task."""
+    """The base of all nodes. T is the type of the value: for `TaskResult[T, E]` of its task."""
 
     kwargs: Mapping[str, Any]
     waits_for: Sequence[AnyNode]
@@ -62,18 +62,18 @@ class Node(Generic[T]):
 
     location: SourceLocation | None
     named_by_index: bool
-    """The node_id was made of the position in a list; another list may give another one."""
+    """The node_id was derived from the position in the list; another list may give another one."""
 
     def __post_init__(self) -> None:
         self.__dict__.update(location=calling_place(), named_by_index=False)
 
     @property
     def name(self) -> str:
-        """Of its task or its definition."""
+        """The name of its task or its definition."""
         raise NotImplementedError
 
     def key(self) -> NodeKey[T]:
-        """WorkflowContextMissingIdError before it has a node_id: from you, or of the workflow made of it."""
+        """WorkflowContextMissingIdError before it has a node_id, given by the user or by the workflow."""
         return NodeKey(id_of(self))
 
     def freeze(self) -> None:
@@ -123,7 +123,7 @@ class TaskNode(Node[T]):
     def map(
         fn: WorkflowTask[U], over: Node[Any] | Sequence[Any], *, max_items: int = MOST_ITEMS, **fixed: Any
     ) -> MapNode[U]:
-        """One task per item of a list, or of the list that is the value of another node, joined as one node.
+        """One task per item of a list, or of the list that is the value of another node; together they are one node.
 
         The item is the first parameter; `fixed` are the others. MapNode takes the options that a TaskNode has.
         """
@@ -132,7 +132,7 @@ class TaskNode(Node[T]):
 
 @dataclass(eq=False, repr=False)
 class SubWorkflowNode(Node[T]):
-    """A workflow within the workflow, built by its definition when its turn has come."""
+    """A workflow within the workflow, built by its definition when the node is READY."""
 
     workflow_def: type[WorkflowDefinition[T]]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class MapNode(Node[list[T]]):
 
 AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]
 NodeRef: TypeAlias = AnyNode | NodeKey[Any] | str
-"""A node where it may also be named: within a definition its siblings are not in reach of an inner class."""
+"""A node where its name is allowed too: an inner class cannot see the nodes of its definition."""
 
 
 def _name_of(task: object) -> str:
@@ -192,14 +192,14 @@ def _name_of(task: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SuccessCase:
-    """The workflow has succeeded when all of these nodes have."""
+    """The case holds if all of these nodes have succeeded."""
 
     required: Sequence[NodeRef]
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessPolicy:
-    """One of the cases suffices, whatever else failed; `optional` names nodes whose failure is expected."""
+    """One case is enough, whatever else failed; `optional` names nodes whose failure is expected."""
 
     cases: Sequence[SuccessCase]
     optional: Sequence[NodeRef] | None = None
@@ -207,7 +207,7 @@ class SuccessPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FromNode:
-    """Stands for a node's result in the call of a node factory."""
+    """Represents a node's result in the call of a node factory."""
 
     node: AnyNode
 

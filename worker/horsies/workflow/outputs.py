@@ -1,4 +1,4 @@
-"""The types of values that nodes and definitions give, and which definitions contain which."""
+"""The types of the values of nodes and definitions, and which definitions contain which."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def value_type(node: AnyNode) -> Any:
 
 
 def output_type(definition: type[WorkflowDefinition[Any]]) -> Any:
-    """The T of `class X(WorkflowDefinition[T])`; Any where it is not said."""
+    """The T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
     for cls in definition.__mro__:
         for base in cls.__dict__.get("__orig_bases__", ()):
             if getattr(get_origin(base), "build_with", None) is not None:
@@ -33,7 +33,7 @@ def output_type(definition: type[WorkflowDefinition[Any]]) -> Any:
 def nested_cycle(
     definition: type[WorkflowDefinition[Any]] | None, nodes: Iterable[AnyNode]
 ) -> list[type[WorkflowDefinition[Any]]] | None:
-    """The way from a definition through those within it back to one that was passed; None when there is none."""
+    """The path from a definition through nested ones back to one on the path; None if there is none."""
     path = [] if definition is None else [definition]
     sound: set[type[WorkflowDefinition[Any]]] = set()
 

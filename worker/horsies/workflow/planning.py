@@ -1,4 +1,4 @@
-"""Nodes and success policies as they are stored when a workflow starts."""
+"""Nodes and success policies in the form in which they are stored when a workflow starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def node_plan(node: AnyNode) -> NodePlan:
-    """Of a numbered node that knows its queue."""
+    """For a numbered node with a queue."""
     task = node if isinstance(node, TaskNode) else None
     return NodePlan(
         index=_index(node),

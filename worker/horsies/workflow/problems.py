@@ -1,4 +1,4 @@
-"""How an error about a node reads: the node, what it does, where it was written, the way out."""
+"""The format of errors about a node: the node, its task, where it was defined, the remedy."""
 
 from __future__ import annotations
 

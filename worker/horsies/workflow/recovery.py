@@ -1,4 +1,4 @@
-"""Brings workflows that a killed worker left out of step back into it, for applications that want it done now."""
+"""Repairs workflows that a killed worker left inconsistent, for applications that do not want to wait for the sweep."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ _LONGEST_S = 120.0
 
 
 async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) -> int:
-    """As the sweep of a worker does it; how many repairs were made. Workers do it by themselves every check interval.
+    """Repair like the sweep of a worker; returns the number of repairs. Workers do it at every check interval.
 
-    Each workflow is put right in a transaction of its own; one that cannot be is logged and stepped over. What ended
-    within crashed_worker_recovery_grace_ms is left to its worker. HorsiesError where the database cannot be asked.
+    Each workflow is repaired in a transaction of its own; one that cannot be repaired is logged and skipped. Tasks that
+    ended within crashed_worker_recovery_grace_ms are left to their worker. HorsiesError if the database cannot be
+    reached.
     """
     if not isinstance(where, PostgresBroker):
         return _told(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))

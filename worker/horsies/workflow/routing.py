@@ -1,4 +1,4 @@
-"""Which queue and which priority the task of a node gets."""
+"""The queue and the priority of a node's task."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def route_problems(nodes: Iterable[AnyNode], config: AppConfig) -> Iterator[Work
 
 
 def route(nodes: Iterable[AnyNode], config: AppConfig) -> None:
-    """Fill in the queue and the priority of each node without problems."""
+    """Set the queue and the priority of each node without problems."""
     priorities = _priorities(config)
     for node in nodes:
         if isinstance(node, TaskNode | MapNode):

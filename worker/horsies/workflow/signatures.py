@@ -1,4 +1,4 @@
-"""What a node's function takes: a task's own parameters, or those of a definition's `build_with`."""
+"""The parameters of a node's function: of its task, or of its definition's `build_with`."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Target:
         return next(iter(difflib.get_close_matches(name, self.by_keyword, n=1)), None)
 
     def hint(self, name: str) -> Any:
-        """The type of a parameter; its text where the names in it lead nowhere here, None without annotation."""
+        """The type of a parameter; its text if its names cannot be resolved here, None without annotation."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else hint_of(self._function(), parameter)
 
     def kind(self, name: str) -> Kind | None:
-        """What values of a parameter are held against; None where they are not judged."""
+        """The type for checks of values; None if they are not checked."""
         parameter = self.by_keyword.get(name)
         return None if parameter is None else kind_of_parameter(self._function(), parameter)
 
@@ -73,7 +73,7 @@ def target_of(node: AnyNode) -> Target:
 
 
 def result_types(hint: Any) -> list[Any] | None:
-    """The T of each `TaskResult[T, E]` in a parameter's type, Any where it is open; None where it takes none."""
+    """The T of each `TaskResult[T, E]` in a parameter's type, Any if it is open; None if it takes no TaskResult."""
     if hint is Any:
         return [Any]
     if isinstance(hint, str):

@@ -1,4 +1,4 @@
-"""A workflow that is sound: its nodes numbered, named and checked, its values copied; nothing of it can change."""
+"""A checked workflow: its nodes numbered and named, its values copied; immutable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _numbers = itertools.count(1)
 
 
 class WorkflowApp(Protocol):
-    """What a workflow needs of its application."""
+    """The part of an application that a workflow uses."""
 
     config: AppConfig
 
@@ -48,17 +48,17 @@ class WorkflowApp(Protocol):
 
 @dataclass(eq=False, repr=False)
 class WorkflowSpec(Generic[T]):
-    """Usually made by `app.workflow(...)`, which knows the queues. T is the type of the value it ends with."""
+    """Usually built by `app.workflow(...)`, which knows the queues. T is the type of the value it ends with."""
 
     name: str
     tasks: Sequence[AnyNode]
     on_error: OnError = OnError.FAIL
     output: NodeRef | None = None
-    """The node whose result is the workflow's; without one it is the results of all nodes that none waits for."""
+    """The node whose result is the workflow's; without one, the results of all nodes on which none depends."""
     success_policy: SuccessPolicy | None = None
     definition_key: str | None = None
     workflow_def_cls: type[WorkflowDefinition[Any]] | None = None
-    # No plain default: then a missing value is looked up by __getattr__, when it is first needed.
+    # No plain default, so that a missing value goes through __getattr__ when it is first used.
     broker: PostgresBroker | None = field(default_factory=lambda: None)
     resend_on_transient_err: bool = False
     app: InitVar[WorkflowApp | None] = None
@@ -67,7 +67,7 @@ class WorkflowSpec(Generic[T]):
 
     def __post_init__(self, app: WorkflowApp | None) -> None:
         definition = self.workflow_def_cls
-        # The nodes of a class are where it is written; build() is called from anywhere, on workers too.
+        # The nodes of a class are defined in it; build() is called from anywhere, also in workers.
         location = calling_place() if definition is None or definition.takes_parameters() else definition.defined_at()
         raise_collected(bare_problems(self.name, self.tasks, self.on_error, location))
         graph = Graph(self.name, list(self.tasks))
@@ -86,11 +86,11 @@ class WorkflowSpec(Generic[T]):
             _freeze(node)
         graph.write_back()
         self.tasks = graph.nodes
-        # Made now: later the values in it could be others, a model among them can be changed by whoever reads it.
+        # Planned now, because values in it may be changed later, for example a model by its owner.
         self.__dict__["_nodes"] = tuple(map(node_plan, graph.nodes))
         self.on_error = OnError(self.on_error)
         self.output = graph.find(self.output)
-        # As stored, because nodes are told from each other by identity and the policy names those of the user.
+        # In the stored form, because nodes are compared by identity and the policy refers to the user's.
         self.__dict__["_policy"] = None if self.success_policy is None else policy_json(self.success_policy, graph)
         self.__dict__.update(_app=app, number=next(_numbers))
         if self.broker is None and app is not None:
@@ -99,11 +99,11 @@ class WorkflowSpec(Generic[T]):
 
     @staticmethod
     def count() -> int:
-        """How many there have been: what has a higher number was made later."""
+        """How many were built so far: a spec with a higher number was built later."""
         return next(_numbers)
 
     def to_plan(self) -> WorkflowPlan:
-        """What is stored when it starts. WorkflowValidationError for queues that are not known outside an app."""
+        """The plan to store when it starts. WorkflowValidationError for queues that are not known outside an app."""
         raise_collected(unrouted_problems(self.tasks))
         output = self.output
         return WorkflowPlan(
@@ -116,7 +116,7 @@ class WorkflowSpec(Generic[T]):
         )
 
     def start(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
-        """Store it with its first tasks. Nothing is raised; with an id of your own, twice is once."""
+        """Store it with its first tasks. Nothing is raised; with an id of your own, a second start has no effect."""
         return starting.start_own(self, workflow_id)
 
     async def start_async(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]:
@@ -124,7 +124,7 @@ class WorkflowSpec(Generic[T]):
         return await starting.start_own_async(self, workflow_id)
 
     def retry_start(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
-        """Start under the id of a start that failed: it cannot become two workflows."""
+        """Start under the id of a start that failed, so that it cannot be started twice."""
         return starting.retry_start(self, error)
 
     async def retry_start_async(self, error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
@@ -132,7 +132,7 @@ class WorkflowSpec(Generic[T]):
         return await starting.retry_start_async(self, error)
 
     def __getattr__(self, name: str) -> Any:
-        """The broker of the app, asked for when it is used: a test may have put another one in its place since."""
+        """The broker of the app, resolved when it is used: a test may have replaced it since."""
         app = self.__dict__.get("_app")
         if name == "broker" and app is not None:
             return app.get_broker()
@@ -151,7 +151,7 @@ class WorkflowSpec(Generic[T]):
 
 
 def _freeze(node: AnyNode) -> None:
-    """What it holds is a copy by way of the codec: what the worker will be given, and nothing that the user changes."""
+    """Replace its values by copies through the codec: as the worker will receive them, and safe from later changes."""
     node.kwargs = _frozen(_stored_copy(node.kwargs))
     node.args_from = MappingProxyType(node.args_from)
     if isinstance(node, MapNode) and not isinstance(node.over, Node):

@@ -1,4 +1,4 @@
-"""From a WorkflowSpec to a running workflow: what is checked, what is stored, and how a failed start is repeated."""
+"""From a WorkflowSpec to a running workflow: the checks, the stored plan, and the retry of a failed start."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def start_workflow(
     *,
     resend_on_transient_err: bool = False,
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """Store the workflow with its first tasks; nothing is raised. With an id of your own, twice is once.
+    """Store the workflow with its first tasks; nothing is raised. With an id of your own, a second start has no effect.
 
-    A workflow that has the id and the same name already is given back as it is, whatever its nodes are.
+    An existing workflow with the id and the same name is returned as it is, whatever its nodes are.
     """
     prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
     return prepared.and_then(lambda start: start.handle(start.store()))
@@ -137,7 +137,7 @@ async def start_own_async(spec: WorkflowSpec[T], workflow_id: str | None) -> Wor
 
 
 def retry_start(spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
-    """Start under the id of a start that failed: it cannot become two workflows."""
+    """Start under the id of a start that failed, so that it cannot be started twice."""
     refusal = _why_not_again(spec, error)
     return start_own(spec, error.workflow_id) if refusal is None else refusal
 
@@ -149,22 +149,22 @@ async def retry_start_async(spec: WorkflowSpec[T], error: WorkflowStartError) ->
 
 
 async def pause_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Start nothing more of it; what runs goes on to its end. False where it was not running."""
+    """Start no more of its tasks; running ones continue to their end. False if it was not running."""
     return await WorkflowHandle[Any](workflow_id, broker).pause_async()
 
 
 def pause_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """`pause_workflow` where no event loop runs."""
+    """`pause_workflow` for code without a running event loop."""
     return WorkflowHandle[Any](workflow_id, broker).pause()
 
 
 async def resume_workflow(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """Let it go on. False where it was not paused."""
+    """Continue it. False if it was not paused."""
     return await WorkflowHandle[Any](workflow_id, broker).resume_async()
 
 
 def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResult[bool]:
-    """`resume_workflow` where no event loop runs."""
+    """`resume_workflow` for code without a running event loop."""
     return WorkflowHandle[Any](workflow_id, broker).resume()
 
 

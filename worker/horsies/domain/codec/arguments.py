@@ -1,4 +1,4 @@
-"""Positional and keyword arguments of a task as their columns hold them."""
+"""Positional and keyword arguments of a task in their stored form."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def dump_kwargs(kwargs: Mapping[str, Any], *, keep_empty: Literal[True]) -> str:
 @overload
 def dump_kwargs(kwargs: Mapping[str, Any], *, keep_empty: bool = False) -> str | None: ...
 def dump_kwargs(kwargs: Mapping[str, Any], *, keep_empty: bool = False) -> str | None:
-    """A JSON object; None for no arguments unless `keep_empty`, as nodes of a workflow have it. Raises CodecError."""
+    """A JSON object; None for no arguments unless `keep_empty`, as for nodes of a workflow. Raises CodecError."""
     return dump_value(dict(kwargs), "kwargs") if kwargs or keep_empty else None
 
 
 def load_args(text: str | None) -> Result[list[Any], TaskError]:
-    """The positional arguments; what a task with unreadable ones fails with otherwise."""
+    """The positional arguments, or the error of a task whose arguments are unreadable."""
     if text is None:
         return Ok([])
     try:

@@ -1,4 +1,4 @@
-"""Which class a stored object belongs to: its module and qualname out, the class back in."""
+"""The class of a stored object: written as its module and qualname, and found by them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Final
 
 from horsies.domain.task_result import SubWorkflowSummary
 
-# Stored rows and other readers know this class under the path that the documents show to users; that module
-# re-exports it, while the class itself lives on the floor where every room may import it.
+# Stored rows and other readers know this class under the documented path; that module re-exports it, while the class
+# itself is in the lowest layer, where every package may import it.
 _STORED_MODULES: Final[dict[type, str]] = {SubWorkflowSummary: "horsies.core.models.workflow.context"}
 
 
 def address_of(cls: type) -> dict[str, str]:
-    """Where a reader finds `cls`: the two address fields of a tagged object."""
+    """The two address fields by which a reader finds `cls`."""
     return {"module": _STORED_MODULES.get(cls, cls.__module__), "qualname": cls.__qualname__}
 
 
 def why_not_storable(cls: type) -> str | None:
-    """None when another process can find `cls` by its address, otherwise the reason for a person."""
+    """None if another process can find `cls` by its address, otherwise the reason as a message."""
     if cls.__module__ == "__main__":
         return f"{cls.__qualname__} is defined in __main__, which is another program in a worker; move it to a module"
     if "<locals>" in cls.__qualname__:
@@ -38,8 +38,8 @@ def why_not_storable(cls: type) -> str | None:
 def find_class(module: str, qualname: str) -> type:
     """The class at this address.
 
-    Whoever may insert rows must not be able to load code of his choice, so a module is imported only when it
-    belongs to a package that this process already uses.
+    A role that may insert rows must not be able to load arbitrary code, so a module is imported only if it belongs to a
+    package that this process already uses.
     """
     if module == "__main__":
         raise LookupError("classes of __main__ differ from program to program")

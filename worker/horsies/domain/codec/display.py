@@ -1,4 +1,4 @@
-"""Stored JSON for the eyes of a person: nothing is imported, nothing of the user's runs."""
+"""Stored JSON for display: nothing is imported, no user code runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Labelled:
 def load_for_display(text: str) -> Any:
     """Plain JSON values, moments as such, every tagged object as Labelled; CorruptJsonError for text that is not JSON.
 
-    Broken tags are shown as they stand.
+    Invalid tags are returned as plain data.
     """
     try:
         return _shown(parse_json(text))
@@ -59,7 +59,7 @@ def _moment(tree: dict[str, Any]) -> Any:
 
 
 def _object(tree: dict[str, Any]) -> Labelled:
-    # A model's own data carries no tags; a key that looks like one is the user's.
+    # A model's own data contains no tags; a key that looks like one is the user's.
     data = tree.get("data")
     return Labelled(f"{tree.get('module')}.{tree.get('qualname')}", _shown(data) if tags.DATACLASS in tree else data)
 

@@ -1,8 +1,8 @@
-"""What goes wrong between Python values and stored JSON: always with the path of the offending value.
+"""Errors between Python values and stored JSON: always with the path of the value at fault.
 
 CodecError (also ValueError)   a value that cannot be written
 ├── CorruptJsonError           stored text that is not JSON, or JSON of the wrong shape
-└── HydrationError             sound JSON whose class is gone or refuses the data
+└── HydrationError             valid JSON whose class no longer exists or refuses the data
 """
 
 from __future__ import annotations

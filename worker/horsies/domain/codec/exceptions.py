@@ -12,7 +12,7 @@ _TRACEBACK_LIMIT: Final = 32_000
 
 
 def exception_fields(exception: BaseException) -> dict[str, str]:
-    """Type, message and traceback; a `__str__` that raises, NUL, surrogates and megabytes of text do no harm."""
+    """Type, message and traceback; a `__str__` that raises, NUL, surrogates and megabytes of text are handled."""
     report = traceback.TracebackException.from_exception(exception)
     return {
         "type": type(exception).__name__,

@@ -1,4 +1,4 @@
-"""JSON as it stands in the text columns: compact, UTF-8, without NaN and Infinity."""
+"""The JSON of the text columns: compact, UTF-8, without NaN and Infinity."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
 
-# Made once: json.dumps makes one per call for these options, 0.6 µs of 1.4.
+# Created once: with these options json.dumps creates one per call, 0.6 µs of 1.4.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -20,7 +20,7 @@ def to_json(tree: Any, name: str = "value") -> str:
 
 
 def parse_json(text: str, name: str = "value") -> Any:
-    """The tree behind stored text; tags stay as they are, nothing is imported."""
+    """The tree behind stored text; tags are kept, nothing is imported."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:

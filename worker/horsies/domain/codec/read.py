@@ -1,4 +1,4 @@
-"""A tree of JSON values as Python values, with the classes that its tags name."""
+"""Builds Python values from a tree of JSON values, with the classes that its tags name."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ _Tree = dict[str, Any]
 
 
 def from_tree(tree: Any, name: str) -> Any:
-    """The value that `tree` stands for; HydrationError when a class is gone or refuses its data."""
+    """The value that `tree` represents; HydrationError if a class no longer exists or refuses its data."""
     return _Reader(name).entry(_Reader.value, tree)
 
 
 def result_from_tree(tree: _Tree, name: str) -> TaskResult[Any, Any]:
-    """A stored result, tagged or of the old form without tag; CodecError when it cannot be rebuilt."""
+    """A stored result, tagged or in the old form without tag; CodecError if it cannot be rebuilt."""
     result: TaskResult[Any, Any] = _Reader(name).entry(_Reader.task_result, tree)
     return result
 
 
 def error_from_tree(tree: _Tree, name: str) -> TaskError:
-    """A stored error, tagged or not; CodecError when it cannot be rebuilt."""
+    """A stored error, tagged or not; CodecError if it cannot be rebuilt."""
     error: TaskError = _Reader(name).entry(_Reader.task_error, tree)
     return error
 
 
 def unreadable(error: CodecError) -> TaskError:
-    """What stands in for a stored result that cannot be read."""
+    """The error that replaces a stored result that cannot be read."""
     corrupt = isinstance(error, CorruptJsonError)
     return TaskError(
         error_code=OperationalErrorCode.BROKER_ERROR if corrupt else ContractCode.PYDANTIC_HYDRATION_ERROR,
@@ -48,7 +48,7 @@ def unreadable(error: CodecError) -> TaskError:
 
 
 class _Reader:
-    """One walk. `path` is where the walk stands, and stays there when an exception ends it."""
+    """One traversal. `path` is the current position, and is kept when an exception ends it."""
 
     def __init__(self, name: str) -> None:
         self.path: list[str | int] = [name]
@@ -60,14 +60,14 @@ class _Reader:
             raise
         except RecursionError as error:
             raise HydrationError(spell_path(self.path), "nested too deeply") from error
-        # Modules and constructors of the user's run in here and may raise anything. SystemExit too: a module that
-        # calls sys.exit() when imported must fail this row, not the worker.
+        # The user's modules and constructors may raise anything. SystemExit too: a module that calls sys.exit() when
+        # imported must fail this row, not the worker.
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise HydrationError(spell_path(self.path), reason) from error
 
     def attempt(self, read: Callable[[_Reader, Any], Any], tree: Any, otherwise: Callable[[CodecError], Any]) -> Any:
-        """A part whose failure must not fail the whole."""
+        """Read a part whose failure must not fail the whole."""
         depth = len(self.path)
         try:
             return self.entry(read, tree)
@@ -97,7 +97,7 @@ class _Reader:
         cls = find_class(tree["module"], tree["qualname"])
         if not issubclass(cls, BaseModel):
             raise LookupError(f"{cls.__qualname__} is not a pydantic model")
-        # As JSON, because a strict model takes a date as text only there; by name, because the data names fields.
+        # As JSON, because a strict model accepts a date as text only there; by name, because the data has field names.
         return cls.model_validate_json(to_json(tree["data"]), by_alias=True, by_name=True)
 
     def dataclass(self, tree: _Tree) -> Any:
@@ -113,7 +113,7 @@ class _Reader:
         return value
 
     def nested_result(self, tree: _Tree) -> TaskResult[Any, Any]:
-        """One result among several: the others stay readable when this one is not."""
+        """One result among several: the others stay readable if this one is not."""
         result: TaskResult[Any, Any] = self.attempt(
             _Reader.task_result, tree, lambda error: TaskResult(err=unreadable(error))
         )
@@ -136,7 +136,7 @@ class _Reader:
         fields["error_code"] = _error_code(fields.get("error_code"))
         if tags.ERROR_CLASS not in tree and "sub_workflow_id" not in fields:
             return TaskError.model_validate(fields)
-        # Code, message and data are what callers decide on: a process without the subclass still gets those.
+        # Callers decide by code, message and data: a process without the subclass still gets those.
         error: TaskError = self.attempt(
             lambda _, address: _error_class(address).model_validate(fields, by_alias=True, by_name=True),
             tree.get(tags.ERROR_CLASS),
@@ -145,7 +145,8 @@ class _Reader:
         return error
 
     def error_field(self, name: str, tree: Any) -> Any:
-        """The code of an error must not be lost because a class in its data is gone: then the data stays JSON."""
+        """The code of an error must not be lost because a class in its data no longer exists: then the data stays
+        JSON."""
         return self.attempt(lambda reader, part: reader.step(name, part), tree, lambda _: tree)
 
 
@@ -159,14 +160,14 @@ def _error_class(address: dict[str, str] | None) -> type[TaskError]:
 
 
 def _error_code(stored: Any) -> Any:
-    """Rows of other writers may hold a built-in code as plain text, or one that is newer than this version."""
+    """Rows of other writers may have a built-in code as plain text, or one that is newer than this version."""
     if isinstance(stored, dict):
         stored = stored.get(tags.BUILTIN_CODE)
     return to_builtin(stored) if isinstance(stored, str) else stored
 
 
 def moment(tree: _Tree) -> date | time:
-    """The datetime, date or time of a tagged object; ValueError when its text is none."""
+    """The datetime, date or time of a tagged object; ValueError if its text is invalid."""
     kind = datetime if tags.DATETIME in tree else date if tags.DATE in tree else time
     return kind.fromisoformat(tree["value"])
 

@@ -1,4 +1,4 @@
-"""Task results and errors as their columns hold them; neither direction ever raises."""
+"""Task results and errors in their stored form; neither direction ever raises."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
 
 
 def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
-    """What is stored, and its text: `result` itself, or the fixed error when it cannot be written.
+    """The result to store, and its text: `result` itself, or the fixed error if it cannot be written.
 
-    The caller decides between COMPLETED and FAILED by the result that is returned, not by the one he had.
+    The caller must decide between COMPLETED and FAILED by the returned result.
     """
     try:
         return result, dump_value(result, "result")
@@ -32,9 +32,9 @@ def dump_task_result(result: TaskResult[Any, Any]) -> str:
 
 
 def with_retries_spent(text: str, *, retry_count: int, max_retries: int) -> str:
-    """The stored result of the last try: where the error has no data of its own, that says that no retry is left.
+    """The stored result of the last try: if its error has no data of its own, the data says that no retry is left.
 
-    The error of a subclass stays as it is: its `data` may have a type that would refuse ours when it is read back.
+    The error of a subclass is not changed: its `data` may have a type that would refuse this when it is read back.
     """
     tree = parse_json(text, "result")
     error = tree["err"]
@@ -54,7 +54,8 @@ def dump_task_error(error: TaskError) -> str:
 
 
 def load_task_result(text: str) -> TaskResult[Any, Any]:
-    """The result behind the text; BROKER_ERROR for corrupt text, PYDANTIC_HYDRATION_ERROR for a class that is gone."""
+    """The result of the text; BROKER_ERROR for corrupt text, PYDANTIC_HYDRATION_ERROR for a class that no longer
+    exists."""
     try:
         tree = parse_json(text, "result")
         if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:
@@ -65,7 +66,7 @@ def load_task_result(text: str) -> TaskResult[Any, Any]:
 
 
 def load_task_error(text: str) -> TaskError:
-    """The error behind the text, or the error that says why it cannot be read."""
+    """The error of the text, or an error with the reason why it cannot be read."""
     try:
         tree = parse_json(text, "error")
         if not isinstance(tree, dict):
@@ -76,7 +77,7 @@ def load_task_error(text: str) -> TaskError:
 
 
 def load_summary(text: str) -> SubWorkflowSummary[Any]:
-    """The summary of a child workflow; an output whose class is gone stays JSON, damaged text reads as a failure."""
+    """The summary of a child workflow; an output whose class no longer exists stays JSON, damaged text is a failure."""
     try:
         summary = load_value(text, "summary")
     except CorruptJsonError as error:

@@ -1,4 +1,4 @@
-"""Free text made fit for a PostgreSQL text column."""
+"""Makes free text valid for a PostgreSQL text column."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 def replace_surrogates(text: str) -> str:
-    """Lone surrogates (file names that are not UTF-8 carry them) have no UTF-8 form; each becomes U+FFFD."""
+    """Replace lone surrogates (from file names that are not UTF-8), which have no UTF-8 form, by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub(_REPLACEMENT, text)
 
 
 def first_surrogate(text: str) -> int | None:
-    """The position of the first character that UTF-8 cannot write."""
+    """The position of the first character that UTF-8 cannot encode."""
     found = None if text.isascii() else _SURROGATE.search(text)
     return None if found is None else found.start()
 
@@ -22,7 +22,7 @@ def first_surrogate(text: str) -> int | None:
 def clean_text(text: str, limit: int) -> str:
     """At most `limit` characters without NUL and surrogates, which PostgreSQL refuses in a text column.
 
-    The middle of a longer text gives way to a note: a traceback says most at its two ends.
+    In a longer text a note replaces the middle: the two ends of a traceback are the most useful.
     """
     if len(text) > limit:
         text = _shorten(text, limit)

@@ -11,11 +11,12 @@ from horsies.domain.codec.write import to_tree
 
 
 def dump_value(value: Any, name: str = "value") -> str:
-    """The compact JSON of `value`; CodecError says what cannot be written, `name` being the start of its path."""
+    """The compact JSON of `value`; CodecError names what cannot be written, with `name` as the start of its path."""
     text = plain_json(value)
     return to_json(to_tree(value, name), name) if text is None else text
 
 
 def load_value(text: str, name: str = "value") -> Any:
-    """The value behind stored text, its classes imported: CorruptJsonError, or HydrationError if one is gone."""
+    """The value of stored text, with its classes imported: CorruptJsonError, or HydrationError if one no longer
+    exists."""
     return from_tree(parse_json(text, name), name)

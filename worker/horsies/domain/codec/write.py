@@ -1,4 +1,4 @@
-"""Python values as a tree of JSON values, with tags where plain JSON would lose the type."""
+"""Converts Python values to a tree of JSON values, with tags where plain JSON would lose the type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, Tas
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A level takes up to seven frames of Python's default 1 000 here, and the caller stands in a stack of its own.
+# A level takes up to seven frames of Python's default 1 000 here, and the caller has a stack of its own.
 MAX_DEPTH: Final = 100
 # 4 214 digits. Python refuses to read integers of more than 4 300 from text.
 MAX_INTEGER_BITS: Final = 14_000
@@ -43,7 +43,7 @@ _OTHER_WAY_OUT: Final = "send plain JSON values, a dataclass or a pydantic model
 
 
 def to_tree(value: Any, name: str) -> Any:
-    """The JSON tree of `value`; CodecError names the offending part, starting at `name`."""
+    """The JSON tree of `value`; CodecError names the part at fault, starting at `name`."""
     writer = _Writer(name)
     try:
         return writer.tree(value)
@@ -51,13 +51,13 @@ def to_tree(value: Any, name: str) -> Any:
         raise
     except RecursionError as error:
         raise writer.refusal("nested too deeply") from error
-    # Serializers, properties and iterators of user classes run in here and may raise anything.
+    # Serializers, properties and iterators of user classes may raise anything.
     except Exception as error:
         raise writer.refusal(f"reading the value raised {type(error).__name__}: {error}") from error
 
 
 class _Writer:
-    """One walk. `path` is where the walk stands, and stays there when an exception ends it."""
+    """One traversal. `path` is the current position, and is kept when an exception ends it."""
 
     def __init__(self, name: str) -> None:
         self.path: list[str | int] = [name]
@@ -121,7 +121,7 @@ class _Writer:
         raise self.refusal(f"{_type_name(value)} is not JSON; {way_out}")
 
     def step(self, name: str | int, value: Any) -> Any:
-        """The tree of a part of the value at hand."""
+        """The tree of a part of the current value."""
         self.path.append(name)
         tree = self.tree(value)
         self.path.pop()
@@ -162,7 +162,8 @@ class _Writer:
             tags.TASK_ERROR: True,
             "error_code": {tags.BUILTIN_CODE: code.value} if isinstance(code, BuiltInTaskCode) else self.tree(code),
             "data": self.step("data", value.data),
-            # Texts of exceptions often quote file names that are not UTF-8; the error itself must not be lost for that.
+            # Texts of exceptions often contain file names that are not UTF-8; the error itself must not be lost because
+            # of that.
             "message": None if message is None else replace_surrogates(message),
         }
         if isinstance(exception, BaseException):
@@ -172,7 +173,7 @@ class _Writer:
         return tree | self.own_error_fields(value)
 
     def own_error_fields(self, value: TaskError) -> dict[str, Any]:
-        """What a subclass adds, so that it reads back as that subclass and not as a plain TaskError."""
+        """The fields of a subclass, so that it is read back as that subclass and not as a plain TaskError."""
         own = type(value).model_fields.keys() - TaskError.model_fields.keys()
         tree = self.fields(value, (name for name in type(value).model_fields if name in own and name != _SUMMARY))
         if isinstance(value, SubWorkflowError):
@@ -188,7 +189,7 @@ class _Writer:
 
     @contextmanager
     def untagged(self) -> Iterator[None]:
-        """A model's own JSON is read by the model, never for tags, so it may use any key."""
+        """A model's own JSON is read by the model, not searched for tags, so it may use any key."""
         before, self.plain = self.plain, True
         yield
         self.plain = before
@@ -199,7 +200,7 @@ class _Writer:
 
 _SUMMARY: Final = "sub_workflow_summary"
 
-# TaskError stands before BaseModel, which it is.
+# TaskError comes before BaseModel, of which it is a subclass.
 _CONTAINERS: Final[tuple[tuple[type, Callable[[_Writer, Any], Any]], ...]] = (
     (TaskResult, _Writer.task_result),
     (TaskError, _Writer.task_error),

@@ -1,8 +1,8 @@
 """A real PostgreSQL inside the user's data directory, for development, demos and tests.
 
-Who uses the server holds a shared lock on `users.lock`; the kernel drops it however the user ends. One *keeper* process
-starts the server, waits for the exclusive lock, which it gets when the last user is gone, and stops the server.
-No list of process ids is kept, so a kill cannot leave a wrong one behind.
+Each process that uses the server holds a shared lock on `users.lock`; the kernel releases it however the process ends.
+One *keeper* process starts the server, waits for the exclusive lock, which it gets when the last user has ended, and
+stops the server. No list of process ids is kept, so a kill cannot leave a wrong one behind.
 """
 
 from horsies.store.embedded.access import EmbeddedServer, acquire

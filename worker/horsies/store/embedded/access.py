@@ -1,4 +1,4 @@
-"""How a process gets hold of an embedded server and lets it go."""
+"""How a process acquires and releases an embedded server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _PATIENCE_S = START_TIMEOUT_S + 5
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedServer:
-    """A running server that stays up while this is held; a context manager."""
+    """A running server that is not stopped while this is held; a context manager."""
 
     place: Place
     users: FileLock
     url: str
 
     def release(self) -> None:
-        """Let go; the server stops when nobody else holds it. A dead process has let go as well."""
+        """Release the server; it stops when no other process holds it. The end of the process releases it, too."""
         self.users.close()
 
     def __enter__(self) -> Self:
@@ -39,7 +39,7 @@ class EmbeddedServer:
 
 
 def acquire(place: Place) -> EmbeddedServer:
-    """Hold the server of `place`, started if need be. Blocks for half a second on a start, 2 s on the very first."""
+    """Hold the server of `place`, started if necessary. Blocks for half a second on a start, 2 s on the very first."""
     place.prepare()
     try:
         users = FileLock(place.users_lock)
@@ -59,13 +59,13 @@ def acquire(place: Place) -> EmbeddedServer:
 
 
 def _url(place: Place) -> str:
-    """Where the server really listens: its starter may have had another temporary directory than we."""
+    """Where the server actually listens: its starter may have had another temporary directory than this process."""
     found = ready_postmaster(place)
     return place.url if found is None else place.url_by(found.sockets, found.port)
 
 
 def _ensure_kept(place: Place) -> None:
-    """Start a keeper, or wait for the one there is: its starter may have been killed while it waited."""
+    """Start a keeper, or wait for the present one: its starter may have been killed while it waited."""
     deadline = time.monotonic() + _PATIENCE_S
     with FileLock(place.keeper_lock) as lock:
         while not lock.try_exclusive():
@@ -78,7 +78,7 @@ def _ensure_kept(place: Place) -> None:
 
 
 def _start_keeper(place: Place, lock: FileLock) -> None:
-    """The keeper inherits the lock, so that it is never free while a keeper is on its way."""
+    """The keeper inherits the lock, so that it is never free while a keeper is starting."""
     command = [sys.executable, "-m", "horsies.store.embedded.keeper", str(place.root), str(lock.fileno())]
     keeper = subprocess.Popen(
         command,

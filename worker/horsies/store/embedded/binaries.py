@@ -1,4 +1,4 @@
-"""The PostgreSQL programs of the wheel, and the account that they may run under."""
+"""The PostgreSQL programs of the wheel, and the account under which they run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _MISSING = (
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """PostgreSQL programs of one major version; `account` is None where they run as ourselves."""
+    """PostgreSQL programs of one major version; `account` is None if they run under this process's account."""
 
     bin: Path
     major: int
     account: str | None
 
     def run(self, program: str, *args: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end; output and errors come back together as text."""
+        """Run a program to its end; output and errors are returned together as text."""
         return subprocess.run(
             [self.bin / program, *args],
             stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ class Programs:
         )
 
     def start(self, args: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
-        """Start the server itself in the foreground, its words going to `log`."""
+        """Start the server itself in the foreground, with its output in `log`."""
         command = [str(self.bin / "postgres"), *args]
         return subprocess.Popen(
             command,
@@ -66,20 +66,21 @@ class Programs:
         return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
 
     def own(self, path: Path) -> None:
-        """Hand a directory to the account that the server runs under."""
+        """Give a directory to the account that the server runs under."""
         if self.account is not None:
             entry = pwd.getpwnam(self.account)
             os.chown(path, entry.pw_uid, entry.pw_gid)
 
 
 def _environment() -> dict[str, str]:
-    """Nothing of the user's PGPORT, PGDATESTYLE or TMPDIR: whoever starts the server, it is the same one."""
+    """Without the user's PGPORT, PGDATESTYLE or TMPDIR: the server does not depend on which user's process starts
+    it."""
     kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 
 
 def find_programs(place: Place) -> Programs:
-    """The programs for the data that is there already, or the newest the wheel has."""
+    """The programs for the existing data directory, or the newest in the wheel."""
     spec = importlib.util.find_spec(_WHEEL)
     if spec is None or spec.origin is None:
         raise EmbeddedError("the embedded PostgreSQL is not installed", help_text=_MISSING)
@@ -140,7 +141,7 @@ def _unprivileged_account() -> str:
 
 
 def _refuse_closed_parents(root: Path, account: str) -> None:
-    """The server must be able to walk to its data. We never open a directory of root's for it."""
+    """The server must be able to reach its data. Directories of root are never opened for it."""
     uid = pwd.getpwnam(account).pw_uid
     for parent in reversed((root, *root.parents)):
         found = parent.stat()
@@ -162,10 +163,10 @@ def _refuse_data_of_others(data: Path, account: str) -> None:
 
 
 def reachable(programs: Programs, package: Path, place: Place) -> Programs:
-    """Programs that the account can start: where they are, or a copy beside the data.
+    """Programs that the account can start: in their place, or a copy beside the data.
 
-    A virtual environment below root's home cannot be entered by anybody else. Opening that home would be simple and
-    wrong, so 38 MB are copied once per wheel version instead.
+    Other accounts cannot enter a virtual environment below root's home. Opening that home would be a security hole, so
+    38 MB are copied once per wheel version instead.
     """
     if _starts(programs):
         return programs

@@ -1,9 +1,9 @@
-"""The process that starts an embedded server, waits until its last user is gone, and stops it.
+"""The process that starts an embedded server, waits until its last user has ended, and stops it.
 
 Run as `python -m horsies.store.embedded.keeper DIRECTORY LOCK`, where LOCK is the file descriptor of keeper.lock, which
-the starter took and hands over. It answers on stdout with one line of JSON, `{}` when the
-server is ready or `{"message": …, "help": …}`, and lives in a session of its own, so that ctrl+c in a terminal reaches
-the worker and not the database below it.
+the starter took and hands over. It answers on stdout with one line of JSON, `{}` when the server is ready or
+`{"message": …, "help": …}`, and lives in a session of its own, so that ctrl+c in a terminal reaches the worker and not
+the database below it.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ def main() -> None:
     try:
         programs, server = bring_up(place)
     except EmbeddedError as error:
-        held.unlock()  # first: whoever hears of the failure may try again at once
+        held.unlock()  # first: the process that receives the failure may try again at once
         _answer(error)
         return
     _answer(None)
     with FileLock(place.users_lock) as users:
         keep(server, programs, place, users)
-        held.unlock()  # first: whoever gets users.lock next must find no keeper
+        held.unlock()  # first: the next holder of users.lock must find no keeper
 
 
 def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
-    """From whatever lies in the directory to a running server; EmbeddedError where that fails."""
+    """Bring up a server from any state of the directory; EmbeddedError if that fails."""
     try:
         programs = find_programs(place)
         make_cluster(programs, place)
@@ -83,7 +83,7 @@ def bring_up(place: Place) -> tuple[Programs, subprocess.Popen[bytes]]:
 
 
 def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, users: FileLock) -> None:
-    """Until the last user is gone: if the server dies before that, start it again."""
+    """Until the last user has ended: if the server dies before that, start it again."""
     last_user_gone = threading.Event()
 
     def wait_for_the_last() -> None:
@@ -102,7 +102,7 @@ def keep(server: subprocess.Popen[bytes], programs: Programs, place: Place, user
 
 
 def make_cluster(programs: Programs, place: Place) -> None:
-    """initdb and our database, all or nothing: a cluster exists once its directory has the final name."""
+    """initdb and the database, all or nothing: a cluster exists once its directory has the final name."""
     if place.data.exists():
         return
     new = place.half_made_data
@@ -123,9 +123,9 @@ def make_cluster(programs: Programs, place: Place) -> None:
 
 
 def stop_orphan(place: Place) -> None:
-    """Stop a server that outlived its keeper, and clear a pid file that names nobody or somebody else.
+    """Stop a server that outlived its keeper, and remove a pid file that names no process or another program.
 
-    PostgreSQL refuses to start while the pid in the file lives, even where another program has that pid by now.
+    PostgreSQL refuses to start while the pid in the file is alive, even if it now belongs to another program.
     """
     pid_file = place.data / "postmaster.pid"
     try:
@@ -146,7 +146,7 @@ def start_server(programs: Programs, place: Place) -> subprocess.Popen[bytes]:
     make_socket_directory(programs, place)
     deadline = time.monotonic() + _MEMORY_PATIENCE_S
     while True:
-        for leftover in place.sockets.glob(f"{SOCKET}*"):  # its lock file may name a pid that is somebody else's by now
+        for leftover in place.sockets.glob(f"{SOCKET}*"):  # its pid may belong to another process now
             leftover.unlink(missing_ok=True)
         with _open_log(place) as log:
             begin = log.tell()
@@ -166,7 +166,7 @@ def _launch(programs: Programs, place: Place, log: BinaryIO) -> subprocess.Popen
 
 
 def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
-    """True once it takes connections, False when it ended instead."""
+    """True once it accepts connections, False if it ended instead."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not is_ready(place, server.pid):
         if server.poll() is not None:
@@ -179,7 +179,8 @@ def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
 
 
 def make_socket_directory(programs: Programs, place: Place) -> None:
-    """Private to the server's account: whoever can reach the socket is superuser. A stranger's directory is refused."""
+    """Private to the server's account: every process that reaches the socket is superuser. Refuses others'
+    directories."""
     try:
         place.sockets.mkdir(mode=0o700)
     except FileExistsError:
@@ -194,7 +195,7 @@ def make_socket_directory(programs: Programs, place: Place) -> None:
 
 
 def _explain(what: str, place: Place, output: str) -> EmbeddedError:
-    """The cause in a sentence where we know it, the last lines of the program's own words otherwise."""
+    """The cause in a message if it is known, otherwise the last lines of the program's output."""
     if NO_SPACE in output:
         return disk_full(what, place.root)
     last_words = "\n".join(line for line in output.strip().splitlines()[-6:] if line.strip())
@@ -204,7 +205,7 @@ def _explain(what: str, place: Place, output: str) -> EmbeddedError:
 
 
 def _open_log(place: Place) -> BinaryIO:
-    """For appending, or afresh where it is too large; private, because statements with their values end up there."""
+    """For appending, or truncated if it is too large; private, because it contains statements with their values."""
     too_large = place.log.exists() and place.log.stat().st_size > _LOG_LIMIT_BYTES
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if too_large else 0)
     return os.fdopen(os.open(place.log, flags, 0o600), "ab")
@@ -216,12 +217,12 @@ def _log(place: Place, text: str) -> None:
 
 
 def _answer(error: EmbeddedError | None) -> None:
-    """Tell whoever waits, then let go of the pipe."""
+    """Report to the starter, then close the pipe."""
     words = {} if error is None else {"message": error.message, "help": error.help_text, "notes": error.notes}
     try:
         os.write(sys.stdout.fileno(), json.dumps(words).encode() + b"\n")
     except BrokenPipeError:
-        return  # the starter died meanwhile: its lock is gone too, and keep() will see that
+        return  # the starter died meanwhile: its lock is released too, and keep() will see that
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 

@@ -25,8 +25,8 @@ class FileLock:
     def handed_over(cls, path: Path, fd: int) -> Self:
         """A lock that the parent process took and passed on.
 
-        It gets the lowest number that is free: the kernel closes a killed process's files in that order, so this lock
-        is gone before any that is opened later.
+        It gets the lowest free descriptor: the kernel closes a killed process's files in that order, so this lock is
+        released before any that is opened later.
         """
         lowest, other = sorted((fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)))
         os.close(other)
@@ -42,7 +42,7 @@ class FileLock:
         return self._try(fcntl.LOCK_EX)
 
     def wait_exclusive(self) -> None:
-        """Block in the kernel until nobody else holds the lock in any mode."""
+        """Block in the kernel until no other process holds the lock in any mode."""
         fcntl.flock(self.fileno(), fcntl.LOCK_EX)
 
     def exclusive_within(self, seconds: float) -> bool:
@@ -52,7 +52,8 @@ class FileLock:
         return self._within(fcntl.LOCK_SH, seconds)
 
     def unlock(self) -> None:
-        """Release it for every process that shares this open file: forks of the one that handed it over, too."""
+        """Release it for every process that shares this open file, including forks of the process that handed it
+        over."""
         fcntl.flock(self.fileno(), fcntl.LOCK_UN)
         self.close()
 

@@ -1,4 +1,4 @@
-"""Where an embedded server lives on disk, and who may use it there."""
+"""Where an embedded server stores its files, and which accounts may use it there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Place:
     root: Path
 
     def __post_init__(self) -> None:
-        """One spelling for one directory: a server started by the name of a link is recognized by its real name."""
+        """One spelling for one directory: a server started through a symbolic link is recognised by its real name."""
         object.__setattr__(self, "root", Path(os.path.realpath(self.root)))
 
     @property
@@ -45,7 +45,7 @@ class Place:
 
     @property
     def half_made_data(self) -> Path:
-        """initdb works here; the rename to `data` is what makes a cluster exist."""
+        """initdb writes here; the rename to `data` creates the cluster."""
         return self.root / "data.new"
 
     @property
@@ -70,9 +70,9 @@ class Place:
 
     @property
     def sockets(self) -> Path:
-        """The socket's directory: beside the data, or in the temporary directory where that path is too long.
+        """The socket's directory: beside the data, or in the temporary directory if that path is too long.
 
-        A comma would part it in two for PostgreSQL and for its clients.
+        A comma would split it in two for PostgreSQL and for its clients.
         """
         beside = self.root / "run"
         if len(os.fsencode(beside / SOCKET)) <= _LONGEST_SOCKET_PATH and "," not in str(beside):
@@ -85,11 +85,11 @@ class Place:
         return self.url_by(str(self.sockets), PORT)
 
     def url_by(self, sockets: str, port: int) -> str:
-        """The port is named, because PGPORT would win otherwise."""
+        """The port is explicit, because PGPORT would apply otherwise."""
         return f"postgresql://{ROLE}@/{DATABASE}?host={quote(sockets, safe='/')}&port={port}"
 
     def last_words(self) -> list[str]:
-        """The end of the server's log as one note; none where there is no log to read."""
+        """The end of the server's log as one note; none if there is no log to read."""
         try:
             lines = self.log.read_text(errors="replace").splitlines()
         except OSError:
@@ -97,7 +97,7 @@ class Place:
         return ["\n".join(lines[-6:])] if lines else []
 
     def prepare(self) -> None:
-        """Make the directory, private to its owner where it is new; refuse it where it is not ours to use."""
+        """Create the directory, private to its owner if it is new; refuse it if this account may not use it."""
         try:
             _make_directories(self.root)
             FileLock(self.users_lock).close()
@@ -128,7 +128,7 @@ def _make_directories(directory: Path) -> None:
 
 
 def unusable(directory: Path, error: OSError) -> EmbeddedError:
-    """Say in words why the operating system refuses this directory."""
+    """The reason why the operating system refuses this directory, as an error message."""
     if error.errno == errno.ENOSPC or NO_SPACE in str(error):  # shutil.Error has no errno, only the text of many
         return disk_full("cannot use the embedded PostgreSQL", directory)
     reason = os.strerror(error.errno) if error.errno else str(error)
@@ -152,7 +152,7 @@ def disk_full(what: str, directory: Path) -> EmbeddedError:
 
 
 def _who_refuses(path: Path) -> str:
-    """The nearest part of the path that exists, and whose it is."""
+    """The nearest part of the path that exists, and its owner."""
     for part in (path, *path.parents):
         try:
             uid = part.lstat().st_uid

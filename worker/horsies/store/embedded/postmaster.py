@@ -1,4 +1,4 @@
-"""What a running server says about itself in its pid file."""
+"""The state of a running server according to its pid file."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from horsies.store.embedded.place import Place
 
-START_TIMEOUT_S = 60.0  # crash recovery of a large directory takes its time
+START_TIMEOUT_S = 60.0  # crash recovery of a large directory takes time
 
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """A server that takes connections, and where."""
+    """A server that accepts connections, and its address."""
 
     pid: int
     sockets: str
@@ -22,18 +22,19 @@ class Postmaster:
 
 
 def ready_postmaster(place: Place) -> Postmaster | None:
-    """The server of `place` once it takes connections. After a power cut the file still says so: its pid must live."""
+    """The server of `place` once it accepts connections. After a power cut the file is out of date, so its pid is
+    checked."""
     try:
         lines = (place.data / "postmaster.pid").read_text().split("\n")
         found = Postmaster(int(lines[0]), lines[4], int(lines[3]))
         state = lines[7].strip()
-    except (FileNotFoundError, IndexError, ValueError):  # not there, or only half written so far
+    except (FileNotFoundError, IndexError, ValueError):  # missing, or only half written so far
         return None
     return found if state == "ready" and _lives(found.pid) else None
 
 
 def is_ready(place: Place, pid: int | None = None) -> bool:
-    """Whether the server (this one, where a pid is given) takes connections."""
+    """Whether the server (this one, if a pid is given) accepts connections."""
     found = ready_postmaster(place)
     return found is not None and pid in (None, found.pid)
 
@@ -42,7 +43,7 @@ def _lives(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except PermissionError:
-        return True  # it lives under another account
+        return True  # it runs under another account
     except (ProcessLookupError, OverflowError):
         return False
     return True

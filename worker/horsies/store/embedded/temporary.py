@@ -1,4 +1,4 @@
-"""Directories for servers that nobody keeps, and those whose processes were killed before they could remove them."""
+"""Directories for servers without a keeper, and those whose processes were killed before they could remove them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _STARTING_S: Final = 120.0
 
 
 def fast_place() -> Path:
-    """In memory, where there is plenty."""
+    """In memory, if there is enough."""
     if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY_BYTES:
         return _MEMORY
     return Path(tempfile.gettempdir())
 
 
 def left_behind(parent: Path, prefix: str) -> Iterable[Path]:
-    """Those below `parent` whose locks are free, and that are too old to be just being made."""
+    """Those below `parent` whose locks are free, and that are too old to be just under creation."""
     for directory in parent.glob(f"{prefix}*"):
         place = Place(directory)
         try:

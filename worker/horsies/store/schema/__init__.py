@@ -1,4 +1,4 @@
-"""The tables: what they are (010_schema), what state a database is in, and how it gets to the one we need."""
+"""The tables: their definition (010_schema), the state of a database, and its upgrade to the state that is needed."""
 
 from horsies.store.schema.contents import LEDGER, TABLES
 from horsies.store.schema.look import inspect_schema, require_current

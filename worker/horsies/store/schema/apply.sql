@@ -1,5 +1,6 @@
 -- one migration with its entry in the list of applied ones, run by upgrade.py after begin.sql; refused out of order
--- A table that another session holds must become an error: all statements queue up behind one that waits for an exclusive lock.
+-- A table that another session locks must cause an error: all statements queue up behind one that waits for an
+-- exclusive lock.
 SET LOCAL lock_timeout = '{lock_timeout_ms}ms';
 CREATE TABLE IF NOT EXISTS horsies_console_schema (
     version    integer     PRIMARY KEY,

@@ -1,4 +1,5 @@
-"""What tables, columns, triggers and indexes there should be: it tells a whole schema from a torn or a foreign one."""
+"""The expected tables, columns, triggers and indexes, by which a complete schema is told from a damaged or foreign
+one."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ from dataclasses import dataclass
 # Not horsies_schema_version: later releases of upstream keep a list of their own under that name, without our columns.
 LEDGER = "horsies_console_schema"
 
-SEQUENCE = "USAGE of the sequence"  # also in look.sql; GRANT INSERT ON a table does not give it
+SEQUENCE = "USAGE of the sequence"  # also in look.sql; GRANT INSERT ON a table does not include it
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: the columns that it has wherever it is there, and those that are added where upstream made it.
+    """A table: its documented columns, and those that are added to upstream's table.
 
-    Of triggers and indexes only those are listed without which workers hear nothing, crawl, or do a thing twice.
-    `needs` are the privileges that a worker cannot do without.
+    Only those triggers and indexes are listed without which workers get no notifications, are very slow, or do
+    something twice. `needs` are the privileges that a worker requires.
     """
 
     core: frozenset[str]

@@ -1,4 +1,4 @@
-"""Looks into a database for our tables; changes nothing."""
+"""Inspects the schema of a database; changes nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _APPLIED = sql_file("applied.sql")
 
 
 async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
-    """The state of the schema that an unqualified table name leads to on this connection."""
+    """The state of the schema that an unqualified table name refers to on this connection."""
     async with conn.transaction():  # one backend for all statements, behind PgBouncer too
         session, found = await _what_is_there(conn)
         applied = await _applied(conn, session) if _has_list(found) else {}
         if applied:
-            # Looked at before the list, the tables of a migration that commits in between would seem to be missing.
+            # If they were read before the list, the tables of a migration that commits in between would appear to be
+            # missing.
             session, found = await _what_is_there(conn)
     return judge(session, found, applied)
 
@@ -38,7 +39,7 @@ def _found(row: asyncpg.Record) -> Found:
 
 
 async def require_current(conn: asyncpg.Connection) -> None:
-    """Raise SchemaError with the way out unless the schema is as this release needs it."""
+    """Raise SchemaError with the remedy unless the schema is as this release needs it."""
     state = await inspect_schema(conn)
     if state.kind is not SchemaKind.CURRENT:
         raise state.error

@@ -1,4 +1,4 @@
--- the schema that ours stand in, or would be made in, what is there of them and who asks; run by look.py ($1: our names)
+-- the schema of our tables, or where they would be, what exists of them, the role; run by look.py ($1: our names)
 WITH home AS (
     SELECT COALESCE(
         (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('horsies_tasks')),
@@ -23,7 +23,7 @@ SELECT nspname::text AS schema,
              SELECT 'USAGE of the sequence'
               WHERE NOT EXISTS (SELECT FROM pg_depend JOIN pg_class sequence ON sequence.oid = objid
                                  WHERE refobjid = thing.oid AND classid = 'pg_class'::regclass AND deptype = 'a'
-                                   -- CASE, because AND has no order and the question is an error of anything else
+                                   -- CASE, because AND has no order and the function raises an error for anything else
                                    AND CASE WHEN relkind = 'S'
                                             THEN NOT has_sequence_privilege(sequence.oid, 'USAGE, UPDATE') END))
            AS privileges

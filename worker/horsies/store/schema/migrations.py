@@ -1,4 +1,4 @@
-"""The migrations: the schema, the numbered files that come after it, and the text that applies one exactly once."""
+"""The migrations: the schema, the numbered files after it, and the SQL that applies each exactly once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOCK_KEY = int.from_bytes(hashlib.sha256(b"horsies-schema").digest()[:8], "big",
 LOCK_TIMEOUT_S = 5.0
 
 SCHEMA_VERSION = 10
-"""Of the schema in the folder 010_schema. Its nine predecessors were never released; it adopts their tables, too."""
-# In this order: tables before what refers to them.
+"""The version of the folder 010_schema. Its nine predecessors were never released; it adopts their tables, too."""
+# In this order: tables before those that refer to them.
 _PARTS = ("adoption", "tasks", "workflows", "workers", "operators", "claiming", "caps", "pulse")
 
 _FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
@@ -32,12 +32,12 @@ class Migration:
 
     @property
     def follows(self) -> int:
-        """The lowest version to which it can be applied: the schema itself to any before it, the others in turn."""
+        """The lowest version to which it can be applied: the schema to any before it, the others one by one."""
         return 0 if self.version == SCHEMA_VERSION else self.version - 1
 
 
 def sql_file(name: str) -> str:
-    """The text of a file of this package without its first line, which tells our readers who runs it."""
+    """The text of a file of this package without its first line, which names the module that runs it."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8").split("\n", 1)[1].lstrip("\n")
 
 
@@ -58,7 +58,7 @@ def quoted(identifier: str) -> str:
 
 
 def beginning(schema: str) -> str:
-    """Wait for the lock, then stay in this schema; both end with the transaction."""
+    """Wait for the lock, then set this schema; both last until the end of the transaction."""
     return sql_file("begin.sql").format(lock_key=LOCK_KEY, schema=quoted(schema))
 
 
@@ -74,7 +74,7 @@ def application(migration: Migration, lock_timeout: float = LOCK_TIMEOUT_S) -> s
 
 
 def script(pending: Iterable[Migration], schema: str) -> str:
-    """What `upgrade` would run, as text for psql: each migration in its own transaction."""
+    """The SQL of `upgrade`, for psql: each migration in its own transaction."""
     return "\n".join(
         f"-- {migration.version:03d} {migration.name}\nBEGIN;\n{beginning(schema)}{application(migration)}COMMIT;\n"
         for migration in pending

@@ -1,4 +1,4 @@
-"""Says why PostgreSQL refused a migration, and what a person can do about it."""
+"""Explains why PostgreSQL refused a migration, and what an operator can do about it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RIGHTS = sql_file("rights.sql")
 
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
 
-# The server goes away or is full: nothing is wrong with the schema, and whoever retries connections handles it.
+# The server is stopping or full: nothing is wrong with the schema, and code that retries connections handles it.
 _PASSING = (
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -32,7 +32,8 @@ _PASSING = (
 
 @asynccontextmanager
 async def explained(conn: asyncpg.Connection, state: SchemaState) -> AsyncIterator[None]:
-    """Around a transaction that changes the schema: the server's refusals become SchemaErrors after the rollback."""
+    """Around a transaction that changes the schema: the server's errors are raised as SchemaError after the
+    rollback."""
     try:
         yield
     except _BUSY as error:

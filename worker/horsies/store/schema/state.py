@@ -1,4 +1,4 @@
-"""What state a schema is in, judged from the tables found in it and its list of applied migrations."""
+"""The state of a schema, determined from its tables and its list of applied migrations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SchemaError(HorsiesError):
-    """The tables are not as they are needed and cannot be made so now."""
+    """The tables are not in the state that is needed and cannot be brought to it now."""
 
     default_code = ErrorCode.BROKER_INIT_FAILED
 
@@ -33,7 +33,7 @@ class SchemaKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Something in the schema that bears one of our names."""
+    """An object in the schema that has one of our names."""
 
     is_table: bool
     columns: frozenset[str]
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Where the session that looks is, and who it is."""
+    """The session that inspects the schema: its place and its role."""
 
     schema: str
     role: str
@@ -53,7 +53,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """`version` is the highest applied migration, 0 for none; `problem` and `way_out` are for a person."""
+    """`version` is the highest applied migration, 0 for none; `problem` and `way_out` are messages for the operator."""
 
     kind: SchemaKind
     schema: str
@@ -67,7 +67,7 @@ class SchemaState:
 
     @property
     def detail(self) -> str:
-        """One sentence: what is wrong and the way out."""
+        """One sentence: the problem and the remedy."""
         return f"{self.problem}; {self.way_out}" if self.way_out else self.problem
 
     @property
@@ -76,7 +76,7 @@ class SchemaState:
 
 
 def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, str]) -> SchemaState:
-    """The state of the schema in which `found` stand and the migrations `applied` (version to name) are listed."""
+    """The state of the schema that contains `found` and lists the migrations `applied` (version to name)."""
     schema, version = session.schema, max(applied, default=0)
 
     def state(kind: SchemaKind, problem: str, way_out: str = "") -> SchemaState:
@@ -118,7 +118,7 @@ def judge(session: Session, found: Mapping[str, Found], applied: Mapping[int, st
 
 
 def _strange(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator[str]:
-    """What under our names no migration of ours has made and none to come could adopt."""
+    """Objects under our names that no migration of ours has created and no later one could adopt."""
     to_adopt = max(applied, default=0) < SCHEMA_VERSION
     for name, thing in found.items():
         if not thing.is_table:
@@ -133,7 +133,7 @@ def _strange(found: Mapping[str, Found], applied: Mapping[int, str]) -> Iterator
 
 
 def _lost(found: Mapping[str, Found]) -> Iterator[str]:
-    """What the migrations have made and is no longer there."""
+    """Objects that the migrations have created and that no longer exist."""
     for name, table in TABLES.items():
         if name not in found:
             yield f"the table {name} is missing"
@@ -143,19 +143,19 @@ def _lost(found: Mapping[str, Found]) -> Iterator[str]:
 
 
 def _broken(schema: str, found: Mapping[str, Found]) -> Iterator[tuple[str, str]]:
-    """Triggers and indexes that the tables, which are all there, should have: what is wrong and the way out."""
+    """Required triggers and indexes that are missing or invalid, while the tables are complete: problem and remedy."""
     again = f"TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and keeps every row"
     for name, table in TABLES.items():
         for trigger in sorted(table.triggers - found[name].triggers):
             yield f"the trigger {trigger} of {name} is missing or disabled", again
         for index in sorted(table.indexes - found[name].indexes):
-            # IF NOT EXISTS would pass over an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
+            # IF NOT EXISTS would skip an invalid one, as a failed CREATE INDEX CONCURRENTLY leaves it.
             drop = f"DROP INDEX IF EXISTS {quoted(schema)}.{index}"
             yield f"the index {index} of {name} is missing or invalid", f"{drop}, {again}"
 
 
 def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | None:
-    """Why this session cannot write what a worker writes, and the way out."""
+    """Why this session lacks a privilege that a worker needs, and the remedy."""
     if session.read_only:
         return (
             "this server, or this session, is read-only",
@@ -174,7 +174,7 @@ def _barred(session: Session, found: Mapping[str, Found]) -> tuple[str, str] | N
 
 
 def _repair(found: Mapping[str, Found]) -> str:
-    """The migrations make whole tables and our own columns anew; a documented column is beyond them."""
+    """The migrations recreate whole tables and our own columns, but no documented column."""
     if all(_core(name) <= thing.columns for name, thing in found.items()):
         return f"restore a backup, or TRUNCATE {LEDGER} and run `horsies db upgrade`, which makes it anew and empty"
     return "restore a backup: no migration can make it anew"

@@ -1,7 +1,7 @@
-"""Applies migrations, each exactly once, also where several processes try at the same moment.
+"""Applies migrations, each exactly once, even if several processes try at the same moment.
 
 A migration and its entry in the list of applied ones are one transaction under one advisory lock. So a process that is
-killed leaves nothing half done, and one that has waited for the lock looks again and finds the work done.
+killed leaves nothing half done, and one that has waited for the lock checks again and finds the migration applied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from horsies.store.schema.state import SchemaError, SchemaKind, SchemaState
 if TYPE_CHECKING:
     import asyncpg
 
-# Where nothing is to do, a role that may not write is no hindrance: it may only want to read results.
+# If nothing is to do, a role without write privileges is accepted: it may only want to read results.
 _CREATABLE = frozenset({SchemaKind.EMPTY, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 _UPGRADABLE = frozenset({SchemaKind.UPSTREAM, SchemaKind.OLDER, SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
@@ -24,7 +24,8 @@ _OLDEST_SERVER = 140000  # CREATE OR REPLACE TRIGGER
 
 
 async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
-    """Make all tables in an empty schema, in one transaction; nothing where they are there. Returns what it applied."""
+    """Create all tables in an empty schema, in one transaction; does nothing if they exist. Returns the applied
+    migrations."""
     state = await creatable(conn)
     if not state.pending:
         return []
@@ -37,9 +38,10 @@ async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT
 
 
 async def upgrade(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
-    """Adopt upstream's tables or bring older ones up to date, a transaction for each migration; no row is lost.
+    """Adopt upstream's tables or upgrade older ones, with a transaction for each migration; no row is lost.
 
-    Returns what it applied. `lock_timeout` is how many seconds it waits for a table that another session holds.
+    Returns the applied migrations. `lock_timeout` is how many seconds it waits for a table that another session has
+    locked.
     """
     applied: list[Migration] = []
     while (state := await upgradable(conn)).pending:
@@ -53,12 +55,12 @@ async def upgrade(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOU
 
 
 async def creatable(conn: asyncpg.Connection) -> SchemaState:
-    """What `create` would start from; SchemaError where it would refuse."""
+    """The state from which `create` would start; SchemaError if it would refuse."""
     return await _allowed(conn, _CREATABLE)
 
 
 async def upgradable(conn: asyncpg.Connection) -> SchemaState:
-    """What `upgrade` would start from; SchemaError where it would refuse."""
+    """The state from which `upgrade` would start; SchemaError if it would refuse."""
     return await _allowed(conn, _UPGRADABLE)
 
 
@@ -72,7 +74,7 @@ async def _allowed(conn: asyncpg.Connection, kinds: frozenset[SchemaKind]) -> Sc
 
 
 def require_server(version: int) -> None:
-    """Raise SchemaError for a server (its server_version_num) that does not know what the migrations say."""
+    """Raise SchemaError for a server (its server_version_num) that is too old for the migrations."""
     if version < _OLDEST_SERVER:
         raise SchemaError(
             f"the server is PostgreSQL {version // 10000}, the schema needs {_OLDEST_SERVER // 10000} or later",

@@ -1,7 +1,8 @@
--- what tables that are there already lack, upstream's or those of our versions 1 to 9; run by upgrade.py before the other parts
+-- adapts existing tables, upstream's or those of our versions 1 to 9; run by upgrade.py before the other parts
 
--- The other parts make what is missing as a whole. This one changes tables, columns and defaults that are there but differ from
--- what the other parts say. In an empty schema it finds nothing. It comes first, because indexes and triggers need the columns.
+-- The other parts create missing tables as a whole. This one changes tables, columns and defaults that exist but differ
+-- from the other parts. In an empty schema it finds nothing. It comes first, because indexes and triggers need the
+-- columns.
 
 ALTER TABLE IF EXISTS horsies_tasks
     ADD COLUMN IF NOT EXISTS is_workflow_task        boolean NOT NULL DEFAULT false,
@@ -17,8 +18,9 @@ ALTER TABLE IF EXISTS horsies_worker_states
     ADD COLUMN IF NOT EXISTS horsies_version    text,
     ADD COLUMN IF NOT EXISTS draining           boolean;
 
--- In a column without a zone upstream stores UTC. One ALTER per table, so that a table is rewritten at most once; the default
--- goes first, because now()::timestamp would come back as the local time of the session that migrates.
+-- Upstream stores UTC in columns without a time zone. One ALTER per table, so that a table is rewritten at most once;
+-- the default is dropped first, because now()::timestamp would be converted as the local time of the session that
+-- migrates.
 DO $$
 DECLARE
     naive record;
@@ -40,7 +42,8 @@ BEGIN
 END
 $$;
 
--- int4 runs out: 100 running tasks that beat every 30 s use up 2^31 ids in 20 years, 1 000 that beat every second in 25 days.
+-- int4 overflows: 100 running tasks that beat every 30 s use up 2^31 ids in 20 years, 1 000 that beat every second in
+-- 25 days.
 DO $$
 DECLARE
     short regclass;
@@ -57,7 +60,7 @@ BEGIN
 END
 $$;
 
--- Upstream leaves these to the application; rows that a person inserts need them.
+-- Upstream leaves these defaults to the application; rows inserted with plain SQL need them.
 ALTER TABLE IF EXISTS horsies_tasks
     ALTER COLUMN priority    SET DEFAULT 100,
     ALTER COLUMN status      SET DEFAULT 'PENDING',
@@ -94,19 +97,19 @@ ALTER TABLE IF EXISTS horsies_workflow_tasks
     ALTER COLUMN is_subworkflow    SET DEFAULT false,
     ALTER COLUMN created_at        SET DEFAULT now();
 
--- Upstream indexes queue_name, status, claimed, good_until, next_retry_at and claim_expires_at of every task, finished or not. No
--- update that changes `status` can be heap-only, so each of the three updates in the life of a task writes all of them again.
--- The indexes that replace them hold a row only in the states in which it is looked up by that column.
--- Claim, start and finish with attempt row, over 50 000 finished tasks, upstream's indexes against ours: batch 1: 1 380 and
--- 1 430 tasks/s, batch 10: 8 000 and 9 100, batch 50: 14 800 and 18 200; 22 to 24 % less WAL in each.
+-- Upstream indexes queue_name, status, claimed, good_until, next_retry_at and claim_expires_at of every task, finished
+-- or not. No update that changes `status` can be heap-only, so each of the three updates in the life of a task writes
+-- all of them again. The indexes that replace them contain a row only in the states in which it is looked up by that
+-- column. Claim, start and finish with attempt row, over 50 000 finished tasks, upstream's indexes against ours: batch
+-- 1: 1 380 and 1 430 tasks/s, batch 10: 8 000 and 9 100, batch 50: 14 800 and 18 200; 22 to 24 % less WAL in each.
 DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_horsies_tasks_claimed,
     ix_horsies_tasks_good_until, ix_horsies_tasks_next_retry_at, ix_horsies_tasks_claim_expires_at;
--- Of upstream's indexes of nodes, the first is the head of uq_horsies_workflow_task_index, and was taken for a node where statistics
--- were from a quiet hour: all nodes of its workflow were read. Node ids and indexes of dependencies are the same in all workflows
--- of a kind, so no statement looks for them alone. Each of the four updates in the life of a node wrote them all again: 5 950
--- bytes of WAL for a node and its task, 4 570 without.
+-- Of upstream's indexes of nodes, the first is a prefix of uq_horsies_workflow_task_index, and was chosen for a node
+-- when statistics were from a quiet hour: all nodes of its workflow were read. Node ids and indexes of dependencies are
+-- the same in all workflows of a kind, so no statement looks for them alone. Each of the four updates in the life of a
+-- node wrote them all again: 5 950 bytes of WAL for a node and its task, 4 570 without.
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
 
--- Our version 7 had it; horsies_claimable replaces it.
+-- Created by our version 7; horsies_claimable replaces it.
 DROP FUNCTION IF EXISTS horsies_held_tasks();

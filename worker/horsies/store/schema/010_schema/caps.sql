@@ -1,8 +1,8 @@
 -- claims and starts under the caps of queues and of the cluster; a part of version 10, run by upgrade.py
 
--- Claims that have a place under a cap and have expired go back to the queue, NULL: of any queue; how many there were, at most
--- 500. Only so they lose their place, not by the time alone: a start may have found its lease valid and now wait for the row or
--- for its commit. Its lock on the row decides: a row that is locked is left out and keeps its place.
+-- Releases expired claims that have a place under a cap, at most 500, of any queue if NULL; returns their number. A
+-- claim loses its place only through this, not by time alone: a start may have found its lease valid and now wait for
+-- the row or for its commit. The start's lock on the row decides: a row that is locked is left out and keeps its place.
 CREATE OR REPLACE FUNCTION horsies_release_places(queue text, moment timestamptz) RETURNS integer AS $$
 DECLARE
     released text[];
@@ -18,18 +18,18 @@ BEGIN
         RETURNING queue_name
     )
     SELECT array_agg(queue_name) INTO released FROM released;
-    -- As where a worker gives its claims back.
+    -- As where a worker releases its claims.
     PERFORM pg_notify('task_queue_' || name, 'capacity:released')
        FROM (SELECT DISTINCT unnest(released) AS name) queues WHERE octet_length(name) <= 52;
     RETURN COALESCE(cardinality(released), 0);
 END;
 $$ LANGUAGE plpgsql;
 
--- A claim under caps: one round trip, which holds the locks of its caps. Besides the claimed tasks it returns a row without id for
--- each queue whose cap has no room left, and one without queue where the cluster's cap has none.
--- What has a place under a cap: a task that runs, and a claim until its row has left CLAIMED, unless `hard` was false for it.
--- A statement sees what was committed when it began: one that waits for a lock and then counts would miss the claims of the
--- session that held the lock before. In this function each statement begins anew.
+-- A claim under caps: one round trip, which holds the locks of its caps. Besides the claimed tasks it returns a row
+-- without id for each queue whose cap has no room left, and one without queue if the cluster's cap has none. A place
+-- under a cap is taken by a task that runs, and by a claim until its row has left CLAIMED, unless `hard` was false for
+-- it. A statement sees what was committed when it began: one that waits for a lock and then counts would miss the
+-- claims of the session that held the lock before. In this function each statement begins anew.
 CREATE OR REPLACE FUNCTION horsies_claim_capped(
     worker_id text, queues text[], caps integer[], budget integer, cluster_cap integer, hard boolean, lease interval,
     task_names text[]
@@ -52,10 +52,10 @@ BEGIN
         RAISE EXCEPTION 'a claim under caps needs READ COMMITTED, not %', upper(current_setting('transaction_isolation'))
             USING HINT = 'ALTER ROLE <role of the workers> SET default_transaction_isolation TO ''read committed''';
     END IF;
-    -- Nothing depends on a claim that a crash of the server undoes.
+    -- Asynchronous commit: nothing depends on a claim that is lost in a crash of the server.
     PERFORM set_config('synchronous_commit', 'off', true);
 
-    -- Most wake-ups find nothing, and those shall hold up no other claim.
+    -- Most wake-ups find nothing, and those must not delay other claims.
     FOR queue IN SELECT name FROM unnest(queues) AS name LOOP
         IF EXISTS (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue.name)
            AND NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = queue.name AND paused_at IS NOT NULL)
@@ -67,7 +67,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Every claim takes them in the order of the keys, so that no two wait for each other.
+    -- Every claim takes them in the order of the keys, so that no two deadlock.
     FOR guard IN
         SELECT key FROM (
             SELECT hashtextextended('horsies-cap:cluster', 0) AS key WHERE cluster_cap IS NOT NULL
@@ -133,8 +133,8 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- Which of these claims may run now, where they have no place under the caps yet: as many of each capped queue as its cap has
--- room, the first ones first, and what runs already. It locks the caps until the statement that starts them has ended.
+-- Which of these claims may run now, if they have no place under the caps yet: of each capped queue as many as its cap
+-- has room for, in order, and those that run already. It locks the caps until the statement that starts them has ended.
 CREATE OR REPLACE FUNCTION horsies_room_to_run(task_ids text[], queues text[], capped text[], caps integer[])
     RETURNS SETOF varchar AS $$
 DECLARE

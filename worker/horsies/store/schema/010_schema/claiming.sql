@@ -1,7 +1,8 @@
 -- which tasks may run and which of them are claimed next; a part of version 10, run by upgrade.py
 
--- The rule: whether a PENDING task of a queue that is not paused may run now. One SELECT, so that the plan of a statement that
--- asks takes it in; in a CASE, because an AND may ask in any order, and the last question is for tasks of workflows only.
+-- The rule: whether a PENDING task of a queue that is not paused may run now. One SELECT, so that the planner inlines
+-- it into the calling statement; in a CASE, because an AND may be evaluated in any order, and the last condition is for
+-- tasks of workflows only.
 CREATE OR REPLACE FUNCTION horsies_may_run(
     id varchar, enqueued_at timestamptz, next_retry_at timestamptz, good_until timestamptz, is_workflow_task boolean,
     workflow_paused_at timestamptz
@@ -12,14 +13,14 @@ CREATE OR REPLACE FUNCTION horsies_may_run(
        AND CASE WHEN is_workflow_task THEN workflow_paused_at IS NULL AND NOT horsies_is_held(id) ELSE true END
 $$;
 
--- The next two functions serve horsies_claimable alone. They see what the statement sees, and horsies_claimable locks and judges
--- what they find. Planned without statistics: an index gives their rows in order, and a plan made for an empty table would sort
--- all that wait.
+-- The next two functions serve horsies_claimable alone. They use the snapshot of the calling statement, and
+-- horsies_claimable locks and checks the rows that they find. Planned without statistics: an index gives their rows in
+-- order, and a plan made for an empty table would sort all waiting tasks.
 
--- Tasks with a deadline, of one queue: all of the first `room` that may run now are among the rows returned.
--- The first ones may be past it, and the many that are not may begin behind them. So it looks from both ends, at 16 times as
--- much in each round: first in the order of the queue, then at what is not past its deadline. It reads in all little more than
--- the shorter of the two, whichever that is; the sweep makes the other one shorter.
+-- Tasks with a deadline, of one queue: the first `room` that may run now are all among the rows returned. The first
+-- tasks may be past their deadline, and many valid ones may follow them. So it searches from both ends, 16 times as far
+-- in each round: in the order of the queue, and by deadline among those that are not past it. In all it reads little
+-- more than the shorter of the two, whichever that is; the sweep shortens the other one.
 CREATE OR REPLACE FUNCTION horsies_ready_until(queue text, names text[], room integer)
     RETURNS TABLE (task_id varchar, task_priority integer, task_enqueued_at timestamptz) STABLE
     SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET plan_cache_mode = force_generic_plan AS $$
@@ -94,8 +95,8 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- The first `room` tasks of these names that may run now, in the order of the queue. It costs one probe of the index for each
--- name, 4 to 6 µs, and one more for each priority of a name whose first tasks wait for their time.
+-- The first `room` tasks of these names that may run now, in the order of the queue. It costs one index probe for each
+-- name, 4 to 6 µs, and one more for each priority of a name whose first tasks are not due yet.
 CREATE OR REPLACE FUNCTION horsies_ready_by_name(queue text, names text[], room integer) RETURNS text[] STABLE
     SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -148,13 +149,13 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- What is claimed next: the first `most`, at most 256, tasks of these names (NULL: any) in the order of the queue that may run,
--- locked; a row that another session has locked is left out, and nothing is found in a queue that is paused. `large`: more than
--- 64 kB of arguments.
--- It looks at the first tasks of the queue, a few more than it wants, which is all it takes unless many of them cannot run now
--- (a worker's claim does the same before it calls this function: a call costs 15 µs of the 300 µs of a claim);
--- only then it looks for each name, and also tells which tasks come `after` those found. A caller that gives these back as
--- `following` in its next claim, within the moment in which the order is still the same, saves that claim the search.
+-- The tasks to claim next: the first `most`, at most 256, tasks of these names (NULL: any) in the order of the queue
+-- that may run, locked; a row that another session has locked is left out, and none is found in a paused queue.
+-- `large`: more than 64 kB of arguments. It reads the first tasks of the queue, a few more than it needs, which is
+-- enough unless many of them cannot run now (a worker's claim does the same before it calls this function: a call costs
+-- 15 µs of the 300 µs of a claim); only then it searches for each name, and also returns which tasks come `after` those
+-- found. A caller that passes these as `following` to its next claim, while the order is still the same, saves that
+-- claim the search.
 CREATE OR REPLACE FUNCTION horsies_claimable(
     queue text, names text[], most integer, following text[], OUT ids text[], OUT large boolean[], OUT after text[]
 ) AS $$
@@ -179,11 +180,11 @@ BEGIN
                                    AND NOT EXISTS (SELECT FROM horsies_queue_state
                                                     WHERE queue_name = queue AND paused_at IS NOT NULL)
                                  ORDER BY priority, enqueued_at, id
-                                 -- A literal: for a variable alone the generic plan is a sort of all that wait.
+                                 -- A literal: for a variable alone the generic plan sorts all waiting tasks.
                                  LIMIT 256) ordered
                          ORDER BY priority, enqueued_at, id
                          LIMIT width) first
-                  -- Found again by its place: by its id it would take 2 µs more for each.
+                  -- Found again by its ctid: by its id it would take 2 µs more for each.
                   JOIN horsies_tasks task ON task.ctid = first.place
                  WHERE task.status = 'PENDING' AND (names IS NULL OR task.task_name = ANY (names))
                    AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
@@ -211,7 +212,8 @@ BEGIN
                   FROM unnest(found) WITH ORDINALITY AS first (id, number)
                   JOIN horsies_tasks task ON task.id = first.id
                  WHERE NOT EXISTS (SELECT FROM horsies_queue_state WHERE queue_name = queue AND paused_at IS NOT NULL)
-                       -- By their ids only: with these questions in sight a plan may read the whole queue for them.
+                       -- By their ids only: with these conditions visible to the planner, a plan may read the whole
+                       -- queue for them.
                    AND CASE WHEN task.status = 'PENDING' AND task.queue_name = queue
                             THEN horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
                                                  task.is_workflow_task, task.workflow_paused_at) END

@@ -1,7 +1,7 @@
--- what operators did, and what they ordered queues and workers to do; a part of version 10, run by upgrade.py
+-- actions of operators, and their orders to queues and workers; a part of version 10, run by upgrade.py
 
--- One row per target of a manual verb, whether it was applied or refused; never changed afterwards. The rows of one
--- confirmed operation share an operation_id.
+-- One row per target of an operator action, whether it was applied or refused; never changed afterwards. The rows of
+-- one confirmed operation share an operation_id.
 CREATE TABLE IF NOT EXISTS horsies_operator_actions (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     acted_at     timestamptz NOT NULL DEFAULT now(),

@@ -1,36 +1,38 @@
 -- the pulse of the database: which workers count as dead, and when none may; a part of version 10, run by upgrade.py
 
--- The pulse: when this database last took a heartbeat, and when it took none. One row; a worker writes it only where it is older
--- than its own interval, so that 200 workers write it as often as one. Without the row silence alone counts.
--- The first pulse after a gap stores the gap: the server, the network, a lock or a full disk kept all workers from beating, or
--- no worker lived. The tables do not tell which, so all are treated alike.
+-- The pulse: when this database last took a heartbeat, and when it took none. One row; a worker writes it only if it is
+-- older than its own interval, so that 200 workers write it as often as one. Without the row silence alone counts. The
+-- first pulse after a gap stores the gap: the server, the network, a lock or a full disk prevented all beats, or no
+-- worker was running. The tables do not show which, so all are treated the same way.
 CREATE TABLE IF NOT EXISTS horsies_pulse (
     only_row  boolean        PRIMARY KEY DEFAULT true,
     beaten_at timestamptz    NOT NULL,
     gaps      tstzmultirange NOT NULL DEFAULT '{}',
-    -- When a command that sweeps found that no worker pulses: from then on a living one has the spare period to do so.
+    -- When a sweeping command found that no worker pulses: from then on a live one has the spare period to do so.
     asked_at  timestamptz,
-    -- The shortest gap that matters to one of the workers, which wrote last at `least_at`: another one, to which only longer ones
-    -- matter, may be the first to pulse after it.
+    -- The shortest gap that matters to one of the workers, which wrote last at `least_at`: another worker, to which
+    -- only longer ones matter, may be the first to pulse after it.
     least_gap interval,
     least_at  timestamptz,
     CONSTRAINT ck_horsies_pulse_only_row CHECK (only_row)
 ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_scale_factor = 0);
 
--- The longest gap that makes no living worker look dead: one that last beat an interval before beats again before the threshold.
+-- The longest gap that makes no live worker look dead: one that last beat an interval before it beats again before the
+-- threshold.
 CREATE OR REPLACE FUNCTION horsies_harmless_gap(threshold_ms double precision, beat_ms double precision)
     RETURNS interval AS $$
     SELECT GREATEST(threshold_ms - 2 * beat_ms, threshold_ms / 4) * interval '1 ms';
 $$ LANGUAGE sql IMMUTABLE;
 
--- How long after a gap a living worker may take to beat again: its interval, a quarter of it more, and the time to connect.
+-- How long a live worker may take to beat again after a gap: its interval, a quarter of it more, and the time to
+-- connect.
 CREATE OR REPLACE FUNCTION horsies_spare_period(beat_ms double precision) RETURNS interval AS $$
     SELECT (1.25 * beat_ms + LEAST(GREATEST(beat_ms / 2, 1000), 5000)) * interval '1 ms';
 $$ LANGUAGE sql IMMUTABLE;
 
--- Whether this call wrote the row. It inserts heartbeats and takes them back, 9 kB of them: a full disk or a server that only
--- reads stops the pulse as it stops the beats, and so does a lock on that table or on the tasks, by which beats are guarded.
--- `lives`: a worker calls, not a command that soon ends.
+-- Returns whether this call wrote the row. It inserts heartbeats and rolls them back, 9 kB of them: a full disk or a
+-- read-only server stops the pulse as it stops the beats, and so does a lock on that table or on the tasks table, which
+-- guards beats. `lives`: the caller is a worker, not a command that soon ends.
 CREATE OR REPLACE FUNCTION horsies_pulse(every_ms double precision, own_gap interval, lives boolean)
     RETURNS boolean AS $$
 DECLARE
@@ -44,7 +46,7 @@ BEGIN
         RETURN false;
     END IF;
     SELECT * INTO last FROM horsies_pulse FOR NO KEY UPDATE SKIP LOCKED;
-    -- Another one writes it at this moment, or has done so, or no worker has ever pulsed here.
+    -- Another session is writing it or has done so, or no worker has ever pulsed here.
     IF NOT FOUND AND (NOT lives OR EXISTS (SELECT FROM horsies_pulse))
        OR last.beaten_at > moment - every_ms * interval '1 ms' AND last.beaten_at <= clock_timestamp() THEN
         RETURN false;
@@ -76,7 +78,7 @@ BEGIN
                                WHERE upper(gap) > moment - interval '3 h'
                                ORDER BY lower(gap) DESC LIMIT 100) AS newest) END;
     ELSE
-        -- An earlier question holds for an hour, unless the server was started since.
+        -- An earlier call counts for an hour, unless the server was started since.
         UPDATE horsies_pulse SET asked_at = moment
          WHERE COALESCE(asked_at < GREATEST(moment - interval '1 h', pg_postmaster_start_time()), true);
     END IF;
@@ -84,7 +86,7 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- Until when these settings spare runs and claims, for their workers may not have had the time to beat again.
+-- Until when these settings spare runs and claims, because their workers may not have had the time to beat again.
 CREATE OR REPLACE FUNCTION horsies_spared_until(threshold_ms double precision, beat_ms double precision)
     RETURNS timestamptz AS $$
     SELECT horsies_spare_period(beat_ms) + CASE
@@ -96,8 +98,9 @@ CREATE OR REPLACE FUNCTION horsies_spared_until(threshold_ms double precision, b
       FROM horsies_pulse;
 $$ LANGUAGE sql STABLE;
 
--- What was silent since before this moment counts as dead. Until the spare period is over, only the time counts in which the
--- database could be written: however often it goes away, a dead worker is found after `threshold_ms` of such time.
+-- A run or claim that was silent since before this moment counts as dead. Until the spare period is over, only the time
+-- counts in which the database could be written: however often it is unavailable, a dead worker is found after
+-- `threshold_ms` of such time.
 CREATE OR REPLACE FUNCTION horsies_silent_before(threshold_ms double precision, beat_ms double precision)
     RETURNS timestamptz AS $$
 DECLARE
@@ -121,8 +124,8 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql STABLE;
 
--- The same for what this worker runs. Where it told a longer threshold than that of the sweep, its own holds: by that it beats, and
--- by that it stops what runs before another worker may run it again.
+-- The same for the runs of this worker. If it reported a longer threshold than that of the sweep, its own applies: it
+-- determines its beats, and when it stops its runs before another worker may run them again.
 CREATE OR REPLACE FUNCTION horsies_runs_silent_before(
     worker text, threshold_ms double precision, beat_ms double precision) RETURNS timestamptz AS $$
     SELECT CASE WHEN told.threshold_ms > $2 AND $3 IS NOT NULL -- an operator's order has its own rule, and no interval

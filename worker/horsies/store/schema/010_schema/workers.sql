@@ -1,4 +1,4 @@
--- what workers tell and leave behind, and when sweeps and schedules ran; a part of version 10, run by upgrade.py
+-- snapshots and losses of workers, and when sweeps and schedules ran; a part of version 10, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_worker_states (
     id                    bigserial    PRIMARY KEY,
@@ -21,20 +21,21 @@ CREATE TABLE IF NOT EXISTS horsies_worker_states (
     memory_percent        double precision,
     cpu_percent           double precision,
     worker_started_at     timestamptz  NOT NULL,
-    -- The names that a worker registers: without them no screen can tell why a task waits for ever.
+    -- The names that a worker registers: without them no screen can explain why a task waits for ever.
     task_names            text[],
     horsies_version       text,
-    -- It claims nothing any more, by order or because it stops: horsies_worker_orders says what is wanted, this says what was done.
+    -- It claims nothing any more, by order or because it stops: horsies_worker_orders is the order, this is the state.
     draining              boolean
 );
 
--- The newest row of each worker and its load over time. To get the newest row of one that may be long dead, order by both
--- columns (WHERE worker_id >= x ORDER BY worker_id, snapshot_at DESC LIMIT 1): by the time alone, the plan walks back through
--- the rows of all others.
+-- The newest row of each worker and its load over time. To get the newest row of one that may have died long ago, order
+-- by both columns (WHERE worker_id >= x ORDER BY worker_id, snapshot_at DESC LIMIT 1): with the time alone, the plan
+-- reads back through the rows of all others.
 CREATE INDEX IF NOT EXISTS ix_horsies_worker_states_worker_latest
     ON horsies_worker_states (worker_id, snapshot_at DESC) INCLUDE (tasks_running, tasks_claimed);
--- The four documented ones, for other programs that read the table. We need snapshot_at alone; a worker inserts one row every 5 s
--- and updates none, and the other three add 2 µs and 195 bytes of WAL to it (4.6 µs and 560 bytes instead of 2.7 and 365).
+-- The four documented indexes, for other programs that read the table. The engine needs snapshot_at alone; a worker
+-- inserts one row every 5 s and updates none, and the other three add 2 µs and 195 bytes of WAL to it (4.6 µs and 560
+-- bytes instead of 2.7 and 365).
 CREATE INDEX IF NOT EXISTS ix_horsies_worker_states_worker_id
     ON horsies_worker_states (worker_id);
 CREATE INDEX IF NOT EXISTS ix_horsies_worker_states_snapshot_at
@@ -55,10 +56,10 @@ CREATE OR REPLACE TRIGGER horsies_worker_state_notify_trigger
     AFTER INSERT OR UPDATE ON horsies_worker_states
     FOR EACH ROW EXECUTE FUNCTION horsies_notify_worker_state();
 
--- What sweeps and operators took from workers that had stopped giving signs of life, at most 200 tasks in a row of one worker.
--- A task that goes back to the queue keeps no trace of the worker that held it, and a worker whose tasks are gone looks like one
--- that was stopped. Rows are only added, so that two sweeps do not wait for each other. What was taken before the newest applied
--- 'acknowledge' or 'recover' of the worker in horsies_operator_actions is acknowledged.
+-- Tasks that sweeps and operators recovered from lost workers, at most 200 in a row of one worker. A requeued task
+-- keeps no trace of its former worker, and a worker without tasks looks like one that was stopped. Rows are only added,
+-- so that two sweeps do not wait for each other. Losses before the newest applied 'acknowledge' or 'recover' of the
+-- worker in horsies_operator_actions are acknowledged.
 CREATE TABLE IF NOT EXISTS horsies_worker_losses (
     id        bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     worker_id varchar(255) NOT NULL,
@@ -69,7 +70,8 @@ CREATE TABLE IF NOT EXISTS horsies_worker_losses (
 );
 CREATE INDEX IF NOT EXISTS ix_horsies_worker_losses_latest ON horsies_worker_losses (taken_at, id);
 
--- When each sweep ran last, which worker ran it and what it did. The worker that moves ran_at forward runs the sweep this time.
+-- When each sweep ran last, which worker ran it and its report. The worker that moves ran_at forward runs the sweep
+-- this time.
 CREATE TABLE IF NOT EXISTS horsies_sweep_state (
     sweep       text         PRIMARY KEY,
     ran_at      timestamptz  NOT NULL,

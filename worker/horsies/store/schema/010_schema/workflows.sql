@@ -1,4 +1,4 @@
--- workflows, their nodes, and the marks by which a pause keeps tasks in the queue; a part of version 10, run by upgrade.py
+-- workflows, their nodes, and the marks of tasks kept by a pause; a part of version 10, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_workflows (
     id                 varchar(36)  PRIMARY KEY,
@@ -72,7 +72,7 @@ CREATE INDEX IF NOT EXISTS ix_horsies_workflows_finished
     ON horsies_workflows ((COALESCE(completed_at, updated_at, created_at)))
     WHERE status IN ('COMPLETED', 'FAILED', 'CANCELLED');
 
--- The nodes of a workflow that are not over: those that may wait for what has ended, and whether there are any at all.
+-- Open nodes of a workflow: those that may depend on an ended node, and whether there are any at all.
 CREATE INDEX IF NOT EXISTS ix_horsies_workflow_tasks_open
     ON horsies_workflow_tasks (workflow_id, task_index)
     WHERE status IN ('PENDING', 'READY', 'ENQUEUED', 'RUNNING');
@@ -81,9 +81,9 @@ CREATE INDEX IF NOT EXISTS ix_horsies_workflow_tasks_childless
     ON horsies_workflow_tasks (workflow_id, task_index)
     WHERE is_subworkflow AND sub_workflow_id IS NULL AND status = 'READY';
 
--- Lists of workflows, newest first, page by page; and the same for those that are not over or ended badly, which a walk through
--- a million that went well would take a second to find. The first costs a workflow 260 bytes of WAL from its start to its end
--- (1 440 without), the second 110, the third only what ends badly.
+-- Lists of workflows, newest first, page by page; and the same for those that are open or ended badly, for which a scan
+-- through a million completed ones would take a second. The first costs a workflow 260 bytes of WAL from its start to
+-- its end (1 440 without), the second 110, the third only those that end badly.
 CREATE INDEX IF NOT EXISTS ix_horsies_workflows_created ON horsies_workflows (created_at, id);
 CREATE INDEX IF NOT EXISTS ix_horsies_workflows_live_created
     ON horsies_workflows (created_at, id) WHERE status IN ('PENDING', 'RUNNING', 'PAUSED');
@@ -116,9 +116,9 @@ CREATE OR REPLACE TRIGGER horsies_workflow_status_notify_trigger
     AFTER INSERT OR UPDATE ON horsies_workflows
     FOR EACH ROW EXECUTE FUNCTION horsies_notify_workflow_status();
 
--- Whether the workflow of this task is paused: it stays in the queue, linked to its node, until that is resumed. A function,
--- for a subquery would be set up by each claim and start, although none of their tasks may belong to a workflow: 4 to 6 % more
--- of a claim or start of one or ten tasks.
+-- Whether the workflow of this task is paused: the task stays in the queue, linked to its node, until the resume. A
+-- function, because a subquery would be set up by each claim and start, although none of their tasks may belong to a
+-- workflow: 4 to 6 % more for a claim or start of one or ten tasks.
 CREATE OR REPLACE FUNCTION horsies_is_held(task varchar) RETURNS boolean STABLE COST 10 AS $$
 BEGIN
     RETURN EXISTS (SELECT FROM horsies_workflow_tasks node
@@ -151,19 +151,19 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- Triggers, because not all that pauses and resumes are our statements: an operator may do it in psql, or with upstream's tools.
+-- Triggers, because not only our statements pause and resume: an operator may do it in psql, or with upstream's tools.
 CREATE OR REPLACE TRIGGER horsies_workflow_pause_trigger
     AFTER UPDATE ON horsies_workflows
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND (OLD.status = 'PAUSED' OR NEW.status = 'PAUSED'))
     EXECUTE FUNCTION horsies_mark_paused_tasks();
--- Before the delete, which takes the nodes along that lead to the tasks.
+-- Before the delete, which cascades to the nodes that lead to the tasks.
 CREATE OR REPLACE TRIGGER horsies_workflow_delete_trigger
     BEFORE DELETE ON horsies_workflows
     FOR EACH ROW WHEN (OLD.status = 'PAUSED')
     EXECUTE FUNCTION horsies_mark_paused_tasks();
 
--- A task that comes back to the queue during the pause gets the mark at once: it stands among the first ones, and asking
--- horsies_is_held for 150 of them cost claims a sixth of their rate. Where its workflow is being changed it gets none.
+-- A task that is requeued during the pause gets the mark at once: it is among the first ones, and calling
+-- horsies_is_held for 150 of them cost claims a sixth of their rate. If its workflow is being changed it gets none.
 CREATE OR REPLACE FUNCTION horsies_mark_returned_task() RETURNS trigger AS $$
 DECLARE
     paused timestamptz;
@@ -172,7 +172,7 @@ BEGIN
       FROM horsies_workflow_tasks node
       JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
      WHERE node.task_id = NEW.id AND CASE WHEN workflow.status = 'PAUSED' THEN true END
-       -- A resume that commits first is seen, and one that comes later finds the mark.
+       -- A resume that commits first is seen here, and a later one finds the mark.
      LIMIT 1 FOR SHARE OF workflow SKIP LOCKED;
     IF paused IS NOT NULL OR NEW.workflow_paused_at IS NOT NULL THEN
         UPDATE horsies_tasks SET workflow_paused_at = paused WHERE id = NEW.id;
@@ -181,15 +181,16 @@ BEGIN
 END;
 $$ LANGUAGE plpgsql;
 
--- After the update: a BEFORE trigger locks each row once more before its condition is asked, 4 % of the server's time for a turn
--- of finish and claim.
+-- After the update: a BEFORE trigger locks each row once more before its condition is checked, 4 % of the server's time
+-- for a finish with claim.
 CREATE OR REPLACE TRIGGER horsies_task_return_trigger
     AFTER UPDATE ON horsies_tasks
     FOR EACH ROW WHEN (NEW.status = 'PENDING' AND OLD.status <> 'PENDING' AND NEW.is_workflow_task)
     EXECUTE FUNCTION horsies_mark_returned_task();
 
--- Tasks that are there already: older databases of upstream do not mark those of workflows, and our version 7 marked no pause.
--- After the triggers: CREATE TRIGGER waits for each transaction that pauses a workflow without them, so its tasks are found here.
+-- Existing tasks: older databases of upstream do not mark those of workflows, and our version 7 marked no pause. After
+-- the triggers: CREATE TRIGGER waits for each transaction that pauses a workflow without them, so its tasks are found
+-- here.
 UPDATE horsies_tasks task
    SET is_workflow_task = true
   FROM horsies_workflow_tasks node
