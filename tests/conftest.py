@@ -30,7 +30,7 @@ _BYTECODE = Path(".pytest_cache") / "bytecode"
 def pytest_configure(config: pytest.Config) -> None:
     """Without a bytecode cache each of 1,000 processes would compile all sources: a fifth of its time.
 
-    The cache is kept beside pytest's own: compiling sources and tests takes each of the four processes of a run 6 to 9
+    The cache is kept beside pytest's own: compiling sources and tests takes each of the processes of a run 6 to 9
     s.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
