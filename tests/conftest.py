@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
 from pathlib import Path
-from zlib import crc32
 
 import asyncpg
 import pytest
@@ -55,11 +54,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measuring tests first, the others by files in no order: each process gets some that wait and some that compute.
-
-    In the order of the layers, five processes computed while one waited, and then all of them waited.
-    """
-    items.sort(key=lambda item: (not _is_alone(item), crc32(item.path.name.encode())))
+    """Measuring tests first, then tests that wait a lot, so that no process idles at the end."""
+    items.sort(key=lambda item: (not _is_alone(item), "process" not in item.path.parts))
 
 
 @pytest.hookimpl(wrapper=True)
