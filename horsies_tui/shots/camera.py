@@ -55,7 +55,7 @@ class Stand:
             if condition():
                 await self.pilot.pause()  # its effects have been drawn, too
                 return
-            await asyncio.sleep(_LOOK_S)
+            await self.pilot.pause(_LOOK_S)
         shown = "\n".join(self.lines)
         raise TimeoutError(f"{what} did not come in {_PATIENCE_S:g} s:\n{shown}")
 

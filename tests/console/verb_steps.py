@@ -194,5 +194,5 @@ async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str = "") ->
         if holds():
             await pilot.pause(0)  # its effects have been handled, too
             return
-        await asyncio.sleep(LOOK_S)
+        await pilot.pause(LOOK_S)
     raise AssertionError(f"never so: {what}\n{shown(pilot.app.screen)}")
