@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,9 +150,9 @@ def crash(ledger: str, label: str) -> Out:
 def hold_and_crash(ledger: str, label: str) -> Out:
     """Tasks that this child receives meanwhile do not begin."""
     with run(ledger, label):
-        ctypes.PyDLL(None).usleep(1_000_000)
-        os.kill(os.getpid(), 11)
-        time.sleep(60)
+        # Killed from outside while C code holds the GIL: between two statements another thread could get it, and begin.
+        subprocess.Popen(["sh", "-c", f"sleep 1; kill -SEGV {os.getpid()}"])
+        ctypes.PyDLL(None).sleep(60)
     return TaskResult(ok=1)
 
 
