@@ -170,6 +170,9 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             self._errors[-1] = replace(last, at=at, times=last.times + 1)
         else:
             self._errors.append(ErrorLine(at, text))
+        for screen in self.screen_stack:
+            if isinstance(screen, ErrorSheet):
+                screen.show(self._errors)
         self.footer.say(text, error=True)
 
     def note(self, text: str) -> None:

@@ -26,21 +26,30 @@ class ErrorLine:
     text: str
     times: int = 1
 
+    @property
+    def again(self) -> str:
+        return f" ({self.times} times, last at this time)" if self.times > 1 else ""
+
 
 class ErrorSheet(Sheet[None]):
-    DEFAULT_CSS = "ErrorSheet Static { height: auto; margin-bottom: 1; }"
+    """Errors that occur while it is open appear in it: the first view that fails is seldom the only one."""
+
+    DEFAULT_CSS = "ErrorSheet Static { height: auto; }"
 
     def __init__(self, errors: Iterable[ErrorLine], glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
-        self._errors = list(errors)
+        self._lines = Static(self._text(errors), markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="sheet") as sheet:
             sheet.border_title = "Last errors"
             sheet.border_subtitle = "esc closes"
-            if not self._errors:
-                yield Static("Nothing has gone wrong in this session.")
-            for error in reversed(self._errors):
-                times = f" ({error.times} times, last at this time)" if error.times > 1 else ""
-                yield Static(self._glyphs.text(f"{error.at}  {error.text}{times}"), markup=False)
+            yield self._lines
+
+    def show(self, errors: Iterable[ErrorLine]) -> None:
+        self._lines.update(self._text(errors))
+
+    def _text(self, errors: Iterable[ErrorLine]) -> str:
+        lines = [f"{error.at}  {error.text}{error.again}\n" for error in errors]
+        return self._glyphs.text("\n".join(reversed(lines)) or "Nothing has gone wrong in this session.")

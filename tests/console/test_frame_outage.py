@@ -57,6 +57,19 @@ async def test_a_column_that_is_dropped_under_a_list_takes_live_away_until_it_is
         assert "figures of" not in frame(pilot)[2]
 
 
+async def test_an_error_appears_in_the_list_of_errors_that_is_open(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    async with console(options(database), (140, 30)) as pilot:
+        await live(pilot)
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: any("Nothing has gone wrong" in line for line in lines(pilot)))
+        await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
+        await connection.execute(SENT, "second")
+        await until(pilot, lambda: "tasks: column" in "\n".join(lines(pilot)))
+        assert isinstance(pilot.app.screen, ErrorSheet)
+
+
 async def test_a_mistake_in_a_feed_is_told_with_its_place_and_the_feed_goes_on(
     database: str, connection: asyncpg.Connection
 ) -> None:
