@@ -155,7 +155,7 @@ async def test_a_claim_takes_the_head_of_the_queue_by_the_rule_of_the_function(c
 
 def head(sql: str) -> str:
     """The part that reads the first tasks of a queue and locks those that may run."""
-    (text,) = re.findall(r"FROM \(SELECT task\.id, .*? SKIP LOCKED\) one", words(sql))[:1]
+    (text,) = re.findall(r"SELECT task\.ctid AS found_at, .*? SKIP LOCKED", words(sql))[:1]
     return str(text)
 
 

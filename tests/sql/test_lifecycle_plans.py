@@ -57,7 +57,7 @@ WISH = "'default', 8, 1000, NULL, '{11,12}', 'host', NULL"
 
 # what it reads and changes: (its arguments, the indexes of its plan)
 STATEMENTS = {
-    "claim": (f"'worker-a', {WISH}", {"ix_horsies_tasks_ready", "horsies_tasks_pkey"}),
+    "claim": (f"'worker-a', {WISH}", {"ix_horsies_tasks_ready"}),
     "finish_and_claim": (
         f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 4)}, {WISH}",
         {"ix_horsies_tasks_ready", "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},

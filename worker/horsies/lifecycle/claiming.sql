@@ -5,38 +5,40 @@
 -- for work, $7 host name, $8 `after` of the last claim, or NULL)
 WITH head AS MATERIALIZED (
     -- As in horsies_claimable, which is called only if this finds fewer than wanted.
-    SELECT array_agg(one.id) AS ids, array_agg(one.large) AS large
-      FROM (SELECT task.id,
-                   COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
-              FROM (SELECT *
-                      FROM (SELECT ctid AS place, priority, enqueued_at, id
-                              FROM horsies_tasks
-                             WHERE status = 'PENDING' AND queue_name = $2 AND $8::text[] IS NULL
-                               AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                                WHERE queue_name = $2 AND paused_at IS NOT NULL)
-                             ORDER BY priority, enqueued_at, id
-                             LIMIT 256) ordered
+    SELECT task.ctid AS found_at,
+           COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+      FROM (SELECT *
+              FROM (SELECT ctid AS place, priority, enqueued_at, id
+                      FROM horsies_tasks
+                     WHERE status = 'PENDING' AND queue_name = $2 AND $8::text[] IS NULL
+                       AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                        WHERE queue_name = $2 AND paused_at IS NOT NULL)
                      ORDER BY priority, enqueued_at, id
-                     LIMIT 2 * $3 + 16) first
-              JOIN horsies_tasks task ON task.ctid = first.place
-             WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
-               AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
-                                   task.is_workflow_task, task.workflow_paused_at)
-             ORDER BY first.priority, first.enqueued_at, first.id
-             LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED) one
-), first_ones AS MATERIALIZED (
-    SELECT ids, large, NULL::text[] AS after FROM head WHERE cardinality(ids) >= LEAST($3, 256)
+                     LIMIT 256) ordered
+             ORDER BY priority, enqueued_at, id
+             LIMIT 2 * $3 + 16) first
+      JOIN horsies_tasks task ON task.ctid = first.place
+     WHERE task.status = 'PENDING' AND ($5::text[] IS NULL OR task.task_name = ANY ($5))
+       AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                           task.is_workflow_task, task.workflow_paused_at)
+     ORDER BY first.priority, first.enqueued_at, first.id
+     LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED
+), first_ones AS (
+    SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
+      FROM head
+     WHERE (SELECT count(*) FROM head) >= LEAST($3, 256)
      UNION ALL
-    SELECT more.ids, more.large, more.after
-      FROM head, horsies_claimable($2, $5, $3, $8) more
-     WHERE COALESCE(cardinality(head.ids), 0) < LEAST($3, 256)
+    SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
+      FROM horsies_claimable($2, $5, $3, $8) more,
+           unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
+     WHERE (SELECT count(*) FROM head) < LEAST($3, 256)
 ), placed AS (
     -- As many tasks as there are waiting child processes pass through CLAIMED within the statement: no other session
     -- could use a claim that its owner starts at once, and `start` would cost a round trip and a row version more.
     -- Large tasks do not: their arguments must be fetched first.
-    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
-           CASE WHEN one.place = 1 THEN after END AS after
-      FROM first_ones, unnest(ids, large, $6::integer[]) WITH ORDINALITY AS one (id, large, pid, place)
+    SELECT found_at, large, place, after, ($6::integer[])[place] AS pid,
+           ($6::integer[])[place] IS NOT NULL AND NOT large AS starts
+      FROM first_ones
 )
 UPDATE horsies_tasks task
    SET status = CASE WHEN starts THEN 'RUNNING' ELSE 'CLAIMED' END,
@@ -51,9 +53,10 @@ UPDATE horsies_tasks task
        finalizing_at = NULL, finalizing_by_worker_id = NULL,
        updated_at = statement_timestamp()
   FROM placed
-       -- The array limits what is read, whatever the planner expects of the limit: a plan made while the table was
-       -- empty reads the whole table.
- WHERE task.id = ANY ((SELECT ids FROM first_ones)::text[]) AND task.id = placed.id
+       -- By its ctid: found by its id, or collected in arrays, each task would take 10 µs more of the 280 µs of its turn. A
+       -- row that another session has changed since this statement began is locked in its new version, which the
+       -- update does not see: the next claim takes it.
+ WHERE task.ctid = placed.found_at
        -- Asynchronous commit: a claim that is lost in a crash of the server has started nothing, and the commit of its
        -- start makes it durable. One task: 0.07 ms instead of 0.23 ms; 50 tasks: 0.61 ms instead of 0.79 ms.
    AND (cardinality($6) > 0 OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')

@@ -30,35 +30,37 @@ WITH ended AS (
            worker_hostname, worker_pid, worker_process_name
       FROM ended
 ), head AS MATERIALIZED (
-    SELECT array_agg(one.id) AS ids, array_agg(one.large) AS large
-      FROM (SELECT task.id,
-                   COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
-              FROM (SELECT *
-                      FROM (SELECT ctid AS place, priority, enqueued_at, id
-                              FROM horsies_tasks
-                             WHERE status = 'PENDING' AND queue_name = $9 AND $15::text[] IS NULL
-                               AND NOT EXISTS (SELECT FROM horsies_queue_state
-                                                WHERE queue_name = $9 AND paused_at IS NOT NULL)
-                             ORDER BY priority, enqueued_at, id
-                             LIMIT 256) ordered
+    SELECT task.ctid AS found_at,
+           COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
+      FROM (SELECT *
+              FROM (SELECT ctid AS place, priority, enqueued_at, id
+                      FROM horsies_tasks
+                     WHERE status = 'PENDING' AND queue_name = $9 AND $15::text[] IS NULL
+                       AND NOT EXISTS (SELECT FROM horsies_queue_state
+                                        WHERE queue_name = $9 AND paused_at IS NOT NULL)
                      ORDER BY priority, enqueued_at, id
-                     LIMIT 2 * $10 + 16) first
-              JOIN horsies_tasks task ON task.ctid = first.place
-             WHERE task.status = 'PENDING' AND ($12::text[] IS NULL OR task.task_name = ANY ($12))
-               AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
-                                   task.is_workflow_task, task.workflow_paused_at)
-             ORDER BY first.priority, first.enqueued_at, first.id
-             LIMIT $10 FOR NO KEY UPDATE OF task SKIP LOCKED) one
-), first_ones AS MATERIALIZED (
-    SELECT ids, large, NULL::text[] AS after FROM head WHERE cardinality(ids) >= LEAST($10, 256)
+                     LIMIT 256) ordered
+             ORDER BY priority, enqueued_at, id
+             LIMIT 2 * $10 + 16) first
+      JOIN horsies_tasks task ON task.ctid = first.place
+     WHERE task.status = 'PENDING' AND ($12::text[] IS NULL OR task.task_name = ANY ($12))
+       AND horsies_may_run(task.id, task.enqueued_at, task.next_retry_at, task.good_until,
+                           task.is_workflow_task, task.workflow_paused_at)
+     ORDER BY first.priority, first.enqueued_at, first.id
+     LIMIT $10 FOR NO KEY UPDATE OF task SKIP LOCKED
+), first_ones AS (
+    SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
+      FROM head
+     WHERE (SELECT count(*) FROM head) >= LEAST($10, 256)
      UNION ALL
-    SELECT more.ids, more.large, more.after
-      FROM head, horsies_claimable($9, $12, $10, $15) more
-     WHERE COALESCE(cardinality(head.ids), 0) < LEAST($10, 256)
+    SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
+      FROM horsies_claimable($9, $12, $10, $15) more,
+           unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
+     WHERE (SELECT count(*) FROM head) < LEAST($10, 256)
 ), placed AS (
-    SELECT one.id, one.large, one.pid, one.place, one.pid IS NOT NULL AND NOT one.large AS starts,
-           CASE WHEN one.place = 1 THEN after END AS after
-      FROM first_ones, unnest(ids, large, $13::integer[]) WITH ORDINALITY AS one (id, large, pid, place)
+    SELECT found_at, large, place, after, ($13::integer[])[place] AS pid,
+           ($13::integer[])[place] IS NOT NULL AND NOT large AS starts
+      FROM first_ones
 ), claimed AS (
     UPDATE horsies_tasks task
        SET status = CASE WHEN starts THEN 'RUNNING' ELSE 'CLAIMED' END,
@@ -72,7 +74,7 @@ WITH ended AS (
            finalizing_at = NULL, finalizing_by_worker_id = NULL,
            updated_at = statement_timestamp()
       FROM placed
-     WHERE task.id = ANY ((SELECT ids FROM first_ones)::text[]) AND task.id = placed.id
+     WHERE task.ctid = placed.found_at
     RETURNING task.id, task.claimed_at, date_part('epoch', task.enqueued_at) AS enqueued_at, task.task_name,
               task.queue_name, task.priority,
               CASE WHEN NOT large THEN task.args END AS args, CASE WHEN NOT large THEN task.kwargs END AS kwargs, large,

@@ -111,5 +111,5 @@ DROP INDEX IF EXISTS ix_horsies_tasks_queue_name, ix_horsies_tasks_status, ix_ho
 DROP INDEX IF EXISTS ix_horsies_workflow_tasks_workflow_id, ix_horsies_workflow_tasks_node_id,
     idx_horsies_workflow_tasks_deps;
 
--- Created by our version 7; horsies_claimable replaces it.
-DROP FUNCTION IF EXISTS horsies_held_tasks();
+-- Of our versions 7 to 9: the first is no longer used, the second one has got another result.
+DROP FUNCTION IF EXISTS horsies_held_tasks(), horsies_claimable(text, text[], integer, text[]);

@@ -41,7 +41,7 @@ DECLARE
     used         integer;
     expired      integer;
     taken        integer;
-    chosen       text[];
+    chosen       tid[];
     busy         text[] := '{}';
     queue        record;
     guard        record;
@@ -108,13 +108,13 @@ BEGIN
             queue_room := queue.cap - used;
         END IF;
         IF queue_room IS NULL OR queue_room > 0 THEN
-            chosen := (SELECT ids FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room), NULL));
+            chosen := (SELECT found_at FROM horsies_claimable(queue.name, task_names, LEAST(room, queue_room), NULL));
             RETURN QUERY
             UPDATE horsies_tasks task
                SET status = 'CLAIMED', claimed = true, claimed_by_worker_id = worker_id, claimed_at = moment,
                    claim_expires_at = moment + lease, updated_at = moment,
                    uncounted_claim_at = CASE WHEN NOT hard THEN moment END
-             WHERE task.id = ANY (chosen)
+             WHERE task.ctid = ANY (chosen)
             RETURNING task.*;
             GET DIAGNOSTICS taken = ROW_COUNT;
             room := room - taken;

@@ -157,7 +157,7 @@ $$ LANGUAGE plpgsql;
 -- found. A caller that passes these as `following` to its next claim, while the order is still the same, saves that
 -- claim the search.
 CREATE OR REPLACE FUNCTION horsies_claimable(
-    queue text, names text[], most integer, following text[], OUT ids text[], OUT large boolean[], OUT after text[]
+    queue text, names text[], most integer, following text[], OUT found_at tid[], OUT large boolean[], OUT after text[]
 ) AS $$
 DECLARE
     width  constant integer := LEAST(2 * most + 16, 256);
@@ -169,9 +169,9 @@ BEGIN
         room := 0;
     ELSE
         room := most + 16;
-        SELECT array_agg(one.id), array_agg(one.large)
-          INTO ids, large
-          FROM (SELECT task.id,
+        SELECT array_agg(one.found_at), array_agg(one.large)
+          INTO found_at, large
+          FROM (SELECT task.ctid AS found_at,
                        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
                   FROM (SELECT *
                           FROM (SELECT ctid AS place, priority, enqueued_at, id
@@ -191,7 +191,7 @@ BEGIN
                                        task.is_workflow_task, task.workflow_paused_at)
                  ORDER BY first.priority, first.enqueued_at, first.id
                  LIMIT most FOR NO KEY UPDATE OF task SKIP LOCKED) one;
-        IF cardinality(ids) >= most THEN
+        IF cardinality(found_at) >= most THEN
             RETURN;
         END IF;
         IF NOT EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = queue
@@ -205,9 +205,9 @@ BEGIN
         found := horsies_ready_by_name(queue, names, room);
     END IF;
     LOOP
-        SELECT array_agg(one.id), array_agg(one.large), found[max(one.number) + 1:]
-          INTO ids, large, after
-          FROM (SELECT task.id, first.number,
+        SELECT array_agg(one.found_at), array_agg(one.large), found[max(one.number) + 1:]
+          INTO found_at, large, after
+          FROM (SELECT task.ctid AS found_at, first.number,
                        COALESCE(octet_length(task.args), 0) + COALESCE(octet_length(task.kwargs), 0) > 65536 AS large
                   FROM unnest(found) WITH ORDINALITY AS first (id, number)
                   JOIN horsies_tasks task ON task.id = first.id
@@ -219,7 +219,7 @@ BEGIN
                                                  task.is_workflow_task, task.workflow_paused_at) END
                  ORDER BY first.number
                  LIMIT most FOR NO KEY UPDATE OF task SKIP LOCKED) one;
-        EXIT WHEN cardinality(ids) >= most OR COALESCE(cardinality(found), 0) < room;
+        EXIT WHEN cardinality(found_at) >= most OR COALESCE(cardinality(found), 0) < room;
         room := 8 * room + most + 16;  -- other workers are claiming these at this moment
         found := horsies_ready_by_name(queue, names, room);
     END LOOP;
