@@ -128,8 +128,10 @@ async def test_of_version_7_tasks_of_paused_workflows_are_marked_and_no_others(
     await upgrade(version_7)
     rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
     assert {row["id"] for row in rows} == {"paused-waits", "paused-waits-until"}
-    claimed = await version_7.fetchrow("SELECT ARRAY(SELECT id FROM horsies_tasks WHERE ctid = ANY (found_at)) AS ids FROM horsies_claimable('default', NULL, 10, NULL)")
-    assert set(claimed["ids"]) == {"plain-1", "running-waits"}
+    claimed = await version_7.fetch(
+        "SELECT id FROM horsies_tasks, horsies_claimable('default', NULL, 10, NULL) WHERE ctid = ANY (found_at)"
+    )
+    assert {row["id"] for row in claimed} == {"plain-1", "running-waits"}
     await version_7.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = 'wf-paused'")
     rows = await version_7.fetch("SELECT id FROM horsies_tasks WHERE workflow_paused_at IS NOT NULL")
     assert rows == []

@@ -59,7 +59,8 @@ class ClaimRequest:
 
     For each of `idle_pids`, processes of this host that wait for work, one task is RUNNING at once, unless it is large.
     `following` is what an earlier claim returned as `after`; it is claimed first, so pass it only while that order is
-    still valid.
+    still valid. An empty one says that the first tasks of the queue are known to be unable to run, so that the claim
+    searches at once.
     """
 
     queue: str
@@ -68,7 +69,7 @@ class ClaimRequest:
     task_names: list[str] | None
     idle_pids: Sequence[int] = ()
     hostname: str | None = None
-    following: Sequence[str] = ()
+    following: Sequence[str] | None = None
 
 
 async def claim(conn: asyncpg.Connection, worker_id: str, request: ClaimRequest) -> list[ClaimedTask]:
@@ -87,7 +88,7 @@ def request_parameters(request: ClaimRequest) -> tuple[object, ...]:
         request.task_names,
         request.idle_pids,
         request.hostname,
-        request.following or None,
+        request.following,
     )
 
 

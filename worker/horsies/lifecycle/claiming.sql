@@ -23,15 +23,22 @@ WITH head AS MATERIALIZED (
                            task.is_workflow_task, task.workflow_paused_at)
      ORDER BY first.priority, first.enqueued_at, first.id
      LIMIT $3 FOR NO KEY UPDATE OF task SKIP LOCKED
+), search AS MATERIALIZED (
+    -- Not if the queue has no more rows than were read: asking the function costs a claim of one task 0.05 ms.
+    SELECT $8::text[] IS NOT NULL
+        OR (SELECT count(*) FROM head) < LEAST($3, 256)
+           AND EXISTS (SELECT FROM (SELECT FROM horsies_tasks WHERE status = 'PENDING' AND queue_name = $2
+                                     ORDER BY priority, enqueued_at, id LIMIT 256) waiting
+                       OFFSET 2 * $3 + 15) AS needed
 ), first_ones AS (
     SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
       FROM head
-     WHERE (SELECT count(*) FROM head) >= LEAST($3, 256)
+     WHERE NOT (SELECT needed FROM search)
      UNION ALL
     SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
       FROM horsies_claimable($2, $5, $3, $8) more,
            unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
-     WHERE (SELECT count(*) FROM head) < LEAST($3, 256)
+     WHERE (SELECT needed FROM search)
 ), placed AS (
     -- As many tasks as there are waiting child processes pass through CLAIMED within the statement: no other session
     -- could use a claim that its owner starts at once, and `start` would cost a round trip and a row version more.

@@ -2,8 +2,9 @@
 -- finish_and_claim.finish_and_claim; the token and RUNNING of the tasks that end, and the rules of `claim` for the next
 -- ones
 -- ($1 worker, $2 to $8 as in `finish`, $9 to $15 as $2 to $8 in `claim`)
--- The same text as `finish` and `claim`, where the reasons are given; a test compares them. A child process goes from
--- one task to the next with one round trip and one commit instead of three.
+-- The same text as `finish` and `claim`, where the reasons are given; a test compares them. It does not search for more
+-- than the first rows give: then the worker's own claim follows. A child process goes from one task to the next with one
+-- round trip and one commit instead of three.
 WITH ended AS (
     UPDATE horsies_tasks task
        SET status = CASE token.outcome WHEN 'COMPLETED' THEN 'COMPLETED' ELSE 'FAILED' END,
@@ -51,12 +52,12 @@ WITH ended AS (
 ), first_ones AS (
     SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
       FROM head
-     WHERE (SELECT count(*) FROM head) >= LEAST($10, 256)
+     WHERE $15::text[] IS NULL
      UNION ALL
     SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
       FROM horsies_claimable($9, $12, $10, $15) more,
            unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
-     WHERE (SELECT count(*) FROM head) < LEAST($10, 256)
+     WHERE $15::text[] IS NOT NULL
 ), placed AS (
     SELECT found_at, large, place, after, ($13::integer[])[place] AS pid,
            ($13::integer[])[place] IS NOT NULL AND NOT large AS starts

@@ -21,6 +21,7 @@ from horsies.lifecycle.claiming import (
 )
 from horsies.lifecycle.starting import Start, start
 from horsies.lifecycle.waiting import next_due
+from horsies.run.claim_order import ClaimOrder
 from horsies.run.guard import clock
 from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
@@ -46,11 +47,6 @@ if TYPE_CHECKING:
 _EXPIRED_EVERY_S = 1.0
 _MANY_EXPIRED_EVERY_S = 0.25
 _MANY_EXPIRED = 500
-_ORDER_HOLDS_S = 0.02
-"""How long a claim may use the order that an earlier one found.
-
-If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
-"""
 _FULL_HOLDS_S = 0.1
 """How long claims skip a queue whose cap had no room: asking again cost each claim from other queues 0.27 ms."""
 _SECOND_LOOK_S = 5.0
@@ -155,8 +151,7 @@ class Claimer:
         """Held while a claim is under way; its holder knows that there is no other."""
         self._alarm: asyncio.TimerHandle | None = None
         self._release_expired_at = 0.0
-        self._orders: dict[tuple[str, bool], tuple[float, list[str]]] = {}
-        """By queue and kind: when a claim had to search, and the tasks that it found after those that it took."""
+        self._order = ClaimOrder()
         self._full: dict[str | None, float] = {}
         """The queues whose cap had no room after the last claim, and since when; None: the cluster's cap."""
         self._got_room: set[str | None] = set()
@@ -175,7 +170,7 @@ class Claimer:
 
         While the cap of its queue has no room, no claim is needed: the end of a task will trigger one.
         """
-        self._orders.clear()
+        self._order.expire()
         if queue is None or not self._is_full(queue):
             self.wake.set()
 
@@ -348,27 +343,16 @@ class Claimer:
         limit = min(room, self._largest)
         places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
         pids = [child.pid for child in places]
-        found_at, following = self._orders.get((queue, is_async), (0.0, []))
-        if time.monotonic() - found_at > _ORDER_HOLDS_S:
-            following = []
+        following = self._order.following(queue, is_async=is_async)
         request = ClaimRequest(queue, limit, rules.lease_ms, names, pids, rules.hostname, following)
         return Offer(request, places, is_async, room)
 
     def _settle(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
-        self._remember_order(offer, claimed)
+        request = offer.request
+        self._order.remember(request.queue, request.following, claimed, is_async=offer.is_async)
         taken = {task.place for task in claimed}
         self._free([child for place, child in enumerate(offer.places) if place not in taken], offer)
         self._on_claimed(claimed, offer.places, offer.sent_at)
-
-    def _remember_order(self, offer: Offer, claimed: list[ClaimedTask]) -> None:
-        key = offer.request.queue, offer.is_async
-        after = next((task.after for task in claimed if task.after), None)
-        if after is None:
-            self._orders.pop(key, None)
-            return
-        found_at, following = self._orders.get(key, (0.0, []))
-        is_the_rest = bool(offer.request.following) and set(after) < set(following)
-        self._orders[key] = (found_at if is_the_rest else time.monotonic()), after
 
     def _free(self, places: list[Child], offer: Offer) -> None:
         for child in places:

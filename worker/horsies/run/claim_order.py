@@ -1,0 +1,63 @@
+"""The order of tasks that a claim had to search for, because the first tasks of its queue cannot run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from horsies.lifecycle.claiming import ClaimedTask
+
+_HOLDS_S = 0.02
+"""How long the tasks that a search has found may be claimed by the claims that follow.
+
+If many tasks that cannot run stand before those that can, each claim would search: 0.05 ms, 0.005 ms for each name.
+"""
+_BLOCKED_S = 1.0
+"""How long claims search at once after one had to.
+
+The statement that stores an outcome and claims does not search by itself, so each end of a task would need another
+claim: 0.75 times the rate, measured behind 200 000 tasks of unknown names.
+"""
+
+
+@dataclass(slots=True)
+class _Searched:
+    at: float
+    found: list[str]
+    """The tasks that come after those that were claimed."""
+    found_at: float
+
+
+class ClaimOrder:
+    """By queue and kind of task, what the last search has found."""
+
+    def __init__(self) -> None:
+        self._searched: dict[tuple[str, bool], _Searched] = {}
+
+    def following(self, queue: str, *, is_async: bool) -> list[str] | None:
+        """What to pass to a claim: the tasks that come next, none to search at once, None to begin with the first
+        tasks of the queue."""
+        searched, now = self._searched.get((queue, is_async)), time.monotonic()
+        if searched is None or now - searched.at > _BLOCKED_S:
+            return None
+        return searched.found if now - searched.found_at <= _HOLDS_S else []
+
+    def remember(
+        self, queue: str, following: Sequence[str] | None, claimed: list[ClaimedTask], *, is_async: bool
+    ) -> None:
+        """After a claim that was given `following`."""
+        after = next((task.after for task in claimed if task.after is not None), None)
+        known, now = self._searched.pop((queue, is_async), None), time.monotonic()
+        if after is not None:
+            is_the_rest = known is not None and bool(following) and set(after) < set(known.found)
+            found_at = known.found_at if known is not None and is_the_rest else now
+            self._searched[queue, is_async] = _Searched(now, after, found_at)
+
+    def expire(self) -> None:
+        """A task was enqueued that may come before those that were found."""
+        for searched in self._searched.values():
+            searched.found_at = float("-inf")
