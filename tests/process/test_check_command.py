@@ -54,16 +54,16 @@ def test_a_sound_application_is_counted(project: Path, words: list[str]) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_schedule_that_nothing_runs_is_told_of_with_its_place(project: Path) -> None:
+def test_a_schedule_of_a_task_that_is_not_registered_is_an_error(project: Path) -> None:
     schedule = (
-        "ScheduleConfig(schedules=[TaskSchedule(name='nightly', task_name='first', pattern=IntervalSchedule(days=1))])"
+        "ScheduleConfig(schedules=[TaskSchedule(name='nightly', task_name='fist', pattern=IntervalSchedule(days=1))])"
     )
     text = APP.replace("import AppConfig", "import IntervalSchedule, ScheduleConfig, TaskSchedule, AppConfig")
     (project / "jobs.py").write_text(text.replace('none")', f'none"), schedule={schedule}'))
     done = check(project, "jobs")
-    assert (done.returncode, done.stdout) == (0, "ok: all validations passed\n  2 task(s) registered\n")
-    assert done.stderr.startswith(f"{project}/jobs.py:4: UserWarning: AppConfig.schedule is not run yet")
-    assert done.stderr.count("nightly") == 2  # in the warning, and in the line of the source that Python adds
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error[HRS-300]: schedule 'nightly': task 'fist' is not registered\n")
+    assert "did you mean 'first'?" in done.stderr
 
 
 def test_errors_are_a_report_on_stderr(project: Path) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from datetime import UTC, time
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from horsies.config.app import AppConfig
-from horsies.config.broker import PostgresConfig
 from horsies.config.schedule import (
     DailySchedule,
     HourlySchedule,
@@ -228,38 +225,3 @@ def test_a_schedule_takes_no_name_that_the_database_would_refuse_later(names: di
     given = {"name": "nightly", "task_name": "report", "pattern": IntervalSchedule(hours=1), **names}
     with pytest.raises(ConfigurationError, match="HRS-205"):
         TaskSchedule(**given)
-
-
-def configured(schedule: ScheduleConfig | None) -> AppConfig:
-    return AppConfig(broker=PostgresConfig(database_url="postgresql://u@db/app"), schedule=schedule)
-
-
-def test_an_application_with_schedules_is_warned_that_nothing_runs_them() -> None:
-    schedule = ScheduleConfig(schedules=[nightly(), nightly(name="weekly"), nightly(name="off", enabled=False)])
-    with pytest.warns(UserWarning, match="nothing sends nightly, weekly; .* send these tasks from cron") as told:
-        configured(schedule)
-    (warning,) = told
-    assert warning.filename == __file__
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        None,
-        ScheduleConfig(),
-        ScheduleConfig(enabled=False, schedules=[nightly()]),
-        ScheduleConfig(schedules=[nightly(enabled=False)]),
-    ],
-    ids=["none", "empty", "off", "each off"],
-)
-def test_an_application_whose_schedules_are_off_is_not_warned(schedule: ScheduleConfig | None) -> None:
-    with warnings.catch_warnings(record=True) as told:
-        configured(schedule)
-    assert told == []
-
-
-def test_a_child_process_does_not_warn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HORSIES_CHILD_PROCESS", "1")
-    with warnings.catch_warnings(record=True) as told:
-        configured(ScheduleConfig(schedules=[nightly()]))
-    assert told == []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
     from horsies.config.resilience import WorkerResilienceConfig as WorkerResilienceConfig
     from horsies.config.retry_policy import RetryPolicy as RetryPolicy
     from horsies.config.schedule import (
+        CronSchedule as CronSchedule,
         DailySchedule as DailySchedule,
         HourlySchedule as HourlySchedule,
         IntervalSchedule as IntervalSchedule,
@@ -130,7 +131,7 @@ _MODULES = {
     "config.resilience": ["WorkerResilienceConfig"],
     "config.retry_policy": ["RetryPolicy"],
     "config.schedule": [
-        *("DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
+        *("CronSchedule", "DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
         *("ScheduleConfig", "SchedulePattern", "TaskSchedule"),
     ],
     "domain.codes": ["BuiltInTaskCode", "ContractCode", "OperationalErrorCode", "OutcomeCode", "RetrievalCode"],

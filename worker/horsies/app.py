@@ -16,6 +16,7 @@ from horsies.domain.states import OnError
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import DEFAULT_QUEUE, queue_problem
+from horsies.task.scheduled import schedule_errors
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.spec import WorkflowSpec
 
@@ -214,6 +215,7 @@ class Horsies:
             errors
             or app_checks.workflow_errors(self, self.get_workflow_builders(), modules)
             or app_checks.task_errors(self.config, self.tasks)
+            or schedule_errors(self.config, self.tasks)
             or (app_checks.database_errors(self.config) if live else [])
         )
 

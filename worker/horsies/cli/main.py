@@ -14,7 +14,21 @@ import typer
 from setproctitle import setproctitle
 
 import horsies
-from horsies.cli import audit, check, db, demo, queues, recovery, status, tasks, tui, worker, workers, workflows
+from horsies.cli import (
+    audit,
+    check,
+    db,
+    demo,
+    queues,
+    recovery,
+    scheduler,
+    status,
+    tasks,
+    tui,
+    worker,
+    workers,
+    workflows,
+)
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, debugging
 from horsies.config.url import mask, mask_word
@@ -67,6 +81,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(worker.worker)
+app.command()(scheduler.scheduler)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)

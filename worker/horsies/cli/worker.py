@@ -72,6 +72,9 @@ def worker(
             show_default=False,
         ),
     ] = None,
+    with_scheduler: Annotated[
+        bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
+    ] = False,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
@@ -93,6 +96,7 @@ def worker(
         max_tasks_per_child=max_tasks_per_child,
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
+        scheduler=with_scheduler,
     )
     if _lost_outcomes(settings, loglevel, log_format):
         raise typer.Exit(1)
@@ -152,6 +156,7 @@ def _banner(running: Worker) -> None:
         "stop": f"grace {settings.stop_times.drain_s:g}s: {settings.stop_times.why}",
         "worker": running.identity.worker_id,
     }
+    lines |= {"schedules": ", ".join(one.schedule.name for one in running.schedules)} if running.schedules else {}
     lines |= {"warning": "; ".join(running.warnings)} if running.warnings else {}
     print("horsies worker", file=sys.stdout)
     for name, value in lines.items():

@@ -64,14 +64,10 @@ class AppConfig(CheckedModel):
                 help_text="leave it out; to have tasks dropped when they get old, send them with good_until",
             )
 
-    def without_effect(self) -> Iterable[str]:
-        if self.schedule is None or not self.schedule.enabled:
-            return
-        if names := [schedule.name for schedule in self.schedule.schedules if schedule.enabled]:
-            yield (
-                f"AppConfig.schedule is not run yet: this release has no scheduler, nothing sends {', '.join(names)}; "
-                "until there is one, send these tasks from cron or another timer, and set enabled=False"
-            )
+    @property
+    def schedule_interval_s(self) -> float:
+        """How often a scheduler looks."""
+        return 1.0 if self.schedule is None else float(self.schedule.check_interval_seconds)
 
     def _queue_rules(self) -> Iterable[ConfigurationError]:
         code = ErrorCode.CONFIG_INVALID_QUEUE_MODE

@@ -4,7 +4,6 @@ together."""
 from __future__ import annotations
 
 import os
-import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -41,9 +40,6 @@ class CheckedModel(BaseModel):
         if refused is not None:  # outside the except block, so that the error with the inputs is not its context
             raise refused
         raise_collected(self.broken_rules(), ConfigurationErrors)
-        if not in_child_process():  # each child process imports the application again
-            for text in self.without_effect():
-                warnings.warn(text, stacklevel=2)
 
     def __setattr__(self, name: str, value: Any) -> None:
         refused = None
@@ -56,10 +52,6 @@ class CheckedModel(BaseModel):
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """Each cross-field rule that these values break."""
-        return ()
-
-    def without_effect(self) -> Iterable[str]:
-        """Accepted settings that have no effect, a sentence each: logged as warnings when the object is created."""
         return ()
 
 

@@ -7,13 +7,13 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.names import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
-from horsies.domain.schedule import Every, WallClock, Weekday, zone_named
+from horsies.domain.schedule import Cron, Every, WallClock, Weekday, zone_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +38,10 @@ class IntervalSchedule(CheckedModel):
     def rhythm(self) -> Every:
         return Every(self.total_seconds())
 
+    def words(self) -> str:
+        units = (("d", self.days), ("h", self.hours), ("min", self.minutes), ("s", self.seconds))
+        return f"every {' '.join(f'{count} {unit}' for unit, count in units if count)}"
+
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if self.total_seconds() == 0:
             yield _invalid("an interval needs at least one time unit", "set seconds, minutes, hours or days")
@@ -53,6 +57,9 @@ class HourlySchedule(CheckedModel):
     def rhythm(self) -> WallClock:
         return WallClock(tuple(dt.time(hour, self.minute, self.second) for hour in HOURS))
 
+    def words(self) -> str:
+        return f"every hour at {self.minute:02}:{self.second:02}"
+
 
 class DailySchedule(CheckedModel):
     """Every day at this local time."""
@@ -62,6 +69,9 @@ class DailySchedule(CheckedModel):
 
     def rhythm(self) -> WallClock:
         return WallClock((self.time,))
+
+    def words(self) -> str:
+        return f"every day at {self.time}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
@@ -76,6 +86,9 @@ class WeeklySchedule(CheckedModel):
 
     def rhythm(self) -> WallClock:
         return WallClock((self.time,), weekdays=frozenset(self.days))
+
+    def words(self) -> str:
+        return f"every {', '.join(self.days)} at {self.time}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(self.days):
@@ -93,11 +106,39 @@ class MonthlySchedule(CheckedModel):
     def rhythm(self) -> WallClock:
         return WallClock((self.time,), day_of_month=self.day)
 
+    def words(self) -> str:
+        return f"every month on day {self.day} at {self.time}"
+
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
 
 
-SchedulePattern: TypeAlias = IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule
+class CronSchedule(CheckedModel):
+    """Five cron fields, in the schedule's time zone, with names of days and months, `L` and `#`."""
+
+    type: Literal["cron"] = "cron"
+    expression: str
+
+    def rhythm(self) -> Cron:
+        return Cron(self.expression)
+
+    def words(self) -> str:
+        return f"cron {self.expression}"
+
+    def broken_rules(self) -> Iterable[ConfigurationError]:
+        if (problem := self.rhythm().problem()) is not None:
+            help_text = "for example '30 2 * * mon-fri', or '*/5 * * * *'; IntervalSchedule counts in seconds"
+            yield _invalid(f"cron expression {self.expression!r}: {problem}", help_text)
+
+
+SchedulePattern: TypeAlias = (
+    IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule | CronSchedule
+)
+
+
+def _cron_of_text(pattern: object) -> object:
+    return CronSchedule(expression=pattern) if isinstance(pattern, str) else pattern
+
 
 # The primary key of horsies_schedule_state and the column horsies_tasks.task_name hold 255 characters.
 StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
@@ -108,7 +149,11 @@ class TaskSchedule(CheckedModel):
 
     name: StoredName
     task_name: StoredName
-    pattern: SchedulePattern = Field(discriminator="type")
+    pattern: Annotated[
+        Annotated[SchedulePattern, Field(discriminator="type")],
+        BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
+    ]
+    """When; a string is a cron expression."""
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = Field(default_factory=dict)
     queue_name: str | None = None

@@ -10,6 +10,8 @@ from itertools import chain, islice, takewhile
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from cronsim import CronSim, CronSimError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 # bound only ends the search for times that never occur.
 LONGEST_PAUSE = timedelta(days=400)
 ONE_DAY = timedelta(days=1)
+_LONGEST_CHANGE = timedelta(hours=3)  # of clocks that go back
 
 
 class Weekday(StrEnum):
@@ -68,7 +71,47 @@ class WallClock:
         raise ValueError(f"{self} has no run in the {LONGEST_PAUSE.days} days after {instant}")
 
 
-Rhythm: TypeAlias = Every | WallClock
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """The five fields of cron: minute, hour, day of month, month, day of week.
+
+    When clocks change, an expression whose minute or hour begins with `*` goes on in elapsed time, as in Debian's cron:
+    every five minutes stays every five minutes. One that names its hours follows the rule of `calculate_next_run`.
+    """
+
+    expression: str
+
+    def after(self, instant: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        elapsed = any(field.startswith("*") for field in self.expression.split()[:2])
+        earlier = instant.astimezone(zone) - _LONGEST_CHANGE
+        repeated: list[datetime] = []  # the second instants of local times that occur twice, ascending
+        for mark in CronSim(self.expression, earlier.replace(tzinfo=None)):
+            slot = _earliest_instant(mark, zone)
+            if slot is None:
+                continue
+            while repeated and repeated[0] < slot:
+                if (again := repeated.pop(0)) > instant:
+                    yield again
+            if elapsed and (again := mark.replace(tzinfo=zone, fold=1).astimezone(UTC)) != slot:
+                repeated.append(again)
+            if slot > instant:
+                yield slot
+        raise ValueError(f"the cron expression {self.expression!r} has no run in the 50 years after {instant}")
+
+    def problem(self) -> str | None:
+        """Why this is no expression, or one that never comes due."""
+        if (count := len(self.expression.split())) != 5:
+            return f"it has {count} fields, not five: minute, hour, day of month, month, day of week"
+        try:
+            next(self.after(datetime(2000, 1, 1, tzinfo=UTC), ZoneInfo("UTC")))
+        except CronSimError as error:
+            return str(error).lower()
+        except ValueError:
+            return "it never comes due"
+        return None
+
+
+Rhythm: TypeAlias = Every | WallClock | Cron
 
 
 class Pattern(Protocol):
@@ -83,6 +126,16 @@ def calculate_next_run(pattern: Pattern, from_time: datetime, tz: str = "UTC") -
     A local time that the clocks skip has no run; one that occurs twice runs at the earlier instant only.
     """
     return next(_runs_after(pattern, from_time, tz))
+
+
+def next_slot(pattern: Pattern, slot: datetime, now: datetime, tz: str) -> datetime:
+    """The first run after `now`, for a schedule that was due at `slot`: an interval goes on from there, so that late
+    runs do not shift it."""
+    rhythm, slot, now = pattern.rhythm(), _in_utc(slot), _in_utc(now)
+    if isinstance(rhythm, Every):
+        step = timedelta(seconds=rhythm.seconds)
+        return slot + max(1, (now - slot) // step + 1) * step
+    return next(rhythm.after(now, zone_named(tz)))
 
 
 def missed_slots(pattern: Pattern, first_slot: datetime, now: datetime, tz: str, limit: int) -> list[datetime]:

@@ -12,6 +12,7 @@ from horsies.config.url import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from horsies.domain.errors import HorsiesError
 
@@ -138,6 +139,12 @@ class Events:
 
     def loop_recovered(self, name: str, failures: int) -> None:
         self._tell(logging.INFO, "loop recovered", loop=name, after_failures=failures)
+
+    def scheduled(self, schedule: str, task_id: str, *, tasks: int, next_at: datetime) -> None:
+        more = {"tasks": tasks} if tasks > 1 else {}
+        self._tell(
+            logging.INFO, "scheduled", schedule=schedule, id=task_id, next=f"{next_at:%Y-%m-%dT%H:%M:%S}Z", **more
+        )
 
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
         self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))

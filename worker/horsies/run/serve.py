@@ -1,37 +1,51 @@
-"""A worker as the main program of its process: handles signals, exits after a clean stop."""
+"""A worker or a scheduler as the main program of its process: handles signals, exits after a clean stop."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.run.worker import Worker
+    from horsies.run.events import Events
 
 
-async def serve(worker: Worker, *, on_ready: Callable[[], None]) -> None:
+class Service(Protocol):
+    """What runs until it is stopped; `abort` follows a start() that failed half-way, `hurry` a second signal."""
+
+    events: Events
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def abort(self) -> None: ...
+
+    def hurry(self) -> None: ...
+
+
+async def serve(service: Service, *, on_ready: Callable[[], None]) -> None:
     """Run until SIGTERM or SIGINT, then stop gracefully; a second signal stops at once."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
     def on_signal(name: str) -> None:
         if stopping.is_set():
-            worker.events.warn("stopping at once", signal=name)
-            worker.hurry()
+            service.events.warn("stopping at once", signal=name)
+            service.hurry()
         else:
-            worker.events.note("stopping", signal=name)
+            service.events.note("stopping", signal=name)
             stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number.name)
     try:
-        if await _started(worker, stopping):
+        if await _started(service, stopping):
             on_ready()
             await stopping.wait()
-            await worker.stop()
+            await service.stop()
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
@@ -39,9 +53,9 @@ async def serve(worker: Worker, *, on_ready: Callable[[], None]) -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-async def _started(worker: Worker, stopping: asyncio.Event) -> bool:
-    """Whether the worker runs; False if it was stopped while it still waited for its database."""
-    starting = asyncio.create_task(worker.start())
+async def _started(service: Service, stopping: asyncio.Event) -> bool:
+    """Whether it runs; False if it was stopped while it still waited for its database."""
+    starting = asyncio.create_task(service.start())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()
@@ -52,7 +66,7 @@ async def _started(worker: Worker, stopping: asyncio.Event) -> bool:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
     except BaseException:
-        await worker.abort()
+        await service.abort()
         raise
-    await worker.abort()
+    await service.abort()
     return False

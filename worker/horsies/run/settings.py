@@ -26,6 +26,8 @@ class WorkerSettings:
     max_tasks_per_child: int | None = None
     shutdown_grace_ms: int | None = None
     unknown_tasks: Literal["leave", "fail"] | None = None
+    scheduler: bool = False
+    """Also send the tasks of the schedules that come due."""
     platform: Platform = field(default_factory=Platform.here)
 
     @property

@@ -9,16 +9,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from horsies.config.contexts import DatabaseChoice
 from horsies.config.url import mask
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.contract import LeaseTerms
+from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
-from horsies.run.loops import Loop, Supervisor, Wake, backoff_s
+from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.orders import CHANNEL, Orders
+from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
@@ -26,11 +27,10 @@ from horsies.run.starter import Starter
 from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
 from horsies.run.sweeper import duties
 from horsies.run.unknown_tasks import UnknownTasks
-from horsies.store.connect import Database, DatabaseUnavailable, open_database
 from horsies.store.dedicated_connection import Lane, look_at_server
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies.store.schema import create, require_current
+from horsies.task.scheduled import scheduled_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,6 +58,7 @@ class Worker:
         self.settings = settings
         self.events = events
         self.identity = Identity()
+        self.schedules = scheduled_tasks(app.config, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
@@ -69,7 +70,7 @@ class Worker:
 
     async def start(self) -> None:
         """Wait for the database, check its schema, start the children, then the loops."""
-        self.database = await self._wait_for_database()
+        self.database = await wait_for_database(self.app.config, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.slots.close, 0.0)
@@ -77,9 +78,10 @@ class Worker:
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
+        if self.schedules:
+            interval_s = self.app.config.schedule_interval_s
+            loops.append(Schedules(self.schedules, self._lane("schedule"), self.events, interval_s))
         self._supervisor.start(loops)
-        for text in self.app.config.without_effect():
-            self.events.warn("configured without effect", reason=text)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
@@ -87,7 +89,7 @@ class Worker:
     @property
     def connections(self) -> int:
         """The number of its connections to PostgreSQL; one more while it sweeps, and one while it prunes."""
-        return len(_LANES) + (0 if self.behind_pooler else 1)
+        return len(_LANES) + (0 if self.behind_pooler else 1) + bool(self.schedules)
 
     @property
     def stuck(self) -> dict[str, float]:
@@ -243,37 +245,6 @@ class Worker:
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
         return lane
-
-    async def _wait_for_database(self) -> Database:
-        """Wait for the database without a limit; its settings determine the pace."""
-        url = self.app.config.broker.url
-        choice = DatabaseChoice(url, "configured as PostgresConfig.database_url")
-        resilience = self.app.config.resilience
-        failures = 0
-        while True:
-            stack = AsyncExitStack()
-            try:
-                database = await stack.enter_async_context(open_database(choice))
-                connection = await database.connect("worker start")
-                try:
-                    await create(connection)
-                    await require_current(connection)
-                finally:
-                    await connection.close()
-            except DatabaseUnavailable as error:
-                await stack.aclose()
-                failures += 1
-                if not error.transient or failures == resilience.db_retry_max_attempts:
-                    raise
-                delay = backoff_s(resilience, failures)
-                self.events.waiting_for_database(error, delay)
-                await asyncio.sleep(delay)
-            except BaseException:
-                await stack.aclose()
-                raise
-            else:
-                self._resources.push_async_callback(stack.aclose)
-                return database
 
     async def _listen(self) -> None:
         if self.behind_pooler:

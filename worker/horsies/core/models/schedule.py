@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from horsies.config.schedule import (
+    CronSchedule,
     DailySchedule,
     HourlySchedule,
     IntervalSchedule,
@@ -15,6 +16,7 @@ from horsies.config.schedule import (
 from horsies.domain.schedule import Weekday
 
 __all__ = [
+    "CronSchedule",
     "DailySchedule",
     "HourlySchedule",
     "IntervalSchedule",

@@ -1,0 +1,49 @@
+"""The database of a process that works until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from horsies.config.contexts import DatabaseChoice
+from horsies.run.loops import backoff_s
+from horsies.store.connect import Database, DatabaseUnavailable, open_database
+from horsies.store.schema import create, require_current
+
+if TYPE_CHECKING:
+    from horsies.config.app import AppConfig
+    from horsies.run.events import Events
+
+
+async def wait_for_database(config: AppConfig, events: Events, resources: AsyncExitStack) -> Database:
+    """Wait for the database without a limit, at the pace of the resilience settings, and bring its schema up to date.
+
+    `resources` releases it.
+    """
+    choice = DatabaseChoice(config.broker.url, "configured as PostgresConfig.database_url")
+    failures = 0
+    while True:
+        stack = AsyncExitStack()
+        try:
+            database = await stack.enter_async_context(open_database(choice))
+            connection = await database.connect("worker start")
+            try:
+                await create(connection)
+                await require_current(connection)
+            finally:
+                await connection.close()
+        except DatabaseUnavailable as error:
+            await stack.aclose()
+            failures += 1
+            if not error.transient or failures == config.resilience.db_retry_max_attempts:
+                raise
+            delay = backoff_s(config.resilience, failures)
+            events.waiting_for_database(error, delay)
+            await asyncio.sleep(delay)
+        except BaseException:
+            await stack.aclose()
+            raise
+        else:
+            resources.push_async_callback(stack.aclose)
+            return database
