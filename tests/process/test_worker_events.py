@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import test_worker
 from blackhole_proxy import BlackholeProxy
-from test_worker import HERE, PATIENCE_S, Table, Worker, options
+from test_worker import PATIENCE_S, Table, Worker, options
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 
@@ -48,17 +47,6 @@ async def test_a_task_that_goes_well_is_started_and_finished(table: Table, start
     finished = await told(worker, "finished")
     assert 0.1 <= finished.pop("took") < 1
     assert finished == {"level": "INFO", "event": "finished", "task": "pause", "id": task_id}
-
-
-async def test_schedules_that_nothing_runs_are_told_of_once_and_not_by_each_child(start: Callable[..., Worker]) -> None:
-    nightly = {"name": "nightly", "task_name": "add", "pattern": {"type": "daily", "time": "03:00"}}
-    worker = start("--processes", "2", TEST_SCHEDULE=json.dumps({"schedules": [nightly]}))
-    warned = await told(worker, "configured without effect")
-    assert warned["level"] == "WARNING"
-    assert "nothing sends nightly" in warned["reason"]
-    assert worker.stop() == 0
-    lines = [record["text"] for record in worker.all_records() if "nightly" in str(record)]
-    assert [line.partition(": UserWarning: ")[0].rpartition(":")[0] for line in lines] == [str(HERE / "worker_app.py")]
 
 
 async def test_a_failure_tells_its_code_and_message(table: Table, start: Callable[..., Worker]) -> None:

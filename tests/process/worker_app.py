@@ -19,7 +19,6 @@ from horsies import (
     QueueMode,
     RecoveryConfig,
     RetryPolicy,
-    ScheduleConfig,
     TaskError,
     TaskResult,
 )
@@ -41,7 +40,6 @@ app = Horsies(
             claimer_heartbeat_interval_ms=1_000,
             **json.loads(os.environ.get("TEST_RECOVERY", "{}")),
         ),
-        schedule=ScheduleConfig(**json.loads(os.environ.get("TEST_SCHEDULE", "{}"))),
     )
 )
 

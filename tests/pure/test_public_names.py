@@ -18,7 +18,7 @@ from horsies.registry import TaskRegistry
 PUBLIC = """
 TASK_TERMINAL_STATES WORKFLOW_TASK_TERMINAL_STATES WORKFLOW_TERMINAL_STATES AppConfig BrokerErrorCode
 BrokerOperationError BrokerResult BuiltInTaskCode ContractCode CustomQueueConfig DailySchedule Err ErrorCode
-ExceptionMapper Horsies HourlySchedule IntervalSchedule MonthlySchedule
+ExceptionMapper Horsies CronSchedule HourlySchedule IntervalSchedule MonthlySchedule
 MultipleValidationErrors Ok OnError OperationalErrorCode OutcomeCode PostgresConfig QueueMode RecoveryConfig Result
 RetrievalCode RetryPolicy ScheduleConfig SchedulePattern SubWorkflowError SubWorkflowSummary TaskAttemptInfo
 TaskAttemptOutcome TaskError TaskHandle TaskInfo TaskResult TaskSchedule TaskSendError TaskSendErrorCode

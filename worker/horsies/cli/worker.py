@@ -156,7 +156,10 @@ def _banner(running: Worker) -> None:
         "stop": f"grace {settings.stop_times.drain_s:g}s: {settings.stop_times.why}",
         "worker": running.identity.worker_id,
     }
-    lines |= {"schedules": ", ".join(one.schedule.name for one in running.schedules)} if running.schedules else {}
+    if running.schedules:
+        lines["schedules"] = ", ".join(one.schedule.name for one in running.schedules)
+    elif names := config.enabled_schedules:
+        lines["schedules"] = f"{len(names)} not sent by this worker: run horsies scheduler, or add --with-scheduler"
     lines |= {"warning": "; ".join(running.warnings)} if running.warnings else {}
     print("horsies worker", file=sys.stdout)
     for name, value in lines.items():

@@ -14,7 +14,7 @@ from horsies.config.queues import CustomQueueConfig, QueueMode
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.resilience import WorkerResilienceConfig
 from horsies.config.rules import CheckedModel, in_child_process
-from horsies.config.schedule import ScheduleConfig
+from horsies.config.schedule import ScheduleConfig, TaskSchedule
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ class AppConfig(CheckedModel):
                 "requeue_pending=False cannot be had: waiting tasks are rows in PostgreSQL and outlive every shutdown",
                 help_text="leave it out; to have tasks dropped when they get old, send them with good_until",
             )
+
+    @property
+    def enabled_schedules(self) -> list[TaskSchedule]:
+        """The schedules that a scheduler sends."""
+        config = self.schedule
+        return [] if config is None or not config.enabled else [one for one in config.schedules if one.enabled]
 
     @property
     def schedule_interval_s(self) -> float:

@@ -17,6 +17,11 @@ ON CONFLICT (schedule_name) DO UPDATE
  WHERE state.config_hash IS DISTINCT FROM EXCLUDED.config_hash
 RETURNING schedule_name
 
+-- name: schedule_is_due
+-- scheduling.due; reads only: whether any schedule is due, also one of another application
+-- At most ticks none is, and passing the names of 1 000 schedules costs a scheduler 1 ms.
+SELECT EXISTS (SELECT FROM horsies_schedule_state WHERE COALESCE(next_run_at, '-infinity') <= statement_timestamp())
+
 -- name: schedules_due
 -- scheduling.due; reads only ($1 names)
 SELECT schedule_name, next_run_at, config_hash, statement_timestamp() AS now

@@ -72,12 +72,11 @@ def scheduled_tasks(config: AppConfig, tasks: Mapping[str, TaskFunction[..., Any
     """The enabled schedules of an application; all that cannot send are reported together."""
     errors: list[HorsiesError] = []
     found: list[ScheduledTask] = []
-    for schedule in config.schedule.schedules if config.schedule and config.schedule.enabled else ():
-        if schedule.enabled:
-            try:
-                found.append(_scheduled(config, schedule, tasks))
-            except HorsiesError as error:
-                errors.append(error)
+    for schedule in config.enabled_schedules:
+        try:
+            found.append(_scheduled(config, schedule, tasks))
+        except HorsiesError as error:
+            errors.append(error)
     raise_collected(errors)
     return found
 

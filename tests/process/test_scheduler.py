@@ -1,0 +1,154 @@
+"""Schedulers as real processes: each slot once, whichever of them are killed, stopped or frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+HORSIES = Path(sys.executable).with_name("horsies")
+HERE = Path(__file__).parent
+SECOND = timedelta(seconds=1)
+PATIENCE_S = 30.0
+
+
+def scheduler(database: str, *options: str, command: str = "scheduler", **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [HORSIES, command, "schedule_app:app", *options],
+        env={**os.environ, "HORSIES_DATABASE_URL": database, **environ},
+        cwd=HERE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+    """The exit code and everything that it printed."""
+    process.send_signal(number)
+    output = process.communicate(timeout=PATIENCE_S)[0]
+    return process.returncode, output
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not await holds():
+        assert time.monotonic() < end, f"never so: {what}"
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def at_least(connection: asyncpg.Connection) -> Callable[[int], Awaitable[None]]:
+    async def wait(count: int) -> None:
+        async def holds() -> bool:
+            return bool(await connection.fetchval("SELECT count(*) >= $1 FROM horsies_tasks", count))
+
+        await until(holds, f"{count} tasks were sent")
+
+    return wait
+
+
+async def slots(connection: asyncpg.Connection) -> dict[str, list[float]]:
+    """By schedule, how many seconds lie between its slots, in their order."""
+    rows = await connection.fetch("SELECT args, sent_at FROM horsies_tasks ORDER BY sent_at")
+    found: dict[str, list[float]] = {}
+    last: dict[str, float] = {}
+    for args, sent_at in rows:
+        at = sent_at.timestamp()
+        found.setdefault(args, []).append(round(at - last.get(args, at), 3))
+        last[args] = at
+    return found
+
+
+async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    running = scheduler(database)
+    await at_least(6)
+    code, output = ended(running)
+    assert code == 0
+    assert "  app        schedule_app:app, 1 tasks\n" in output
+    assert "  schedule   red: tick, every 1 s (UTC)\n" in output
+    assert output.count("scheduled   schedule=red") >= 2
+    assert {1.0} == {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]}
+
+
+async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.Connection) -> None:
+    running = scheduler(database, "--with-scheduler", command="worker")
+
+    async def done() -> bool:
+        sql = "SELECT count(DISTINCT args) = 3 FROM horsies_tasks WHERE status = 'COMPLETED'"
+        return bool(await connection.fetchval(sql))
+
+    await until(done, "a task of each schedule has run")
+    code, output = ended(running)
+    assert code == 0
+    assert "  schedules red, green, blue\n" in output
+
+
+async def test_a_scheduler_that_is_killed_or_frozen_is_replaced_by_the_others_slot_by_slot(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    one, two, three = (scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(3))
+    await at_least(3)
+    one.send_signal(signal.SIGSTOP)
+    two.kill()
+    await at_least(12)
+    one.send_signal(signal.SIGCONT)
+    assert ended(three)[0] == 0
+    await at_least(21)
+    assert ended(one)[0] == 0
+    two.communicate()
+    found = await slots(connection)
+    assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}, "a slot is missing or was sent twice"
+    assert await connection.fetchval("SELECT count(*) = count(DISTINCT (args, sent_at)) FROM horsies_tasks")
+
+
+@pytest.mark.chaos
+async def test_three_schedulers_under_random_signals_for_three_minutes_send_each_slot_once(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    rng = random.Random(15)
+    running = [scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(3)]
+    frozen: dict[int, float] = {}
+    end = time.monotonic() + 180
+    while time.monotonic() < end:
+        await asyncio.sleep(rng.uniform(0.2, 2.0))
+        place = rng.randrange(3)
+        if place in frozen:
+            continue
+        how = rng.choice([signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP])
+        running[place].send_signal(how)
+        if how is signal.SIGSTOP:
+            frozen[place] = time.monotonic() + rng.uniform(1.0, 8.0)
+        else:
+            await asyncio.to_thread(running[place].communicate)
+            running[place] = scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}')
+        for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
+            del frozen[thawed]
+            running[thawed].send_signal(signal.SIGCONT)
+    for process in running:
+        process.send_signal(signal.SIGCONT)
+        await asyncio.to_thread(ended, process)
+    found = await slots(connection)
+    assert set(found) == {'["red"]', '["green"]', '["blue"]'}
+    assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}
+    assert min(map(len, found.values())) > 150
+
+
+async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> None:
+    refused = scheduler(database, TEST_SCHEDULE='{"task_name": "tock"}')
+    output = refused.communicate(timeout=PATIENCE_S)[0]
+    assert refused.returncode == 1
+    assert output.count("error[HRS-300]: schedule '") == 3
+    assert "did you mean 'tick'?" in output

@@ -1,0 +1,195 @@
+"""Schedules in the database: each slot is sent once, by one of many schedulers, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from horsies import AppConfig, Horsies, IntervalSchedule, PostgresConfig, RetryPolicy, ScheduleConfig, TaskSchedule
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.lifecycle.scheduling import DueSchedule, ScheduleRun, due, register, run
+from horsies.task.scheduled import ScheduledTask, scheduled_tasks
+
+SECOND = timedelta(seconds=1)
+
+
+def scheduled(*schedules: TaskSchedule) -> dict[str, ScheduledTask]:
+    broker = PostgresConfig(database_url="postgresql://u@db/app")
+    app = Horsies(AppConfig(broker=broker, schedule=ScheduleConfig(schedules=list(schedules))))
+
+    @app.task("report", retry_policy=RetryPolicy.fixed([5, 6], auto_retry_for=["BUSY"]))
+    def report(day: int) -> TaskResult[int, TaskError]:
+        return TaskResult(ok=day)
+
+    return {one.schedule.name: one for one in scheduled_tasks(app.config, app.tasks)}
+
+
+def every(name: str, seconds: int = 10, **more: Any) -> TaskSchedule:
+    pattern = IntervalSchedule(seconds=seconds)
+    return TaskSchedule(name=name, task_name="report", pattern=pattern, args=(1,), **more)
+
+
+async def plan(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> set[str]:
+    hashes = {name: one.hash for name, one in schedules.items()}
+    return (await register(connection, hashes, lambda name, now: schedules[name].next_run(now)))[1]
+
+
+async def ready(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> list[ScheduleRun]:
+    runs = []
+    for one in await due(connection, schedules):
+        slots, following = schedules[one.name].due_slots(one.slot, one.now)
+        runs.append(ScheduleRun(one, following, [schedules[one.name].at(slot) for slot in slots]))
+    return runs
+
+
+async def overdue(connection: asyncpg.Connection, seconds: float, name: str = "a") -> datetime:
+    sql = "UPDATE horsies_schedule_state SET next_run_at = now() - $1 * interval '1 s' WHERE schedule_name = $2"
+    slot: datetime = await connection.fetchval(f"{sql} RETURNING next_run_at", seconds, name)
+    return slot
+
+
+async def state(connection: asyncpg.Connection, name: str = "a") -> asyncpg.Record:
+    row = await connection.fetchrow("SELECT * FROM horsies_schedule_state WHERE schedule_name = $1", name)
+    assert row is not None
+    return row
+
+
+async def test_a_new_schedule_is_planned_and_not_yet_due(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a"), every("b"))
+    assert await plan(connection, schedules) == {"a", "b"}
+    assert await plan(connection, schedules) == set()
+    row = await state(connection)
+    assert (row["run_count"], row["last_run_at"], row["config_hash"]) == (0, None, schedules["a"].hash)
+    assert await connection.fetchval("SELECT next_run_at - now() FROM horsies_schedule_state LIMIT 1") < 10 * SECOND
+    assert await due(connection, schedules) == []
+
+
+async def test_a_due_slot_becomes_a_task_and_the_row_moves_on(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a"))
+    await plan(connection, schedules)
+    slot = await overdue(connection, 3)
+    (one,) = await ready(connection, schedules)
+    assert await run(connection, [one]) == ({"a"}, [])
+    task = await connection.fetchrow("SELECT * FROM horsies_tasks")
+    assert task is not None
+    assert (task["id"], task["sent_at"], task["args"], task["status"]) == (one.tasks[0].task_id, slot, "[1]", "PENDING")
+    assert (task["max_retries"], '"BUSY"' in task["task_options"], task["enqueue_sha"]) == (
+        *(2, True, one.tasks[0].enqueue_sha),
+    )
+    row = await state(connection)
+    assert (row["next_run_at"], row["last_task_id"], row["run_count"]) == (slot + 10 * SECOND, task["id"], 1)
+    assert row["last_run_at"] > slot
+    assert await run(connection, [one]) == (set(), [])
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 1
+
+
+async def test_of_many_schedulers_at_once_one_sends_the_slot(database: str, connection: asyncpg.Connection) -> None:
+    schedules = scheduled(*(every(f"s{n}") for n in range(20)))
+    await plan(connection, schedules)
+    await connection.execute("UPDATE horsies_schedule_state SET next_run_at = now()")
+    rivals = [await asyncpg.connect(database) for _ in range(5)]
+    runs = await ready(connection, schedules)
+    answers = await asyncio.gather(*(run(rival, runs) for rival in rivals))
+    for rival in rivals:
+        await rival.close()
+    assert sorted(name for names, _ in answers for name in names) == sorted(schedules)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 20
+    assert {row["run_count"] for row in await connection.fetch("SELECT * FROM horsies_schedule_state")} == {1}
+
+
+async def test_a_scheduler_does_not_wait_for_one_that_hangs_in_its_statement(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    schedules = scheduled(every("a"), every("b"))
+    await plan(connection, schedules)
+    await connection.execute("UPDATE horsies_schedule_state SET next_run_at = now()")
+    runs = await ready(connection, schedules)
+    hanging = await asyncpg.connect(database)
+    transaction = hanging.transaction()
+    await transaction.start()
+    await run(hanging, [one for one in runs if one.due.name == "a"])
+    assert await run(connection, runs) == ({"b"}, [])
+    await transaction.rollback()  # as when its session ends
+    await hanging.close()
+    assert await run(connection, [one for one in runs if one.due.name == "a"]) == ({"a"}, [])
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 2
+
+
+async def test_a_scheduler_that_wakes_up_late_sends_nothing_again(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a"))
+    await plan(connection, schedules)
+    await overdue(connection, 3)
+    late = await ready(connection, schedules)
+    await run(connection, await ready(connection, schedules))
+    await connection.execute("DELETE FROM horsies_tasks")  # it has run and has been pruned meanwhile
+    assert await run(connection, late) == (set(), [])
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 0
+
+
+async def test_missed_slots_are_caught_up_in_one_tick_that_counts_once(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a", catch_up_missed=True, max_catch_up_runs=4))
+    await plan(connection, schedules)
+    slot = await overdue(connection, 65)
+    assert (await run(connection, await ready(connection, schedules)))[0] == {"a"}
+    sent = await connection.fetch("SELECT sent_at FROM horsies_tasks ORDER BY sent_at")
+    assert [row["sent_at"] for row in sent] == [slot + n * 10 * SECOND for n in range(4)]
+    assert ((await state(connection))["next_run_at"], (await state(connection))["run_count"]) == (slot + 40 * SECOND, 1)
+    await run(connection, await ready(connection, schedules))
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks") == 7
+    assert await ready(connection, schedules) == []
+
+
+async def test_another_pattern_is_planned_anew_but_a_due_run_is_sent_first(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("a"), every("b")))
+    slot = await overdue(connection, 1)
+    changed = scheduled(every("a", 3600), every("b", 3600))
+    assert await plan(connection, changed) == {"a", "b"}
+    assert (await state(connection))["next_run_at"] == slot
+    assert await connection.fetchval(
+        "SELECT next_run_at > now() + interval '50 min' FROM horsies_schedule_state WHERE schedule_name = 'b'"
+    )
+    assert (await run(connection, await ready(connection, changed)))[0] == {"a"}
+    assert (await state(connection))["next_run_at"] == slot + 3600 * SECOND
+
+
+async def test_a_scheduler_of_another_release_sends_nothing_by_its_own_pattern(connection: asyncpg.Connection) -> None:
+    old = scheduled(every("a"))
+    await plan(connection, old)
+    await plan(connection, scheduled(every("a", 20)))
+    await overdue(connection, 1)
+    (one,) = await due(connection, old)
+    stale = DueSchedule(one.name, one.slot, old["a"].hash, one.now)
+    assert one.slot is not None
+    assert await run(connection, [ScheduleRun(stale, one.now, [old["a"].at(one.slot)])]) == (set(), [])
+
+
+async def test_rows_of_other_applications_are_left_alone(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("theirs")))
+    before = await state(connection, "theirs")
+    await plan(connection, scheduled(every("a")))
+    assert await state(connection, "theirs") == before
+
+
+async def test_one_schedule_that_the_database_rejects_does_not_hold_up_the_others(
+    connection: asyncpg.Connection,
+) -> None:
+    schedules = scheduled(every("a"), every("b"))
+    await plan(connection, schedules)
+    await connection.execute("UPDATE horsies_schedule_state SET next_run_at = now()")
+    runs = {one.due.name: one for one in await ready(connection, schedules)}
+    bad = ScheduleRun(runs["b"].due, runs["b"].next_run_at, [runs["b"].tasks[0]._replace(queue_name="q" * 60)])
+    sent, refused = await run(connection, [runs["a"], bad])
+    assert (sent, [one.item.due.name for one in refused]) == ({"a"}, ["b"])
+    assert (await state(connection, "b"))["run_count"] == 0
+
+
+async def test_a_row_of_upstream_that_was_never_planned_is_due(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a"))
+    sql = "INSERT INTO horsies_schedule_state (schedule_name, run_count, config_hash) VALUES ('a', 7, $1)"
+    await connection.execute(sql, schedules["a"].hash)
+    assert await plan(connection, schedules) == set()
+    assert (await run(connection, await ready(connection, schedules)))[0] == {"a"}
+    assert (await state(connection))["run_count"] == 8
