@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from textual import events
+from textual.widgets import Input, TextArea
 
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
@@ -160,7 +161,10 @@ def _has_all(app: ConsoleApp) -> bool:
 
 
 async def _at_rest(stand: Stand) -> None:
-    """Wait until the terminal no longer changes while the loop runs."""
+    """Wait until the terminal no longer changes while the loop runs. The cursor of a field stops blinking, visible."""
+    field = stand.app.focused
+    if isinstance(field, (Input, TextArea)):
+        field._pause_blink(visible=True)  # noqa: SLF001 - `cursor_blink = False` hides it
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()
