@@ -63,6 +63,7 @@ async def test_an_error_appears_in_the_list_of_errors_that_is_open(
 ) -> None:
     async with console(options(database), (140, 30)) as pilot:
         await live(pilot)
+        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: any("Nothing has gone wrong" in line for line in lines(pilot)))
         await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
