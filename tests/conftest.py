@@ -11,14 +11,17 @@ import fcntl
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
 from database_server import DatabaseServer, new_role
+from dealing import FileByFile, places
 
 from horsies.store.embedded import EmbeddedServer, Place, acquire
 from horsies.store.embedded.locks import FileLock
@@ -35,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         os.environ["PYTHONPYCACHEPREFIX"] = str(config.rootpath / _BYTECODE)
+    # A script starts what it runs in the background with ctrl+c ignored, and the programs under test inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A console allocates so much that the default threshold of 700 objects costs its tests a quarter of their time.
     gc.set_threshold(50_000, 20, 20)
 
@@ -54,8 +60,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Measuring tests first, then tests that wait a lot, so that no process idles at the end."""
-    items.sort(key=lambda item: (not _is_alone(item), "process" not in item.path.parts))
+    """Measuring tests first, then file by file."""
+    place = places(dict.fromkeys(item.path for item in items))
+    items.sort(key=lambda item: (not _is_alone(item), place[item.path]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FileByFile:
+    return FileByFile(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

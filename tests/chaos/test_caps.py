@@ -37,9 +37,9 @@ CREATE TRIGGER start_slowly BEFORE UPDATE ON horsies_tasks FOR EACH ROW
 modes = pytest.mark.parametrize(("environ", "prefetch"), MODES)
 
 
-async def crew(cluster: Scene, prefetch: Sequence[int]) -> None:
+async def crew(cluster: Scene, prefetch: Sequence[int], processes: int = 4) -> None:
     for ahead in prefetch:
-        await cluster.worker("--processes", "4", TEST_PREFETCH=str(ahead))
+        await cluster.worker("--processes", str(processes), TEST_PREFETCH=str(ahead))
 
 
 @asynccontextmanager
@@ -74,7 +74,7 @@ async def test_three_workers_share_a_cap(
 ) -> None:
     async with scene(database, tmp_path, f"cap: {request.node.callspec.id}", **environ) as cluster:
         await cluster.connection.execute(SLOW_STARTS)
-        await crew(cluster, prefetch)
+        await crew(cluster, prefetch, processes=2)  # twice the cap
         async with counted(database):
             labels = await cluster.send("work", 60, 0.05)
             await are(cluster, labels, "COMPLETED", 30)

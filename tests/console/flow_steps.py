@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-from detail_steps import ERROR, ONE, failed
+from task_screen_steps import ERROR, ONE, failed
 from task_steps import Screen
 
 from horsies.config.contexts import ConfigFile, DatabaseChoice

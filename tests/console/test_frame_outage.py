@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 from horsies.store.embedded import Place, acquire
 from horsies.store.embedded.locks import FileLock
 from horsies.store.schema import create
+from horsies_tui.feed import link
 from horsies_tui.feed.status import LinkStatus
 from horsies_tui.shell.errors import ErrorSheet
 from horsies_tui.shell.picker import Picker
@@ -62,6 +63,7 @@ async def test_an_error_appears_in_the_list_of_errors_that_is_open(
 ) -> None:
     async with console(options(database), (140, 30)) as pilot:
         await live(pilot)
+        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: any("Nothing has gone wrong" in line for line in lines(pilot)))
         await connection.execute("ALTER TABLE horsies_tasks RENAME COLUMN priority TO importance")
@@ -146,15 +148,9 @@ async def stopped(place: Place) -> None:
     await asyncio.to_thread(wait)
 
 
-@pytest.mark.alone
-async def test_the_database_is_found_again_within_five_seconds_and_at_once_by_ctrl_r(database: str) -> None:
-    loop = asyncio.get_running_loop()
+async def test_a_database_that_is_gone_is_asked_for_at_least_every_five_seconds(database: str) -> None:
     async with BlackholeProxy(database) as proxy, console(options(proxy.url), (140, 30)) as pilot:
         await live(pilot)
-        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
-        proxy.refuse(10_000)
-        proxy.cut()
-        await until(pilot, lambda: "STALE" in frame(pilot)[0])
         pauses: list[float] = []
         grown = asyncio.Event()
 
@@ -164,9 +160,25 @@ async def test_the_database_is_found_again_within_five_seconds_and_at_once_by_ct
                 grown.set()
 
         pilot.app.link.on_status(measure)
+        proxy.refuse(10_000)
+        proxy.cut()
         async with asyncio.timeout(30):
             await grown.wait()
         assert max(pauses) <= 5.0
+
+
+@pytest.mark.alone
+async def test_ctrl_r_finds_the_database_again_at_once(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "_FIRST_PAUSE_S", 4.0)
+    loop = asyncio.get_running_loop()
+    async with BlackholeProxy(database) as proxy, console(options(proxy.url), (140, 30)) as pilot:
+        await live(pilot)
+        await until(pilot, lambda: any("There are no tasks here yet" in line for line in frame(pilot)))
+        proxy.refuse(10_000)
+        proxy.cut()
+        await until(pilot, lambda: "STALE" in frame(pilot)[0])
+        clock = pilot.app.link.clock
+        await until(pilot, lambda: (pilot.app.link.status.next_try_in_s(clock.now()) or 0.0) > 2.0)
         proxy.refuse(0)
         began = loop.time()
         await pilot.press("ctrl+r")

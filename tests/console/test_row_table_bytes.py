@@ -86,6 +86,13 @@ async def test_a_hundred_changes_a_second_are_less_than_20_kilobytes():
         assert 0 < total < 20_000
 
 
+async def test_twenty_rows_that_change_at_once_are_less_than_a_kilobyte():
+    """A key that is pressed right after them waits for their bytes, on a slow link 33 ms."""
+    async with table() as (app, pilot):
+        changes = {n: {"state": "failed", "sent": NOW, "error": "GONE"} for n in range(0, 40, 2)}
+        assert 0 < await sent(app, pilot, lambda: app.table.show(with_changes(changes), now=NOW)) < 1_000
+
+
 async def test_a_second_that_goes_by_sends_the_ages_that_differ():
     async with table() as (app, pilot):
         assert 0 < await sent(app, pilot, lambda: app.table.tick(NOW + timedelta(seconds=1))) < 700

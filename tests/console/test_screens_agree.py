@@ -267,12 +267,12 @@ SCREENS: Final[dict[str, Callable[[str, dict[str, Any]], None]]] = {
 async def agrees(screen: Screen, conn: asyncpg.Connection, check: Callable[[str, dict[str, Any]], None]) -> None:
     """Repeats until the screen has read the last changes; a wrong figure stays wrong."""
     loop = asyncio.get_running_loop()
-    last = loop.time() + 8
+    last = loop.time() + 20
     while True:
         await screen.pilot.pause(0.02)
         try:
             check(screen.text, await sql(conn))
-        except (AssertionError, StopIteration, ValueError) as error:
+        except (AssertionError, LookupError, StopIteration, ValueError) as error:
             if loop.time() > last:
                 raise AssertionError(f"{check.__name__}: {error}\n{screen.text}") from error
         else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncpg
 import pytest
-from detail_steps import ONE, Detail
 from flow_steps import CHILD, MONTH_END, Flows, flows, month_end, node, wide, workflow
+from task_screen_steps import ONE, Detail
 from verb_steps import until
 
 from horsies_tui.widgets.row_table import RowTable

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from faults import Fault, FaultPoint
 from test_worker import PATIENCE_S, Table, Worker
-
-from horsies.testing import Fault, FaultPoint
 
 DONE = ("COMPLETED", None)
 AGAIN = ("FAILED", "TRY_AGAIN")

@@ -12,9 +12,8 @@ from itertools import accumulate
 import psutil
 import pytest
 from fault_scene import AGAIN, CRASH, DONE, STEPS, Scene, caught, chaos, kill_worker, scene
+from faults import FaultAction, FaultMoment, fault
 from test_worker import start, table
-
-from horsies.testing import FaultAction, FaultMoment, fault
 
 __all__ = ["scene", "start", "table"]
 

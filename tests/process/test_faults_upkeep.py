@@ -7,9 +7,8 @@ import signal
 
 import pytest
 from fault_scene import CRASH, DONE, Scene, chaos, kill_worker, scene
+from faults import Fault, FaultAction, FaultPoint, fault
 from test_worker import PATIENCE_S, Worker, start, table
-
-from horsies.testing import Fault, FaultAction, FaultPoint, fault
 
 __all__ = ["scene", "start", "table"]
 

@@ -1,4 +1,4 @@
-"""The README's first command on a fresh machine: only a copy of the sources and a new virtual environment."""
+"""What is installed: the wheel, and with `-m chaos` the README's first command in a copy of the sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,6 +30,26 @@ def test_the_readme_begins_with_one_command_to_try_it_and_one_to_test_it() -> No
     assert test_it.endswith(".venv/bin/pytest")
 
 
+def test_the_wheel_has_every_file_of_the_two_packages_and_no_other(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = tmp_path.iterdir()
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if not name.startswith("horsies_console-")}
+        (entry_points,) = (name for name in archive.namelist() if name.endswith("/entry_points.txt"))
+        assert "horsies = horsies.cli.main:main" in archive.read(entry_points).decode()
+    sources = {
+        path.relative_to(above).as_posix()
+        for above, package in ((ROOT / "worker", "horsies"), (ROOT, "horsies_tui"))
+        for path in (above / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts and "shots" not in path.parts
+    }
+    assert {"horsies/py.typed", "horsies_tui/py.typed"} <= packed
+    assert packed == sources
+
+
+@pytest.mark.chaos  # ten seconds of a processor; .ci/run begins with the same installation
 def test_the_first_command_works_in_a_copy_of_the_sources(short_directory: Path, tmp_path: Path) -> None:
     sources = tmp_path / "clone"
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis")

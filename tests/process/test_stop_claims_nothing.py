@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fault_scene import STEPS
+from faults import FaultAction, fault
 from test_orders import hold, known
 from test_worker import Table, Worker, start, table
-
-from horsies.testing import FaultAction, fault
 
 __all__ = ["start", "table"]
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from family_audit import LOG, Ledger, check_nothing_is_left, read
 from fault_scene import POLICY, chaos, kill_worker
+from faults import FaultAction, FaultPoint, fault
 from test_worker import Table, Worker, start, table
 from worker_flows import Flows
 
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import NodePlan, WorkflowPlan
 from horsies.lifecycle.create_workflow import create_workflow
-from horsies.testing import FaultAction, FaultPoint, fault
 
 __all__ = ["start", "table"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fault_scene import kill_worker
+from faults import FaultAction, FaultPoint, fault
 from test_worker import start, table
 from worker_flows import Flows, flows
 
 from horsies.operations.actor import Actor
 from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
-from horsies.testing import FaultAction, FaultPoint, fault
 
 if TYPE_CHECKING:
     from horsies.operations.preview import Outcome

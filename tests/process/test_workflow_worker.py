@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fault_scene import POLICY, chaos, kill_worker
+from faults import FaultAction, FaultMoment, FaultPoint, fault
 from test_worker import start, table
 from worker_flows import Flows, flows
 
-from horsies.testing import FaultAction, FaultMoment, FaultPoint, fault
-
 if TYPE_CHECKING:
+    from faults import Fault
     from test_worker import Worker
-
-    from horsies.testing import Fault
 
 __all__ = ["flows", "start", "table"]
 

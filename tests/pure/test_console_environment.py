@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from horsies.config.contexts import ConfigFile, DatabaseChoice
+from horsies.config.url import DatabaseUrl
 from horsies_tui.look import themes
-from horsies_tui.shell import environment
+from horsies_tui.options import ConsoleOptions
+from horsies_tui.shell import environment, launch
+from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.environment import (
     ANSI,
     DARK,
@@ -85,6 +91,23 @@ def test_an_empty_no_color_is_no_wish() -> None:
 def test_nothing_loads_textual_before_the_environment_is_set(module: str) -> None:
     code = f"import {module}, sys; print([name for name in sys.modules if name.partition('.')[0] == 'textual'])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_no_key_waits_for_a_collection_of_what_the_imports_have_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    exempt: list[tuple[int, bool]] = []
+
+    async def run_async(self: ConsoleApp, *, mouse: bool) -> None:
+        exempt.append((gc.get_freeze_count(), gc.isenabled()))
+
+    monkeypatch.setattr(ConsoleApp, "run_async", run_async)
+    monkeypatch.setattr(launch.os, "environ", dict(TRUE_COLOUR))
+    monkeypatch.setattr(sys, "__stdin__", None)  # that of a test process is no terminal
+    choice = DatabaseChoice(DatabaseUrl.parse("postgresql://ops@127.0.0.1:1/app"), "for the test")
+    gc.unfreeze()
+    assert launch.run(ConsoleOptions(choice, ConfigFile(Path("config.toml"), {}, None))) == 0
+    ((count, collects),) = exempt
+    assert count > 50_000
+    assert collects
 
 
 def test_without_a_terminal_the_command_points_at_the_one_that_prints(tmp_path) -> None:

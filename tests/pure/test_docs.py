@@ -1,4 +1,5 @@
-"""ARCHITECTURE.md and CONTRIBUTING.md name only existing files, modules, tables, commands, markers and variables."""
+"""ARCHITECTURE.md and CONTRIBUTING.md name only existing files, modules, tables, commands, markers and variables, and
+tests/README.md has a place for every file of the tests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from horsies.store.schema import MIGRATIONS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("ARCHITECTURE.md", "CONTRIBUTING.md")
-TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
+TESTS = "tests/README.md"
+TEXTS = {page: (ROOT / page).read_text("utf-8") for page in (*PAGES, TESTS)}
 
 BASES = (ROOT, ROOT / "worker/horsies", ROOT / "horsies_tui")
 """A path is relative to the repository, or in the tables about the two packages to one of those."""
@@ -90,14 +92,15 @@ def problem_of_tests(words: list[str]) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", TEXTS)
 def test_each_link_leads_to_a_file(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", TEXTS[page])
+    here = (ROOT / page).parent
     assert links
-    assert [link for link in links if not link.startswith("https:") and not (ROOT / link).exists()] == []
+    assert [link for link in links if not link.startswith("https:") and not (here / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", TEXTS)
 def test_each_path_exists(page: str) -> None:
     paths = {span for span in spans(TEXTS[page]) if is_path(span) and not span.startswith(NOT_OURS)}
     paths -= {span for span in paths if span.startswith(".venv/bin/")}
@@ -149,3 +152,20 @@ def test_each_package_stands_in_the_map() -> None:
         packages = {path.parent.name for path in top.glob("*/__init__.py")}
         assert len(packages) > 5
         assert {name for name in packages if f"{name}/" not in named} == set(), top.name
+
+
+def test_each_helper_of_the_tests_is_in_their_index() -> None:
+    files = (path for suffix in ("py", "sql") for path in (ROOT / "tests").rglob(f"*.{suffix}"))
+    helpers = {path.relative_to(ROOT).as_posix() for path in files if not path.name.startswith("test_")}
+    rows = "\n".join(re.findall(r"^\| `tests/.*$", TEXTS[TESTS], re.MULTILINE))
+    assert len(helpers) > 50
+    assert helpers - spans(rows) == set()
+
+
+def test_the_first_word_of_a_test_file_leads_to_its_code() -> None:
+    rows = re.findall(r"^\| (`\w.*?) \| .*$", TEXTS[TESTS], re.MULTILINE)
+    words = {word for row in rows for word in spans(row) if not is_path(word)}
+    files = {path.stem for layer in ("pure", "sql", "process") for path in (ROOT / "tests" / layer).glob("test_*.py")}
+    begun = {file: {word for word in words if f"{file}_".startswith(f"test_{word}_")} for file in files}
+    assert [file for file, leading in begun.items() if not leading] == []
+    assert words - set().union(*begun.values()) == set()

@@ -117,8 +117,21 @@ async def worker(request: pytest.FixtureRequest, database: str) -> AsyncIterator
     await connected.close()
 
 
-@pytest.mark.parametrize("hindrance", HINDRANCES)
-@pytest.mark.parametrize("quiet", [False, True], ids=["statistics", "statistics of a quiet hour"])
+BOTH = ("unknown names", "expired leases")
+"""These are tried by default with either statistics: one of another name, one of another state."""
+BACKLOGS = [
+    pytest.param(
+        name,
+        quiet,
+        id=f"{'statistics of a quiet hour' if quiet else 'statistics'}-{name}",
+        marks=pytest.mark.chaos if quiet and name not in BOTH else (),
+    )
+    for quiet in (False, True)
+    for name in HINDRANCES
+]
+
+
+@pytest.mark.parametrize(("hindrance", "quiet"), BACKLOGS)
 async def test_what_cannot_run_is_not_read(
     connection: asyncpg.Connection, database: str, hindrance: str, quiet: bool
 ) -> None:

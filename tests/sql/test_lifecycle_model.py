@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -440,7 +441,8 @@ class Lifecycle(RuleBasedStateMachine):
         assert await self._god.fetchval(open_ones) == 0
 
 
-def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str) -> None:
+@pytest.mark.parametrize("examples", [50, pytest.param(1_000, marks=pytest.mark.chaos)])
+def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str, examples: int) -> None:
     async def connect() -> dict[str, asyncpg.Connection]:
         god = await asyncpg.connect(database)
         await god.execute(LOG)
@@ -452,7 +454,7 @@ def test_no_order_of_steps_loses_doubles_or_strands_a_task(database: str) -> Non
         run_state_machine_as_test(
             lambda: Lifecycle(runner, connections),
             settings=settings(
-                max_examples=100, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+                max_examples=examples, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
             ),
         )
         for connection in connections.values():

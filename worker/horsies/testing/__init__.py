@@ -1,4 +1,4 @@
-"""For the tests of applications: tasks run in process, queues drained on request, a database, and real faults.
+"""For the tests of applications: tasks run in process, queues drained on request, and a database.
 
 with inline(app):                       # no database: a send runs the task here and now
     assert add.send(1, 2).unwrap().get().unwrap() == 3
@@ -12,22 +12,8 @@ Ready-made pytest fixtures are in `horsies.testing.fixtures`.
 
 from horsies.testing.draining import drain, drain_async
 from horsies.testing.embedded import embedded_database
-from horsies.testing.faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
 from horsies.testing.inline import Inline, inline
 from horsies.testing.inline_task import InlineTask
 from horsies.testing.ran import Ran
 
-__all__ = [
-    "Fault",
-    "FaultAction",
-    "FaultMoment",
-    "FaultPoint",
-    "Inline",
-    "InlineTask",
-    "Ran",
-    "drain",
-    "drain_async",
-    "embedded_database",
-    "fault",
-    "inline",
-]
+__all__ = ["Inline", "InlineTask", "Ran", "drain", "drain_async", "embedded_database", "inline"]

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from horsies.store.statements import statement
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -28,6 +26,43 @@ _LOCK: Final = 0x68_6F_72_73  # the first key of all faults' locks
 _LOOK_S: Final = 0.005
 _PATIENCE_S: Final = 20.0
 _BROKEN_DISK: Final = "58030"
+
+_WAITING: Final = """
+SELECT activity.pid, activity.application_name, activity.query
+  FROM pg_locks held
+  JOIN pg_stat_activity activity ON activity.pid = held.pid
+ WHERE held.locktype = 'advisory' AND held.objsubid = 2 AND NOT held.granted
+   AND held.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND held.classid = $1::integer::oid AND held.objid = $2::integer::oid
+ ORDER BY activity.query_start
+"""
+"""The backends that are blocked at a fault; $1, $2: the keys of its lock."""
+_STRIKE: Final = """
+CREATE FUNCTION strike() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS $$
+DECLARE
+    -- A sequence, because it keeps its count when the transaction is rolled back.
+    hit bigint := nextval(TG_ARGV[0]::regclass);
+BEGIN
+    IF hit BETWEEN TG_ARGV[1]::bigint AND TG_ARGV[2]::bigint THEN
+        CASE TG_ARGV[3]
+            WHEN 'block' THEN
+                PERFORM pg_advisory_xact_lock_shared(TG_ARGV[4]::integer, TG_ARGV[5]::integer);
+            WHEN 'kill' THEN
+                PERFORM pg_terminate_backend(pg_backend_pid());
+                PERFORM pg_sleep(10);
+            WHEN 'fail' THEN
+                RAISE EXCEPTION 'a fault of the test' USING ERRCODE = TG_ARGV[6];
+        END CASE;
+    END IF;
+    IF TG_OP = 'DELETE' THEN
+        RETURN OLD;
+    END IF;
+    RETURN NEW;
+END
+$$
+"""
+"""The trigger's arguments: the counting sequence, first and last number to strike, action, the two keys of the lock,
+SQLSTATE. A blocked statement waits without end, whatever the lock timeout of its session."""
 
 
 class FaultAction(Enum):
@@ -91,7 +126,7 @@ class Fault:
         """The blocked backends, as soon as there are this many; TimeoutError after 20 s."""
         async with asyncio.timeout(_PATIENCE_S):
             while True:
-                rows = await self._connection.fetch(statement(__name__, "fault_waiting"), _LOCK, self._number)
+                rows = await self._connection.fetch(_WAITING, _LOCK, self._number)
                 if len(rows) >= count:
                     return [Backend(*row) for row in rows]
                 await asyncio.sleep(_LOOK_S)
@@ -99,7 +134,7 @@ class Fault:
     async def hits(self) -> int:
         """How many rows have matched so far, struck or not."""
         count: int = await self._connection.fetchval(
-            f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.hits"  # noqa: S608 - our name
+            f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {self._schema}.hits"
         )
         return count
 
@@ -129,7 +164,7 @@ class Fault:
             await self._connection.execute(
                 "SELECT set_config('search_path', $1 || ', ' || current_setting('search_path'), true)", self._schema
             )
-            await self._connection.execute(statement(__name__, "fault_strike"))
+            await self._connection.execute(_STRIKE)
             await self._connection.execute(
                 f"CREATE {'CONSTRAINT' if deferred else ''} TRIGGER {self._schema}"
                 f" {'BEFORE' if point.moment is FaultMoment.BEFORE else 'AFTER'} {point.event} ON {point.table}"

@@ -86,7 +86,7 @@ def test_every_module_that_cannot_be_imported_is_reported_and_ends_the_check(pro
 
 DEFINITIONS = """
 from horsies import TaskError, TaskResult
-from test_app_check import APPS
+from test_app_checks import APPS
 app = APPS[-1]
 @app.task("first")
 def first(): ...
@@ -102,7 +102,7 @@ def test_a_bad_definition_in_a_module_is_reported_as_itself(project: Path) -> No
 
 
 SENDS = """
-from test_app_check import APPS, OUTCOMES
+from test_app_checks import APPS, OUTCOMES
 OUTCOMES.append(APPS[-1].tasks["good"].send())
 """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from detail_steps import opened
+from task_screen_steps import opened
 
 from horsies.domain.ids import new_task_id
 

@@ -47,7 +47,7 @@ class Store:
 
 @pytest.fixture
 def supervisor() -> Supervisor:
-    return Supervisor(PATIENT, Events(logging.getLogger("test_loops_haste")))
+    return Supervisor(PATIENT, Events(logging.getLogger("test_run_loops_hasten")))
 
 
 async def test_haste_ends_the_pause_after_a_failure_and_shortens_the_next_ones(supervisor: Supervisor) -> None:

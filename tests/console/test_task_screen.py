@@ -13,7 +13,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from detail_steps import ONE, THREE, TWO, failed, opened
+from task_screen_steps import ONE, THREE, TWO, failed, opened
 from verb_steps import until
 
 from horsies_tui.clipboard import through_tmux

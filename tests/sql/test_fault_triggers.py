@@ -1,4 +1,4 @@
-"""Fault triggers: the database itself blocks, fails or kills a chosen statement."""
+"""The fault triggers of tests/faults.py: the database itself blocks, fails or kills a chosen statement."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from faults import FaultAction, FaultMoment, FaultPoint, fault
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, running, start_tokens, statuses
 
 from horsies.lifecycle.finishing import OutcomeKind, finish
-from horsies.testing import FaultAction, FaultMoment, FaultPoint, fault
 
 START = FaultPoint.status("CLAIMED", "RUNNING")
 FINISH = FaultPoint.status("RUNNING", "COMPLETED", "FAILED")

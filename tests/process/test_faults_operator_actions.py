@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 from fault_scene import DONE, Scene, chaos, scene
+from faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
 from test_worker import PATIENCE_S, start, table
-
-from horsies.testing import Fault, FaultAction, FaultMoment, FaultPoint, fault
 
 __all__ = ["scene", "start", "table"]
 
