@@ -13,10 +13,10 @@ from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 
 if TYPE_CHECKING:
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
 
 OTHER_POLICY = json.dumps({"retry_policy": {"auto_retry_for": ["TIMEOUT"], "intervals": [60], "jitter": False}})
 
@@ -68,10 +68,10 @@ async def mixture(connection: asyncpg.Connection) -> asyncpg.Connection:
 def announced(report: Report) -> dict[str, str]:
     """What the next sweep will do to which task, by the report."""
     return {
-        task_id: "retry" if finding.system_will.startswith("retry") else finding.system_will
+        task_id: "retry" if finding.prediction.action.startswith("retry") else finding.prediction.action
         for finding in report.findings
         for task_id in finding.ids
-        if finding.target_kind == "task" and finding.in_seconds == 0
+        if finding.target_kind == "task" and finding.prediction.in_seconds == 0
     }
 
 
@@ -102,8 +102,8 @@ async def test_the_next_sweep_does_what_the_report_announces_and_nothing_else(mi
 async def test_what_is_spared_now_is_handled_as_announced_when_its_mark_is_old(mixture: asyncpg.Connection) -> None:
     await recover(mixture, RecoveryConfig())
     await remember(mixture)
-    spared = [line for line in of_kind(await diagnose(mixture), FindingKind.FINALIZING) if line.in_seconds]
-    will = {task_id: line.system_will.split(" after ")[0] for line in spared for task_id in line.ids}
+    spared = [line for line in of_kind(await diagnose(mixture), FINALIZING) if line.prediction.in_seconds]
+    will = {task_id: line.prediction.action.split(" after ")[0] for line in spared for task_id in line.ids}
     assert set(will.values()) == {"retry", "fail as WORKER_CRASHED"}
     # As if thirty seconds had passed for the marks: the thresholds of the rows are far away either way.
     await mixture.execute("UPDATE horsies_tasks SET finalizing_at = finalizing_at - interval '30 s'")
@@ -116,8 +116,8 @@ async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -
     await remember(mixture)
     report = await diagnose(mixture, off)
     assert set(announced(report).values()) == {"expire"}
-    stale = [*of_kind(report, FindingKind.STALE_RUN), *of_kind(report, FindingKind.STALE_CLAIM)]
-    assert {finding.system_will.partition(": ")[0] for finding in stale} == {"nothing"}
+    stale = [*of_kind(report, STALE_RUN), *of_kind(report, STALE_CLAIM)]
+    assert {finding.prediction.action.partition(": ")[0] for finding in stale} == {"nothing"}
     await recover(mixture, off)
     assert await done(mixture) == announced(report)
 

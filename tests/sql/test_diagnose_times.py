@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.cluster import Cluster, Consumers
-from horsies.operations.findings import SweepState
+from horsies.operations.cluster import Cluster, Consumers, SweepState
 from horsies.operations.formatting import clock, counted, span
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)

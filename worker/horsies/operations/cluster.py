@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Spared, SweepState
+from horsies.operations.formatting import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
@@ -24,6 +24,46 @@ if TYPE_CHECKING:
 ALIVE_WITHIN_S = 30.0
 MISSED = 5
 """Intervals after which a rule counts as not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """The last sweep of a rule. `next_in_s` is 0 if it is due, None if no live worker could run it.
+
+    The rule `recovery` is run by all workers; `runs` and `claims` may be switched off, and are swept for each threshold
+    that a worker has. `workers`: how many live ones have this rule with this threshold.
+    """
+
+    ran_at: datetime
+    worker_id: str | None
+    interval_ms: int
+    next_in_s: float | None
+    rule: str = "recovery"
+    threshold_ms: int | None = None
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Silent rows that do not count as dead yet: no worker could beat in the gap, or none was running."""
+
+    runs_until: datetime | None
+    claims_until: datetime | None
+    gap_began: datetime
+    gap_ended: datetime | None  # None: no worker pulses now
+
+    @property
+    def until(self) -> datetime:
+        """From when both are checked for silence again."""
+        return max(filter(None, (self.runs_until, self.claims_until)), default=self.gap_began)
+
+    def words(self) -> str:
+        """Why silent rows are left alone, and until when."""
+        if self.gap_ended is None:
+            what = f"No worker has stored a heartbeat since {clock(self.gap_began)}"
+        else:
+            what = f"No worker could store a heartbeat from {clock(self.gap_began)} until {clock(self.gap_ended)}"
+        return f"{what}; those that live do so until {clock(self.until)}, and are spared for so long."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +115,8 @@ class Cluster:
     sweeps: tuple[SweepState, ...]
     keeps_losses: bool
     """Whether the database has the table for losses of dead workers."""
+    has_pulse: bool = False
+    """Whether the database has the functions by which sweeps count silent rows as dead."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
 
@@ -82,10 +124,6 @@ class Cluster:
     def sweep(self) -> SweepState | None:
         """The sweep that all workers run."""
         return next((one for one in self.sweeps if one.rule == UPKEEP), None)
-
-    @property
-    def runs_spared_until(self) -> datetime | None:
-        return self.spared.runs_until if self.spared else None
 
     @property
     def alive(self) -> int:
@@ -154,6 +192,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweeps=sweeps,
         keeps_losses=here["worker_losses"],
+        has_pulse=here["pulse"],
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
     )
