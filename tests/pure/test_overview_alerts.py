@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from horsies.operations.cluster import SweepState
 from horsies.operations.diagnose import searches
 from horsies.operations.findings import FindingKind, Severity
-from horsies.operations.findings.paused_workflows import PAUSED_BY_ERROR
+from horsies.operations.findings.blocked_workflows import PAUSED_BY_ERROR
 from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
 from horsies.query import parameters, parse, parse_workers

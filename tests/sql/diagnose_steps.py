@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.diagnose import diagnose, searches
-from horsies.operations.findings.damaged_workflows import DAMAGED_WORKFLOW
+from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.operations.findings.inconsistent_workflows import KINDS
-from horsies.operations.findings.paused_workflows import PAUSED_BY_ERROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

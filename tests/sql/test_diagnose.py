@@ -25,11 +25,16 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.operations import queues, tasks, workers
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Remedy, Severity
-from horsies.operations.findings.deadline_passed import DEADLINE_PASSED
 from horsies.operations.findings.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
-from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE, UNKNOWN_NAME
+from horsies.operations.findings.waiting import (
+    DEADLINE_PASSED,
+    PAUSED_QUEUE,
+    QUEUE_WITHOUT_WORKER,
+    RETRY_OVERDUE,
+    UNKNOWN_NAME,
+)
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 

@@ -16,9 +16,8 @@ from horsies.lifecycle.controlling import pause, resume
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
-from horsies.operations.findings.damaged_workflows import DAMAGED_WORKFLOW
+from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.operations.findings.inconsistent_workflows import KINDS
-from horsies.operations.findings.paused_workflows import PAUSED_BY_ERROR
 from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
 
 if TYPE_CHECKING:

@@ -37,6 +37,9 @@ _COLUMNS: Final = (
     Column("THE SYSTEM WILL", least=14, rank=2),
     Column("ACTIONS", least=12, rank=1),
 )
+_AS_NAMED: Final = (
+    "target_kind", "name", "ids", "count", "at_least", "since", "evidence", "why", "queue_name", "worker_id",
+)  # fmt: skip
 _MARKS: Final = {
     Severity.NEEDS_ACTION: ("▲", "!", "red"),
     Severity.HANDLED: ("↻", "~", "yellow"),
@@ -58,22 +61,14 @@ def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
 
 
 def _as_json(finding: Finding) -> dict[str, Any]:
+    prediction = finding.prediction
     return {
         "kind": finding.kind.name,
-        "severity": finding.prediction.severity.name.lower(),
-        "target_kind": finding.target_kind,
-        "name": finding.name,
-        "ids": finding.ids,
-        "count": finding.count,
-        "at_least": finding.at_least,
-        "since": finding.since,
-        "evidence": finding.evidence,
-        "system_will": finding.prediction.action,
-        "in_seconds": finding.prediction.in_seconds,
+        "severity": prediction.severity.name.lower(),
+        **{name: getattr(finding, name) for name in _AS_NAMED},
+        "system_will": prediction.action,
+        "in_seconds": prediction.in_seconds,
         "may": finding.remedies,
-        "why": finding.why,
-        "queue_name": finding.queue_name,
-        "worker_id": finding.worker_id,
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.config.recovery import RecoveryConfig
     from horsies.operations.cluster import Cluster
 
 STALE_RUN = FindingKind("stale run", 60, tasks="status:running", swept="stale_runs", alert="{count} {name} stale{on}")
@@ -215,8 +214,7 @@ def _by_prediction(rows: list[_Row], sweeps: _Sweeps, holders: Mapping[str, _Hol
     alike, several = rows[0].alike, len(by_prediction) > 1
     holder = holders.get(rows[0].worker_id or "")
     for prediction, same in by_prediction.items():
-        first = min(same, key=case.since)
-        silent = span((sweeps.cluster.now - case.since(first)).total_seconds())
+        since, first = min(((_since(row, case), row) for row in same), key=itemgetter(0))
         ids = tuple(row.task_id for row in same)
         recover = () if holder is None else remedies("worker", (holder.worker_id,), "recover")
         yield Finding(
@@ -225,8 +223,8 @@ def _by_prediction(rows: list[_Row], sweeps: _Sweeps, holders: Mapping[str, _Hol
             name=first.task_name,
             ids=ids,
             count=len(same) if several else alike,
-            since=case.since(first),
-            evidence=case.evidence(silent, sweeps.cluster.settings) + (", its worker is lost" if holder else ""),
+            since=since,
+            evidence=_evidence(case, since, sweeps.cluster) + (", its worker is lost" if holder else ""),
             prediction=prediction,
             remedies=remedies("task", ids, *case.verbs) + recover,
             why=tuple(_why(first, case, prediction, holder)),
@@ -234,6 +232,19 @@ def _by_prediction(rows: list[_Row], sweeps: _Sweeps, holders: Mapping[str, _Hol
             queue_name=first.queue_name,
             worker_id=first.worker_id,
         )
+
+
+def _since(row: _Row, case: _Case) -> datetime:
+    moment: datetime | None = getattr(row, case.since)
+    return moment or row.last_sign
+
+
+def _evidence(case: _Case, since: datetime, cluster: Cluster) -> str:
+    return case.evidence.format(
+        silent=span((cluster.now - since).total_seconds()),
+        runs=span(cluster.settings.running_stale_threshold_ms / 1000),
+        claims=span(cluster.settings.claimed_stale_threshold_ms / 1000),
+    )
 
 
 def _why(row: _Row, case: _Case, prediction: PredictedAction, holder: _Holder | None) -> Iterator[str]:
@@ -297,7 +308,7 @@ def _crash(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     return PredictedAction(action, Severity.HANDLED, in_seconds, reason)
 
 
-def _finalizing(row: _Row, sweeps: _Sweeps) -> PredictedAction:
+def _marked(row: _Row, sweeps: _Sweeps) -> PredictedAction:
     """Left alone while the mark is young, and while it beats."""
     return _crash(row, sweeps) if row.stale else PredictedAction("nothing: it still beats", Severity.NEEDS_ACTION)
 
@@ -348,11 +359,11 @@ def _recovery_of_all(holder: _Holder, sweeps: _Sweeps) -> PredictedAction:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """`since` is the last sign, the end of its code, or that of its lease."""
+    """`since` names the moment from which on it is silent: the last sign, the end of its code, that of its lease."""
 
     kind: FindingKind
-    since: Callable[[_Row], datetime]
-    evidence: Callable[[str, RecoveryConfig], str]
+    since: str
+    evidence: str
     predict: Callable[[_Row, _Sweeps], PredictedAction]
     verbs: tuple[TaskVerb, ...]
     was: str
@@ -361,43 +372,13 @@ class _Case:
 
 _BEGAN: Final = ((TaskVerb.REQUEUE, TaskVerb.FAIL), "started", RUNS_AGAIN)
 _CLAIMED: Final = ((TaskVerb.RELEASE, TaskVerb.CANCEL), "claimed", _NEVER_BEGAN)
-
-
-def _threshold(threshold_ms: int) -> str:
-    return f"threshold {span(threshold_ms / 1000)}"
-
-
 _CASES: Final = {
     case.kind.name: case
     for case in (
-        _Case(
-            STALE_RUN,
-            lambda row: row.last_sign,
-            lambda silent, config: f"no runner beat for {silent}, {_threshold(config.running_stale_threshold_ms)}",
-            _crash,
-            *_BEGAN,
-        ),
-        _Case(
-            FINALIZING,
-            lambda row: row.finalizing_at or row.last_sign,
-            lambda silent, _config: f"user code ended {silent} ago, its outcome is not stored",
-            _finalizing,
-            *_BEGAN,
-        ),
-        _Case(
-            STALE_CLAIM,
-            lambda row: row.last_sign,
-            lambda silent, config: f"no claimer beat for {silent}, {_threshold(config.claimed_stale_threshold_ms)}",
-            _stale_claim,
-            *_CLAIMED,
-        ),
-        _Case(
-            LEASE_RAN_OUT,
-            lambda row: row.claim_expires_at or row.last_sign,
-            lambda silent, _config: f"its lease ran out {silent} ago",
-            _lease_ran_out,
-            *_CLAIMED,
-        ),
+        _Case(STALE_RUN, "last_sign", "no runner beat for {silent}, threshold {runs}", _crash, *_BEGAN),
+        _Case(FINALIZING, "finalizing_at", "user code ended {silent} ago, its outcome is not stored", _marked, *_BEGAN),
+        _Case(STALE_CLAIM, "last_sign", "no claimer beat for {silent}, threshold {claims}", _stale_claim, *_CLAIMED),
+        _Case(LEASE_RAN_OUT, "claim_expires_at", "its lease ran out {silent} ago", _lease_ran_out, *_CLAIMED),
     )
 }
 SEARCH = Search((*(case.kind for case in _CASES.values()), WORKER_LOST), _find)

@@ -1,4 +1,4 @@
-"""Due tasks that no worker may start, as their queue is paused or unserved or their name unknown; and late retries."""
+"""Waiting tasks: no worker may start them, their deadline has passed, or their retry is late."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import (
     MOST_IDS,
+    NO_WORKER_SWEEPS,
     Finding,
     FindingKind,
     PredictedAction,
@@ -37,6 +38,9 @@ QUEUE_WITHOUT_WORKER = FindingKind(
     alerts="{findings} queues have no worker, {count} due",
     alert_without_workers="no worker is alive, {count} due",
 )
+DEADLINE_PASSED = FindingKind(
+    "deadline passed", 180, state="EXPIRED", tasks="status:pending,retry has:deadline", swept="overdue"
+)
 PAUSED_QUEUE = FindingKind(
     "paused queue",
     200,
@@ -48,6 +52,7 @@ RETRY_OVERDUE = FindingKind("retry overdue", 210, state="RETRY", tasks="status:p
 
 # A lost notification costs one poll, 5 s by default: a later retry must have another cause.
 _RETRY_LATE_S = 60.0
+_MOST_EXPIRING = 10_000
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
@@ -63,7 +68,12 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
         _RETRY_LATE_S,
         MOST_IDS,
     )
-    return [_FINDINGS[row["kind"]](row, cluster) for row in rows]
+    expiring = await conn.fetch(statement(__name__, "diagnose_expiring"), _MOST_EXPIRING, MOST_IDS)
+    capped = sum(row["count"] for row in expiring) >= _MOST_EXPIRING
+    return [
+        *(_FINDINGS[row["kind"]](row, cluster) for row in rows),
+        *(_deadline_passed(row, cluster, capped=capped) for row in expiring),
+    ]
 
 
 def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
@@ -147,10 +157,22 @@ def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
     )
 
 
+def _deadline_passed(row: Mapping[str, Any], cluster: Cluster, *, capped: bool) -> Finding:
+    return about_tasks(
+        DEADLINE_PASSED,
+        row,
+        PredictedAction("expire", Severity.HANDLED, cluster.sweep_in()) if cluster.alive else NO_WORKER_SWEEPS,
+        evidence=f"its deadline passed {span((cluster.now - row['since']).total_seconds())} ago and it has not started",
+        verbs=(TaskVerb.EXPIRE, TaskVerb.CANCEL),
+        why=("No worker starts a task after its good_until.",),
+        at_least=capped,
+    )
+
+
 _FINDINGS = {
     PAUSED_QUEUE.name: _paused,
     QUEUE_WITHOUT_WORKER.name: _no_worker,
     UNKNOWN_NAME.name: _unknown_name,
     RETRY_OVERDUE.name: _retry_overdue,
 }
-SEARCH = Search((UNKNOWN_NAME, QUEUE_WITHOUT_WORKER, PAUSED_QUEUE, RETRY_OVERDUE), _find)
+SEARCH = Search((UNKNOWN_NAME, QUEUE_WITHOUT_WORKER, DEADLINE_PASSED, PAUSED_QUEUE, RETRY_OVERDUE), _find)

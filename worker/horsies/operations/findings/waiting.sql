@@ -45,3 +45,14 @@ SELECT kind, queue_name, CASE WHEN kind IN ('unknown name', 'retry overdue') THE
  GROUP BY 1, 2, 3
  ORDER BY min(since)
  LIMIT $7
+
+-- name: diagnose_expiring
+-- findings/waiting.py; reads only ($1 rows to count, $2 ids of each name)
+SELECT task_name, queue_name, count(*) AS count, min(good_until)::timestamptz AS since,
+       (array_agg(id ORDER BY good_until, id))[:$2] AS ids
+  FROM (SELECT id, task_name, queue_name, good_until FROM horsies_tasks
+         WHERE status = 'PENDING' AND good_until <= now()
+         ORDER BY good_until
+         LIMIT $1) late
+ GROUP BY task_name, queue_name
+ ORDER BY min(good_until)

@@ -1,4 +1,4 @@
-"""Workflows that paused because a node failed, until an operator decides about them."""
+"""Workflows that no sweep moves: a failed node has paused them, or their rows make no sense."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.workflow_end import error_summary
-from horsies.operations.findings import NEEDS_DECISION, Finding, FindingKind, Search, remedies
+from horsies.operations.findings import (
+    NEEDS_DECISION,
+    Finding,
+    FindingKind,
+    PredictedAction,
+    Search,
+    Severity,
+    remedies,
+)
 from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.store.statements import statement
 
@@ -18,14 +26,16 @@ if TYPE_CHECKING:
     from horsies.operations.cluster import Cluster
 
 PAUSED_BY_ERROR = FindingKind("paused by error", 30)
-_MOST_IDS: Final = 100
+DAMAGED_WORKFLOW = FindingKind("damaged workflow", 100)
+_MOST: Final = 100
 _LONGEST_ERROR: Final = 120
 
 
 async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
-    paused = await conn.fetch(statement(__name__, "diagnose_paused_flows"), _MOST_IDS)
-    decided = await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MOST_IDS)
-    return [*map(_paused, paused), *map(_decided, decided)]
+    paused = await conn.fetch(statement(__name__, "diagnose_paused_flows"), _MOST)
+    decided = await conn.fetch(statement(__name__, "diagnose_decided_flows"), _MOST)
+    damaged = await conn.fetch(statement(__name__, "damaged_workflows"), _MOST)
+    return [*map(_paused, paused), *map(_decided, decided), *map(_damaged, damaged)]
 
 
 def _paused(row: Mapping[str, Any]) -> Finding:
@@ -74,4 +84,19 @@ def _finding(row: Mapping[str, Any], evidence: str, verbs: tuple[WorkflowVerb, .
     )
 
 
-SEARCH = Search((PAUSED_BY_ERROR,), _find)
+def _damaged(row: Mapping[str, Any]) -> Finding:
+    return Finding(
+        kind=DAMAGED_WORKFLOW,
+        target_kind="workflow",
+        name=row["name"],
+        ids=(row["id"],),
+        count=1,
+        since=row["since"],
+        evidence=row["what"],
+        prediction=PredictedAction("nothing: it is stepped over", Severity.NEEDS_ACTION),
+        remedies=remedies("workflow", (row["id"],), WorkflowVerb.CANCEL),
+        why=("The row was changed by something other than horsies; mend it in SQL, or cancel it.",),
+    )
+
+
+SEARCH = Search((PAUSED_BY_ERROR, DAMAGED_WORKFLOW), _find)
