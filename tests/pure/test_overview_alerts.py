@@ -234,6 +234,22 @@ def test_whatever_the_report_says_each_alert_opens_something_that_can_be_read(
     assert bool(found) is bool(findings)
 
 
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("number", [1, 5])
+def test_the_words_of_each_kind_have_no_field_that_is_not_filled(kind: FindingKind, number: int) -> None:
+    findings = [a_finding(kind, f"shop.t{n}", 3) for n in range(number)]
+    for workers in ((a_worker(),), ()):
+        alert = only(a_glance(*findings, workers=workers))
+        assert re.search(r"\b(3|15|5|shop.t0)\b", alert.what)
+        assert "{" not in alert.what + alert.in_verdict
+        parse(alert.rows or "")
+        parse_workers(alert.workers or "")
+
+
+def test_no_two_kinds_have_the_same_name_or_place() -> None:
+    assert len({kind.name for kind in ALL_KINDS}) == len({kind.place for kind in ALL_KINDS}) == len(ALL_KINDS)
+
+
 def test_numbers_that_are_only_known_at_least_say_so() -> None:
     assert only(a_glance(a_finding(count=500, at_least=True))).what == "500+ shop.import stale on web-3"
 

@@ -11,7 +11,7 @@ import pytest
 from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.lifecycle.recovering import recover
+from horsies.lifecycle.recovering import count_due, recover
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 
@@ -125,3 +125,39 @@ async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -
 async def test_after_a_sweep_there_is_nothing_left_that_the_next_one_would_do(mixture: asyncpg.Connection) -> None:
     await recover(mixture, RecoveryConfig())
     assert announced(await diagnose(mixture)) == {}
+
+
+async def test_after_an_outage_only_what_was_silent_for_long_before_it_is_announced_and_done(
+    mixture: asyncpg.Connection,
+) -> None:
+    """330 s in which no worker could beat, until 20 s ago: living workers have 22 s more to beat again."""
+    await mixture.execute(
+        f"INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange(tstzrange({ago(350)}, {ago(20)})))"
+    )
+    await remember(mixture)
+    report = await diagnose(mixture)
+    will = announced(report)
+    spared = [line for line in of_kind(report, STALE_RUN) if line.prediction.in_seconds != 0]
+    assert {"retry", "expire"} <= set(will.values())
+    assert sum(line.count for line in spared) > 10
+    for line in spared:
+        assert line.prediction.in_seconds == pytest.approx(29, abs=2)  # the first sweep after that
+        assert "are spared for so long" in line.why[-2]
+    counted = await count_due(mixture, RecoveryConfig())
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will
+    assert sum(counted.values()) == len(will)
+
+
+async def test_runs_of_a_worker_with_a_longer_threshold_are_announced_by_that_one(mixture: asyncpg.Connection) -> None:
+    """A run that was silent for 302 s waits until it is silent for 306 s; one of 310 s is recovered now."""
+    own = json.dumps({"running_stale_threshold_ms": 306_000, "runner_heartbeat_interval_ms": 30_000})
+    await mixture.execute("UPDATE horsies_worker_states SET recovery_config = $1", own)
+    await remember(mixture)
+    report = await diagnose(mixture, RecoveryConfig())
+    will = announced(report)
+    later = [line for line in of_kind(report, STALE_RUN) if line.prediction.in_seconds != 0]
+    assert later
+    assert [line.prediction.in_seconds for line in later] == pytest.approx([29] * len(later), abs=2)
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will
