@@ -90,7 +90,7 @@ class Remedy:
 
 def remedies(target_kind: TargetKind, ids: Iterable[str], *verbs: str) -> tuple[Remedy, ...]:
     targets = tuple(ids)
-    return tuple(Remedy(str(verb), target_kind, targets) for verb in verbs)
+    return tuple(Remedy(verb, target_kind, targets) for verb in verbs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from horsies.operations.findings import (
     Severity,
     remedies,
 )
-from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def _paused(row: Mapping[str, Any]) -> Finding:
     return _finding(
         row,
         f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
-        (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        ("retry", "resume", "cancel"),
         (
             "Its on_error is pause: nothing that follows starts until an operator has decided.",
             "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
@@ -58,18 +57,18 @@ def _decided(row: Mapping[str, Any]) -> Finding:
         return _finding(
             row,
             f"{done}, and others are still failed",
-            (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+            ("retry", "resume", "cancel"),
             ("Complete those as well, or retry it, which runs them again; resumed as it is, it ends FAILED.",),
         )
     return _finding(
         row,
         f"{done}, and nothing in it is failed any more",
-        (WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        ("resume", "cancel"),
         ("Completing a node by hand does not resume its workflow: resume lets it go on with that value.",),
     )
 
 
-def _finding(row: Mapping[str, Any], evidence: str, verbs: tuple[WorkflowVerb, ...], why: tuple[str, ...]) -> Finding:
+def _finding(row: Mapping[str, Any], evidence: str, verbs: tuple[str, ...], why: tuple[str, ...]) -> Finding:
     return Finding(
         kind=PAUSED_BY_ERROR,
         target_kind="workflow",
@@ -94,7 +93,7 @@ def _damaged(row: Mapping[str, Any]) -> Finding:
         since=row["since"],
         evidence=row["what"],
         prediction=PredictedAction("nothing: it is stepped over", Severity.NEEDS_ACTION),
-        remedies=remedies("workflow", (row["id"],), WorkflowVerb.CANCEL),
+        remedies=remedies("workflow", (row["id"],), "cancel"),
         why=("The row was changed by something other than horsies; mend it in SQL, or cancel it.",),
     )
 

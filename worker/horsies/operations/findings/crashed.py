@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import (
     MOST_IDS,
     NEEDS_DECISION,
@@ -112,7 +111,7 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
         row,
         NEEDS_DECISION,
         evidence=f"failed as WORKER_CRASHED{on}",
-        verbs=(TaskVerb.REQUEUE, TaskVerb.RERUN),
+        verbs=("requeue", "rerun"),
         why=(
             "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
             RUNS_AGAIN,

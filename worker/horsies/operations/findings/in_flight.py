@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from horsies.domain.retry import GiveUp
 from horsies.lifecycle.recovering import after_crash
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import (
     MOST_IDS,
     NO_WORKER_SWEEPS,
@@ -365,13 +364,13 @@ class _Case:
     since: str
     evidence: str
     predict: Callable[[_Row, _Sweeps], PredictedAction]
-    verbs: tuple[TaskVerb, ...]
+    verbs: tuple[str, ...]
     was: str
     risk: str
 
 
-_BEGAN: Final = ((TaskVerb.REQUEUE, TaskVerb.FAIL), "started", RUNS_AGAIN)
-_CLAIMED: Final = ((TaskVerb.RELEASE, TaskVerb.CANCEL), "claimed", _NEVER_BEGAN)
+_BEGAN: Final = (("requeue", "fail"), "started", RUNS_AGAIN)
+_CLAIMED: Final = (("release", "cancel"), "claimed", _NEVER_BEGAN)
 _CASES: Final = {
     case.kind.name: case
     for case in (

@@ -20,7 +20,6 @@ from horsies.operations.findings import (
     remedies,
 )
 from horsies.operations.formatting import span
-from horsies.operations.workflow_eligibility import WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +102,7 @@ def _finding(cases: list[_Case], cluster: Cluster, *, at_least: bool) -> Finding
         since=first.since,
         evidence=first.evidence + (f" (and {others} more)" if others else ""),
         prediction=prediction if cluster.alive else NO_WORKER_SWEEPS,
-        remedies=remedies("workflow", ids, WorkflowVerb.RECONCILE, WorkflowVerb.CANCEL),
+        remedies=remedies("workflow", ids, "reconcile", "cancel"),
         why=(first.symptom.why, f"It has been so for {span((cluster.now - first.since).total_seconds())}."),
         at_least=at_least,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_tasks
 from horsies.store.statements import statement
 
@@ -27,7 +26,7 @@ async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
             row,
             NEEDS_DECISION,
             evidence=f"stopped past its grace{_on(row['hosts'])}",
-            verbs=(TaskVerb.REQUEUE, TaskVerb.FAIL, TaskVerb.RERUN),
+            verbs=("requeue", "fail", "rerun"),
             why=("A worker was shut down while it ran, and it does not say requeue_on_interrupt.", RUNS_AGAIN),
             at_least=capped,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import (
     MOST_IDS,
     NO_WORKER_SWEEPS,
@@ -98,7 +97,7 @@ def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         row,
         PredictedAction("nothing: waits for a worker", Severity.NEEDS_ACTION),
         f"all of its {counted(draining, 'worker')} drain" if draining else "no living worker serves it",
-        remedies("task", row["ids"], TaskVerb.CANCEL, TaskVerb.FAIL),
+        remedies("task", row["ids"], "cancel", "fail"),
         f"{counted(cluster.alive, 'worker')} alive; start one that serves {queue}, or resume one that drains.",
     )
 
@@ -136,7 +135,7 @@ def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         row,
         PredictedAction("nothing: waits for code", Severity.NEEDS_ACTION),
         evidence="no running worker registers it",
-        verbs=(TaskVerb.CANCEL, TaskVerb.FAIL),
+        verbs=("cancel", "fail"),
         why=(
             f"{counted(workers, 'worker')} of queue {row['queue_name']} reported the names they register; this is none"
             " of them: a deploy that is not finished, or a name misspelt.",
@@ -151,7 +150,7 @@ def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         row,
         PredictedAction("claim it with the next free place", Severity.NOTE),
         evidence=f"its retry was due {span((cluster.now - row['since']).total_seconds())} ago",
-        verbs=(TaskVerb.CANCEL, TaskVerb.FAIL),
+        verbs=("cancel", "fail"),
         why=(f"Queue {row['queue_name']} is served: its workers are busy, or a cap is reached.",),
         at_least=row["more"],
     )
@@ -163,7 +162,7 @@ def _deadline_passed(row: Mapping[str, Any], cluster: Cluster, *, capped: bool) 
         row,
         PredictedAction("expire", Severity.HANDLED, cluster.sweep_in()) if cluster.alive else NO_WORKER_SWEEPS,
         evidence=f"its deadline passed {span((cluster.now - row['since']).total_seconds())} ago and it has not started",
-        verbs=(TaskVerb.EXPIRE, TaskVerb.CANCEL),
+        verbs=("expire", "cancel"),
         why=("No worker starts a task after its good_until.",),
         at_least=capped,
     )
