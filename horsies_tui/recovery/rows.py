@@ -80,11 +80,11 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
             left = max(timedelta(seconds=report.sweep.next_in_s) - (now - report.now), timedelta())
             yield f"next sweep in {countdown(left)}{by}"
     elif report.workers_alive:
-        yield "no sweep has left a trace"
+        yield "no sweep has been recorded"
     if report.spared is not None and (until := report.spared.until) > now:
         yield f"no silent run counts as dead for {countdown(until - now)}"
     if report.settings_differ:
-        yield "workers disagree about the thresholds"
+        yield "workers have different thresholds"
 
 
 def nothing_wrong(report: Report) -> str:

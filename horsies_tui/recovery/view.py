@@ -143,7 +143,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         offered = set.intersection(*({remedy.verb for remedy in finding.remedies} for finding in chosen))
         ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].remedies if may.verb in offered)
         here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
-        self.console.say(f"{verb} is no way out for {here}; {ways or 'act on them one by one'}")
+        self.console.say(f"{verb} does not apply to {here}; {ways or 'act on them one by one'}")
 
     # Actions of the operator.
 

@@ -151,7 +151,7 @@ async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connectio
         await ready(pilot, "interrupted")
         await pilot.press("C", "z", "o")
         assert app.said == [
-            "cancel is no way out for interrupted shop.build_report; R requeue, F fail, E rerun",
+            "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
             "nothing was done from here that could be taken back; horsies audit undo takes any operation back",
             "nothing has been done from here yet",
         ]

@@ -85,7 +85,7 @@ def test_many_of_a_kind_become_one_that_opens_them_all() -> None:
     assert alert.what == "9 workers are lost, they hold 18 tasks"
     assert parse_workers(alert.workers or "").text == "status:lost has:tasks"
     alert = only(a_glance(*(a_finding(name=f"shop.t{n}") for n in range(9))))
-    assert (alert.what, alert.rows, alert.workers) == ("9 stale run, of 9 kinds", None, None)
+    assert (alert.what, alert.rows, alert.workers) == ("9 stale run, in 9 findings", None, None)
 
 
 @pytest.mark.parametrize("many", [1, 6])

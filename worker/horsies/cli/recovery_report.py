@@ -84,7 +84,9 @@ def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
         return
     yield from _findings(report, screen)
     if not why:
-        yield screen.paint("--why says more, with the commands that help; horsies tasks show ID tells all", "dim")
+        yield screen.paint(
+            "--why says more, with the commands that help; horsies tasks show ID shows a task in full", "dim"
+        )
         return
     for finding in report.findings:
         yield ""

@@ -55,7 +55,7 @@ class FindingKind:
     swept: str | None = None
     """By which name `horsies recovery run --dry-run --json` counts it; None: a sweep changes none of its rows."""
     alert: str = "{count} {name} {kind}{on}"
-    alerts: str = "{count} {kind}, of {findings} kinds"
+    alerts: str = "{count} {kind}, in {findings} findings"
     alert_without_workers: str | None = None
     """One alert in place of all findings of this kind while no worker is alive."""
     alert_severity: Severity | None = None

@@ -38,7 +38,7 @@ async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
 
 
 def _paused(row: Mapping[str, Any]) -> Finding:
-    error = error_summary(row["error"]) or "its error tells nothing"
+    error = error_summary(row["error"]) or "its error says nothing"
     return _finding(
         row,
         f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
