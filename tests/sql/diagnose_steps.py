@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.diagnose import diagnose, searches
+from horsies.operations.diagnose import diagnose
 from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.operations.findings.inconsistent_workflows import KINDS
 
@@ -21,7 +21,6 @@ CRASH_POLICY = json.dumps(
     {"retry_policy": {"auto_retry_for": ["WORKER_CRASHED"], "max_retries": 3, "intervals": [60], "jitter": False}}
 )
 
-ALL_KINDS = frozenset(kind for search in searches() for kind in search.kinds)
 OF_WORKFLOWS = frozenset({DAMAGED_WORKFLOW, PAUSED_BY_ERROR, *KINDS.values()})
 
 

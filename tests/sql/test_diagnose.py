@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 from diagnose_steps import (
-    ALL_KINDS,
     CRASH_POLICY,
-    OF_WORKFLOWS,
     ago,
     beat,
     claimed,
@@ -25,6 +23,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.operations import queues, tasks, workers
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Remedy, Severity
+from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
 from horsies.operations.findings.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
@@ -39,6 +38,10 @@ from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 
 NAMES = ["demo.add"]
+OF_TASKS_AND_WORKERS = {
+    *(INTERRUPTED, CRASHED, WORKER_DIED, UNKNOWN_NAME, QUEUE_WITHOUT_WORKER, STALE_RUN, WORKER_LOST, FINALIZING),
+    *(STALE_CLAIM, DEADLINE_PASSED, LEASE_RAN_OUT, PAUSED_QUEUE, RETRY_OVERDUE, RULE_NOT_APPLIED),
+}
 
 
 def verbs(finding) -> list[tuple[str, str]]:
@@ -457,7 +460,7 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     await worker(connection, "died", seconds=90)
     await connection.execute("INSERT INTO horsies_worker_losses (worker_id, failed) VALUES ('died', '{x-1}')")
     report = await diagnose(connection)
-    assert {finding.kind for finding in report.findings} == ALL_KINDS - OF_WORKFLOWS
+    assert {finding.kind for finding in report.findings} == OF_TASKS_AND_WORKERS
     for finding in report.findings:
         assert finding.remedies or finding.kind is RULE_NOT_APPLIED  # the workers' log names the remedy
         for remedy in finding.remedies:

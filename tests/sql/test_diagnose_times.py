@@ -15,7 +15,7 @@ NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 
 
 def cluster(*consumers: Consumers, sweeps: tuple[SweepState, ...] = ()) -> Cluster:
-    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweeps=sweeps, keeps_losses=True)
+    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweeps=sweeps, tables=frozenset())
 
 
 def group(*queues: str, names: frozenset[str] | None = None, workers: int = 1, draining: int = 0) -> Consumers:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Six snapshots. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
+_OWN_TABLES = ("queue_state", "worker_orders", "worker_losses", "sweep_state", "pulse")
 MISSED = 5
 """Intervals after which a rule counts as not applied."""
 
@@ -113,10 +114,8 @@ class Cluster:
     settings_from: str | None
     settings_differ: bool
     sweeps: tuple[SweepState, ...]
-    keeps_losses: bool
-    """Whether the database has the table for losses of dead workers."""
-    has_pulse: bool = False
-    """Whether the database has the functions by which sweeps count silent rows as dead."""
+    tables: frozenset[str]
+    """Those of our own tables that the database has: upstream creates none of them."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
 
@@ -191,8 +190,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         settings_from=told_by,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweeps=sweeps,
-        keeps_losses=here["worker_losses"],
-        has_pulse=here["pulse"],
+        tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
     )

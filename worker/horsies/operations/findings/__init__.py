@@ -36,9 +36,9 @@ class Severity(IntEnum):
 class FindingKind:
     """A kind of finding: its name in the report and in JSON, and how the console and the command line show it.
 
-    In `alert`, `alerts` and `alert_without_workers` these are replaced: {count}, {tasks} (1 task), {name}, {kind},
-    {on} (its worker), {lasting} and {stale} (further findings about tasks of the same worker); where one alert stands
-    for many findings, {findings} is their number.
+    In `alert`, `alerts` and `alert_without_workers` these are replaced: {count}, {tasks} (1 task, 12 tasks), {kind};
+    where one alert stands for many findings also {findings}, their number; else {name}, {on} (its worker), {lasting}
+    (in the verdict alone), {stale} (tasks of the same worker in further findings).
     """
 
     name: str
@@ -148,7 +148,12 @@ Find: TypeAlias = "Callable[[asyncpg.Connection, Cluster], Awaitable[Iterable[Fi
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """`find` reads the findings of these kinds. In a read-only transaction, one after the other."""
+    """`find` reads the findings of these kinds. In a read-only transaction, one after the other.
+
+    `needs` is the table of ours that it reads, as `Cluster.tables` has it: databases of upstream, or those that are not
+    upgraded, may lack it, and have no such findings.
+    """
 
     kinds: tuple[FindingKind, ...]
     find: Find
+    needs: str | None = None

@@ -60,9 +60,6 @@ def over_crashed(selecting: str) -> str:
 
 
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    """Nothing if the database has no table for losses: upstream's, or one that is not upgraded."""
-    if not cluster.keeps_losses:
-        return []
     losses = await worker_losses(conn)
     dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
     rows = await conn.fetch(over_crashed(statement(__name__, "diagnose_crashed")), MOST_IDS)
@@ -124,4 +121,4 @@ def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     )
 
 
-SEARCH = Search((CRASHED, WORKER_DIED), _find)
+SEARCH = Search((CRASHED, WORKER_DIED), _find, needs="horsies_worker_losses")

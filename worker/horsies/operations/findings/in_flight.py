@@ -181,7 +181,7 @@ async def _sweeps(conn: asyncpg.Connection, cluster: Cluster, owners: Iterable[s
         threshold = timedelta(milliseconds=threshold_ms)
         return _Silence(cluster.now, before or cluster.now - threshold, threshold, spared_until)
 
-    if not cluster.has_pulse:
+    if "horsies_pulse" not in cluster.tables:
         unread = silence(of_runs, None, None)
         marks = silence(settings.finalizing_stale_threshold_ms, None, None)
         return _Sweeps(cluster, silence(of_claims, None, None), marks, dict.fromkeys(owners, unread))
