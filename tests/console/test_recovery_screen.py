@@ -277,7 +277,7 @@ async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_
     )
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
-        text = await ready(pilot, "inconsistent node", "pay is RUNNING: its task is COMPLETED")
+        text = await ready(pilot, "inconsistent", "pay is RUNNING: its task is COMPLETED")
         assert "X reconcile" in text
         await pilot.press("X")
         await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "ctrl+y")

@@ -109,7 +109,7 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(start: Start, short
     assert flows["RUNNING"] >= 1  # waits for its mail, which is paused
     assert "TILL_SHORT" in told["errors"]
     assert any("had not told the order" in line["text"] for line in told["story"])
-    assert {"interrupted", "unknown name", "paused queue", "inconsistent node"} <= set(told["findings"])
+    assert {"interrupted", "unknown name", "paused queue", "inconsistent"} <= set(told["findings"])
     assert len(told["workers"]) == 4  # two, the one after the deploy, and the one after the kill
     assert any("killed, pid" in line["text"] for line in told["story"])
     assert list(short_directory.iterdir()) == []

@@ -53,7 +53,7 @@ async def test_a_node_out_of_step_is_told_with_its_evidence_its_fate_and_its_rem
     await worker(connection)
     await swept(connection, 10)
     await out_of_step(connection)
-    finding = await the_only(connection, KINDS["inconsistent node"])
+    finding = await the_only(connection, KINDS["inconsistent"])
     assert (finding.prediction.severity, finding.target_kind, finding.name) == (Severity.HANDLED, "workflow", "demo")
     assert (finding.ids, finding.count, finding.at_least) == (("w1",), 1, False)
     assert finding.evidence == "n0 is RUNNING: its task is COMPLETED"
@@ -70,7 +70,7 @@ async def test_the_sweep_comes_after_the_grace(connection: asyncpg.Connection) -
     await worker(connection)
     await swept(connection, 29)
     await out_of_step(connection, seconds=6)
-    (finding,) = of_kind(await diagnose(connection), KINDS["inconsistent node"])
+    (finding,) = of_kind(await diagnose(connection), KINDS["inconsistent"])
     assert finding.prediction.in_seconds == pytest.approx(31, abs=1)
 
 
@@ -81,7 +81,7 @@ async def test_what_ended_a_moment_ago_is_nobodys_trouble(connection: asyncpg.Co
 
 async def test_without_a_living_worker_nobody_repairs_and_it_needs_you(connection: asyncpg.Connection) -> None:
     await out_of_step(connection)
-    finding = await the_only(connection, KINDS["inconsistent node"])
+    finding = await the_only(connection, KINDS["inconsistent"])
     assert (finding.prediction.severity, finding.prediction.in_seconds) == (Severity.NEEDS_ACTION, None)
     assert finding.prediction.action.startswith("nothing")
 
@@ -89,7 +89,7 @@ async def test_without_a_living_worker_nobody_repairs_and_it_needs_you(connectio
 async def test_workflows_of_one_name_share_a_line(connection: asyncpg.Connection) -> None:
     for number in range(3):
         await out_of_step(connection, f"w{number}", seconds=60 + number)
-    finding = await the_only(connection, KINDS["inconsistent node"])
+    finding = await the_only(connection, KINDS["inconsistent"])
     assert (finding.ids, finding.count) == (("w2", "w1", "w0"), 3)
     assert finding.evidence == "n0 is RUNNING: its task is COMPLETED (and 2 more)"
 

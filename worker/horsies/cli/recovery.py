@@ -10,9 +10,7 @@ from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
 
-app = typer.Typer(
-    name="recovery", help="Show what is stuck and what will happen to it; sweep now.", no_args_is_help=True
-)
+app = typer.Typer(name="recovery", help="See what is stuck and what becomes of it; sweep now.", no_args_is_help=True)
 
 
 @app.command("ls")

@@ -165,7 +165,7 @@ _ROW_GONE: Final = Symptom(
     "task row gone", "Retention keeps what live workflows need: the row was deleted by something else.", "fail the node"
 )
 _INCONSISTENT: Final = Symptom(
-    "inconsistent node",
+    "inconsistent",
     "A worker stores the outcome of a task first and advances its workflow in a second transaction: one that is killed"
     " between the two leaves them so.",
 )

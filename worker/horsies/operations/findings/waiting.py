@@ -38,7 +38,12 @@ QUEUE_WITHOUT_WORKER = FindingKind(
     alert_without_workers="no worker is alive, {count} due",
 )
 DEADLINE_PASSED = FindingKind(
-    "deadline passed", 180, state="EXPIRED", tasks="status:pending,retry has:deadline", swept="overdue"
+    "deadline passed",
+    180,
+    state="EXPIRED",
+    tasks="status:pending,retry has:deadline",
+    swept="overdue",
+    alert="{count} {name} past the deadline",
 )
 PAUSED_QUEUE = FindingKind(
     "paused queue",
