@@ -6,8 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
-from horsies.operations.findings.inconsistent_workflows import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
 CRASH_POLICY = json.dumps(
     {"retry_policy": {"auto_retry_for": ["WORKER_CRASHED"], "max_retries": 3, "intervals": [60], "jitter": False}}
 )
-
-OF_WORKFLOWS = frozenset({DAMAGED_WORKFLOW, PAUSED_BY_ERROR, *KINDS.values()})
 
 
 def ago(seconds: float) -> str:

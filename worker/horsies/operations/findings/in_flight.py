@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.retry import GiveUp
 from horsies.lifecycle.recovering import after_crash
@@ -175,32 +175,30 @@ async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
 async def _sweeps(conn: asyncpg.Connection, cluster: Cluster, owners: Iterable[str]) -> _Sweeps:
     """In a database without a pulse, which is upstream's, silence alone counts."""
     settings, spared = cluster.settings, cluster.spared
-    of_claims, of_runs = settings.claimed_stale_threshold_ms, settings.running_stale_threshold_ms
+    rows: Iterable[Mapping[str, Any]] = [{"worker_id": owner} for owner in owners]
+    if "horsies_pulse" in cluster.tables:
+        rows = await conn.fetch(
+            statement(__name__, "diagnose_silence"),
+            settings.claimed_stale_threshold_ms,
+            settings.claimer_heartbeat_interval_ms,
+            settings.running_stale_threshold_ms,
+            settings.runner_heartbeat_interval_ms,
+            settings.finalizing_stale_threshold_ms,
+            [row["worker_id"] for row in rows],
+        )
 
-    def silence(threshold_ms: int, before: datetime | None, spared_until: datetime | None) -> _Silence:
+    def silence(row: Mapping[str, Any], what: str, threshold_ms: int, spared_until: datetime | None) -> _Silence:
         threshold = timedelta(milliseconds=threshold_ms)
-        return _Silence(cluster.now, before or cluster.now - threshold, threshold, spared_until)
+        return _Silence(cluster.now, row.get(what, cluster.now - threshold), threshold, spared_until)
 
-    if "horsies_pulse" not in cluster.tables:
-        unread = silence(of_runs, None, None)
-        marks = silence(settings.finalizing_stale_threshold_ms, None, None)
-        return _Sweeps(cluster, silence(of_claims, None, None), marks, dict.fromkeys(owners, unread))
-    rows = await conn.fetch(
-        statement(__name__, "diagnose_silence"),
-        of_claims,
-        settings.claimer_heartbeat_interval_ms,
-        of_runs,
-        settings.runner_heartbeat_interval_ms,
-        settings.finalizing_stale_threshold_ms,
-        list(owners),
-    )
-    runs_until = spared.runs_until if spared else None
+    first, of_runs = next(iter(rows)), settings.running_stale_threshold_ms
+    claims_until, runs_until = (spared.claims_until, spared.runs_until) if spared else (None, None)
     return _Sweeps(
         cluster,
-        silence(of_claims, rows[0]["claims"], spared.claims_until if spared else None),
-        silence(settings.finalizing_stale_threshold_ms, rows[0]["marks"], runs_until),
+        silence(first, "claims", settings.claimed_stale_threshold_ms, claims_until),
+        silence(first, "marks", settings.finalizing_stale_threshold_ms, runs_until),
         # A worker that reported a longer threshold is spared by that one.
-        {row["worker_id"]: silence(of_runs, row["runs"], None if row["longer"] else runs_until) for row in rows},
+        {row["worker_id"]: silence(row, "runs", of_runs, None if row.get("longer") else runs_until) for row in rows},
     )
 
 
