@@ -228,7 +228,7 @@ async def test_a_sweep_by_hand_spares_what_may_have_had_no_time_to_beat_and_says
     assert "spared: 1 silent run, 1 silent claim. No worker could store a heartbeat from " in said.words
     assert "`horsies recovery run` after " in said.words
     assert await statuses(connection) == {"run": "RUNNING", "claim": "CLAIMED", "late": "EXPIRED", "cut": "FAILED"}
-    assert "spared for so long" in (await horsies("recovery", "ls")).words
+    assert "that time does not count as silence" in (await horsies("recovery", "ls")).words
     await connection.execute("UPDATE horsies_pulse SET gaps = '{}'")
     assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
 

@@ -115,7 +115,7 @@ def _headline(report: Report) -> str:
     notes = report.count(Severity.NOTE)
     handled = report.count(Severity.HANDLED)
     parts = [f"{report.count(Severity.NEEDS_ACTION)} need action", f"{handled} will be handled by the system"]
-    parts += [f"{notes} to know"] if notes else []
+    parts += [f"{notes} for information"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 
 

@@ -66,7 +66,7 @@ def sweep(asked: Asked) -> NoReturn:
             raise typer.Exit(INTERRUPTED) from None
         finally:
             runner.run(held.aclose())
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "database": database.label,
         "dry_run": asked.dry_run,
         "settings_from": report.settings_from,
@@ -76,7 +76,7 @@ def sweep(asked: Asked) -> NoReturn:
         **(counts if asked.dry_run else (done or _Done()).report()),
     }
     if asked.as_json:
-        print_json(told)
+        print_json(result)
     else:
         say(_would(counts, report, database.label) if done is None else _did(done, counts, report))
     raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 200
-_TOLD = 20
+_MOST_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Reconciled:
         return {
             "repairs": self.repairs,
             "workflows": self.workflows,
-            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
-            "locked_workflows": list(self.locked[:_TOLD]),
+            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
+            "locked_workflows": list(self.locked[:_MOST_REPORTED]),
         }
 
 

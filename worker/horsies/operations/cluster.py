@@ -64,7 +64,7 @@ class Spared:
             what = f"No worker has stored a heartbeat since {clock(self.gap_began)}"
         else:
             what = f"No worker could store a heartbeat from {clock(self.gap_began)} until {clock(self.gap_ended)}"
-        return f"{what}; those that live do so until {clock(self.until)}, and are spared for so long."
+        return f"{what}: until {clock(self.until)}, that time does not count as silence."
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class Cluster:
 
     def known(self) -> dict[str, frozenset[str]]:
         """The names that may run in each served queue, if all of its workers report theirs."""
-        told: dict[str, frozenset[str]] = {}
+        known: dict[str, frozenset[str]] = {}
         for queue in self.served():
             names = [group.names for group in self.serving(queue) if group.claiming]
             if None not in names:
-                told[queue] = frozenset().union(*(some for some in names if some is not None))
-        return told
+                known[queue] = frozenset().union(*(some for some in names if some is not None))
+        return known
 
     def may_run(self, name: str, queue: str) -> bool:
         """Whether a worker claims tasks of this name, as far as they report."""
@@ -174,11 +174,11 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
     consumers = await conn.fetch(
         statement(__name__, "diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
     )
-    told_by = None
+    settings_from = None
     if settings is None:
         newest = await conn.fetchrow(statement(__name__, "diagnose_settings"))
         settings = _settings(newest["recovery_config"]) if newest else None
-        told_by = newest["worker_id"] if settings else None
+        settings_from = newest["worker_id"] if settings else None
     settings = settings or RecoveryConfig()
     rules = _rules(consumers)
     sweeps = tuple(_sweep(row, here["now"], settings, rules) for row in swept)
@@ -187,7 +187,7 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         consumers=tuple(_consumers(row) for row in consumers),
         paused={row["queue_name"]: Pause(row["paused_at"], row["paused_by"], row["reason"]) for row in paused},
         settings=settings,
-        settings_from=told_by,
+        settings_from=settings_from,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweeps=sweeps,
         tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
@@ -211,12 +211,12 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
 def _settings(stored: str | None) -> RecoveryConfig | None:
     """As the worker reported them. Not checked: upstream allows other ranges, and a sweep there uses them as they
     are."""
-    told = json.loads(stored) if stored else None
-    if not isinstance(told, dict):
+    reported = json.loads(stored) if stored else None
+    if not isinstance(reported, dict):
         return None
     fields = RecoveryConfig.model_fields
     return RecoveryConfig.model_construct(
-        **{key: value for key, value in told.items() if key in fields and type(value) is type(fields[key].default)}
+        **{key: value for key, value in reported.items() if key in fields and type(value) is type(fields[key].default)}
     )
 
 
