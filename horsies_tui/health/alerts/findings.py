@@ -34,10 +34,8 @@ def _no_worker(scene: Scene) -> Iterator[Alert]:
     glance = scene.glance
     due = sum(row.due.number for row in glance.queues if row.paused_at is None)
     if due and not glance.alive:
-        what, evidence = (
-            f"no worker is alive, {number(due)} due",
-            f"no sign of life from any for {lasting(GONE_AFTER_S)}",
-        )
+        what = f"no worker is alive, {number(due)} due"
+        evidence = f"no sign of life from any for {lasting(GONE_AFTER_S)}"
         yield Alert(NO_WORKER, Level.CRITICAL, what, evidence, rows=NUMBERS["due"], place=_NO_WORKER_PLACE)
 
 
@@ -63,14 +61,14 @@ def _findings(scene: Scene) -> Iterator[Alert]:
 def _one(finding: Finding, stale: int, report: Report, glance: Glance) -> Alert:
     kind, lasts = finding.kind, _lasts(finding, report)
 
-    def words(lasting: str) -> str:
+    def words(for_how_long: str) -> str:
         return kind.alert.format(
             count=_count([finding]),
             tasks=counted(finding.count, "task"),
             name=_name(finding, glance),
             kind=kind.name,
             on=f" on {glance.name(finding.worker_id)}" if finding.worker_id else "",
-            lasting=lasting,
+            lasting=for_how_long,
             stale=f", {number(stale)} stale" if stale else "",
         )
 
