@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import Severity
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import Pace, Rhythm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
     from horsies_tui.feed.link import Link
 
 HEADER_EVERY_S: Final = 5.0
@@ -31,9 +32,9 @@ class RecoverySnapshot:
     error: str | None = None
 
     @property
-    def need_you(self) -> int | None:
+    def need_action(self) -> int | None:
         """The number in the header: findings that stay until an operator acts."""
-        return None if self.report is None else self.report.needing_you
+        return None if self.report is None else self.report.count(Severity.NEEDS_ACTION)
 
 
 class RecoveryFeed(Feed):

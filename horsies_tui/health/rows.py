@@ -6,12 +6,11 @@ import re
 from datetime import UTC
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import FindingKind
 from horsies.views import RATES_OVER
 from horsies.views.losses import MOST_IDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from datetime import datetime
 
     from horsies.operations.findings import Finding
@@ -19,23 +18,6 @@ if TYPE_CHECKING:
 _MOST_IDS: Final = 20
 """Longer lists of ids would fill the filter bar; then a filter by common properties is used."""
 _PLAIN_WORD: Final = re.compile(r"[\w.:@/-]+")
-_STATUS_OF: Final[Mapping[FindingKind, str]] = {
-    FindingKind.INTERRUPTED: "status:interrupted",
-    FindingKind.CRASHED: "status:failed error:WORKER_CRASHED",
-    FindingKind.STALE_RUN: "status:running",
-    FindingKind.FINALIZING: "status:running",
-    FindingKind.STALE_CLAIM: "status:claimed",
-    FindingKind.LEASE_RAN_OUT: "status:claimed",
-    FindingKind.WORKER_GONE: "status:claimed,running",
-    FindingKind.RULE_NOT_APPLIED: "status:claimed,running",
-    FindingKind.PAST_DEADLINE: "status:pending,retry has:deadline",
-    FindingKind.RETRY_OVERDUE: "status:pending,retry tries:>1",
-    FindingKind.UNKNOWN_NAME: "status:pending,retry",
-    FindingKind.QUEUE_WITHOUT_WORKER: "status:pending,retry",
-    FindingKind.PAUSED_QUEUE: "status:pending,retry",
-}
-_KNOWN_BY_ID: Final = frozenset({FindingKind.CRASHED, FindingKind.WORKER_DIED})
-"""Crashed tasks already handled have the same state and error as open ones, and returned tasks have any state."""
 
 MOST_NAMED: Final = 100
 """The most names of queues or workers in one filter."""
@@ -76,8 +58,6 @@ def rows_of_finding(finding: Finding) -> str:
     ids = finding.ids
     if finding.target_kind == "task" and 0 < finding.count == len(ids) <= _MOST_IDS and not finding.at_least:
         return f"id:{','.join(ids)}"
-    if finding.target_kind == "queue":
-        return f"{NUMBERS['due']} queue:{quoted(finding.name)}"
     return filter_of(finding)
 
 
@@ -89,11 +69,6 @@ def any_of(names: Iterable[str]) -> str:
 def one_worker(worker_id: str) -> str:
     """The filter of the workers screen for this worker."""
     return f"id:{quoted(worker_id)}"
-
-
-def rows_of_worker(worker_id: str) -> str:
-    """The tasks that the worker holds."""
-    return f"status:claimed,running worker:{quoted(worker_id)}"
 
 
 def rows_of_error(error_code: str | None, since: datetime) -> str:
@@ -115,10 +90,10 @@ def _ended(since: datetime, until: datetime | None) -> str:
 
 
 def filter_of(finding: Finding) -> str:
-    """The finding's rows, as exactly as the filter language allows; crashed tasks by id."""
-    if finding.kind in _KNOWN_BY_ID and finding.ids and len(finding.ids) <= MOST_IDS:
+    """The finding's tasks, as exactly as the filter language allows."""
+    if finding.kind.by_id and finding.ids and len(finding.ids) <= MOST_IDS:
         return f"id:{','.join(finding.ids)}"
-    words = [_STATUS_OF[finding.kind]]
+    words = [finding.kind.tasks] if finding.kind.tasks else []
     if finding.target_kind == "task":
         words.append(f"name:{quoted(finding.name)}")
     if finding.queue_name is not None:

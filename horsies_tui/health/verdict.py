@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import counted
 from horsies.views.figures import waiting
-from horsies_tui.health.alert import Level
+from horsies_tui.health.alerts import Level
 from horsies_tui.health.rates import Course
 from horsies_tui.look.units import length, number
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
 
-    from horsies_tui.health.alert import Alert
+    from horsies_tui.health.alerts import Alert
     from horsies_tui.health.glance import Glance
 
 _MOST_SAID: Final = 2
 _SOON_S: Final = 60.0
 """A queue that is empty within a minute is not mentioned."""
 
-_LEADS: Final = {Level.HURT: "Critical: ", Level.LOOK: "Degraded: ", Level.NOTE: "Healthy: "}
+_LEADS: Final = {Level.CRITICAL: "Critical: ", Level.DEGRADED: "Degraded: ", Level.NOTE: "Healthy: "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def verdict(glance: Glance, alerts: Sequence[Alert], room: int | None = None) ->
 
 
 def _spoken(worst: Sequence[Alert], many: int, end: str, *, below: bool) -> str:
-    said = "; ".join(alert.told or alert.what for alert in worst[:many])
+    said = "; ".join(alert.in_verdict or alert.what for alert in worst[:many])
     more = len(worst) - many if below else 0  # the list counts them as well
     rest = f"; {counted(more, 'more alert')} below" if more > 0 else ""
     return f"{said}{rest}{end}."

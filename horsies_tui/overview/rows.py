@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies_tui.health.alert import Alert, Level
+from horsies_tui.health.alerts import Alert, Level
 from horsies_tui.health.history import last_known
 from horsies_tui.health.rates import Course, all_queues, all_rates, outlook_of_all
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
@@ -146,7 +146,7 @@ QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
 )  # fmt: skip
 QUEUE_NUMBERS: Final = tuple(NUMBERS)
 
-_TONES: Final = {Level.HURT: Tone.BAD, Level.LOOK: Tone.WARNING, Level.NOTE: Tone.MUTED}
+_TONES: Final = {Level.CRITICAL: Tone.BAD, Level.DEGRADED: Tone.WARNING, Level.NOTE: Tone.MUTED}
 
 
 def _sign(alert: Alert, look: Look) -> Cell:

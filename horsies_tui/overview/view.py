@@ -13,8 +13,7 @@ from horsies.operations.formatting import counted
 from horsies.views import RATES_OVER
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed.report import RecoverySnapshot
-from horsies_tui.health.alert import Alert, Level
-from horsies_tui.health.alerts import alerts
+from horsies_tui.health.alerts import Alert, Level, alerts
 from horsies_tui.health.rows import rows_of_number
 from horsies_tui.health.verdict import verdict
 from horsies_tui.health.windows import neighbour
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.widget import Widget
 
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
     from horsies_tui.feed.link import Link
     from horsies_tui.health.glance import Glance
 
@@ -58,7 +57,7 @@ _SHARE: Final = (0.4, 0.5)
 """The charts' share of the height: on a low screen, and on others."""
 _MOST_QUEUES: Final = 0.4
 """The queues' largest share of the height; they take as many lines as they have queues."""
-_CLASSES: Final = {Level.HURT: "-hurt", Level.LOOK: "-look", Level.NOTE: "-well"}
+_CLASSES: Final = {Level.CRITICAL: "-critical", Level.DEGRADED: "-degraded", Level.NOTE: "-healthy"}
 
 
 class OverviewView(ConsoleView[ExpectedState]):
@@ -70,9 +69,9 @@ class OverviewView(ConsoleView[ExpectedState]):
     OverviewView {
         #verdict-line { height: 1; padding: 0 1; }
         #verdict { width: 1fr; text-style: bold; }
-        #verdict.-hurt { color: $text-error; }
-        #verdict.-look { color: $text-warning; }
-        #verdict.-well { color: $text-success; }
+        #verdict.-critical { color: $text-error; }
+        #verdict.-degraded { color: $text-warning; }
+        #verdict.-healthy { color: $text-success; }
         #window { color: $text-muted; padding: 0 0 0 2; }
         #alerts-title { width: 1fr; padding: 0 1; color: $text-muted; }
         #alerts { height: 1fr; }
@@ -134,7 +133,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         snapshot = self._snapshot
         self.set_class(snapshot.error is not None, "-old")
         if snapshot.glance is None:
-            self._say(snapshot.error or "looking at the cluster…", "-look" if snapshot.error else "")
+            self._say(snapshot.error or "looking at the cluster…", "-degraded" if snapshot.error else "")
             return
         glance = replace(snapshot.glance, report=self._report)
         began = {alert.id: alert.failing_since for alert in self._alerts if alert.failing_since is not None}

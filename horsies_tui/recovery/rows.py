@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
 from horsies.views.workers import name_of
 from horsies_tui.intents import Fact
 from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
@@ -17,46 +17,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from horsies.operations.findings import Finding, Report
+    from horsies.operations.diagnose import Report
+    from horsies.operations.findings import Finding
     from horsies_tui.feed.report import RecoverySnapshot
 
 _MOST_IDS_SHOWN: Final = 3
-_TONES: Final = {Severity.NEEDS_YOU: Tone.BAD, Severity.HANDLED: Tone.WARNING, Severity.NOTE: Tone.MUTED}
-_STATES: Final = {
-    FindingKind.INTERRUPTED: "INTERRUPTED",
-    FindingKind.CRASHED: "FAILED",
-    FindingKind.STALE_CLAIM: "CLAIMED",
-    FindingKind.LEASE_RAN_OUT: "CLAIMED",
-    FindingKind.RETRY_OVERDUE: "RETRY",
-    FindingKind.PAST_DEADLINE: "EXPIRED",
-}
+_TONES: Final = {Severity.NEEDS_ACTION: Tone.BAD, Severity.HANDLED: Tone.WARNING, Severity.NOTE: Tone.MUTED}
 
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """A finding as of `taken_at`. `may` are the possible actions, each with its key."""
+    """A finding as of `taken_at`. `remedies` are its verbs, each with its key."""
 
     id: str
     finding: Finding
     taken_at: datetime
-    may: tuple[tuple[str, str], ...]
+    remedies: tuple[tuple[str, str], ...]
 
     def left(self, now: datetime) -> timedelta | None:
         """The time until the system acts; None if it does nothing, or the time is not known."""
-        if self.finding.in_seconds is None:
+        if self.finding.prediction.in_seconds is None:
             return None
-        return max(timedelta(seconds=self.finding.in_seconds) - (now - self.taken_at), timedelta())
+        return max(timedelta(seconds=self.finding.prediction.in_seconds) - (now - self.taken_at), timedelta())
 
 
 def rows_of(report: Report, key_of: Callable[[str], str]) -> tuple[FindingRow, ...]:
     """The rows in the report's order. A finding about the same subject keeps its id from report to report."""
     rows: dict[str, FindingRow] = {}
     for finding in report.findings:
-        row_id = "\t".join((finding.kind, finding.name, finding.queue_name or "", finding.worker_id or ""))
+        row_id = "\t".join((finding.kind.name, finding.name, finding.queue_name or "", finding.worker_id or ""))
         while row_id in rows:  # findings that differ only in their outcome
             row_id += "'"
-        may = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.may)
-        rows[row_id] = FindingRow(row_id, finding, report.now, may)
+        remedies = tuple((key_of(remedy.verb), remedy.verb) for remedy in finding.remedies)
+        rows[row_id] = FindingRow(row_id, finding, report.now, remedies)
     return tuple(rows.values())
 
 
@@ -73,7 +66,8 @@ def headline(snapshot: RecoverySnapshot, now: datetime) -> str:
     if report is None:
         return snapshot.error or "reading the recovery report…"
     parts = [snapshot.error] if snapshot.error else []
-    parts += [f"{report.needing_you} need action", f"{report.handled} will be handled by the system"]
+    parts += [f"{report.count(Severity.NEEDS_ACTION)} need action"]
+    parts += [f"{report.count(Severity.HANDLED)} will be handled by the system"]
     return " · ".join((*parts, *_about_sweeps(report, now)))
 
 
@@ -86,11 +80,11 @@ def _about_sweeps(report: Report, now: datetime) -> Iterator[str]:
             left = max(timedelta(seconds=report.sweep.next_in_s) - (now - report.now), timedelta())
             yield f"next sweep in {countdown(left)}{by}"
     elif report.workers_alive:
-        yield "no sweep has left a trace"
+        yield "no sweep has been recorded"
     if report.spared is not None and (until := report.spared.until) > now:
         yield f"no silent run counts as dead for {countdown(until - now)}"
     if report.settings_differ:
-        yield "workers disagree about the thresholds"
+        yield "workers have different thresholds"
 
 
 def nothing_wrong(report: Report) -> str:
@@ -104,8 +98,8 @@ def why_of(row: FindingRow) -> list[Fact]:
     finding = row.finding
     facts = [Fact("evidence", finding.evidence, Tone.STRONG)]
     facts += [Fact("" if place else "why", sentence) for place, sentence in enumerate(finding.why)]
-    facts.append(Fact("will", finding.system_will))
-    if row.may:
+    facts.append(Fact("will", finding.prediction.action))
+    if row.remedies:
         facts.append(Fact("actions", _ways(row), Tone.ACCENT))
     if finding.target_kind in ("task", "workflow"):
         facts.append(Fact(f"{finding.target_kind}s", _ids(finding), Tone.MUTED))
@@ -123,9 +117,9 @@ def _ids(finding: Finding) -> str:
 
 
 def _what(row: FindingRow, look: Look) -> Cell:
-    state = _STATES.get(row.finding.kind)
-    sign = look.glyphs.warning if state is None else look.glyphs.state(state)
-    return Cell(f"{sign} {row.finding.kind.value}", _TONES[row.finding.severity])
+    kind = row.finding.kind
+    sign = look.glyphs.warning if kind.state is None else look.glyphs.state(kind.state)
+    return Cell(f"{sign} {kind.name}", _TONES[row.finding.prediction.severity])
 
 
 def _name(row: FindingRow, _look: Look) -> Cell:
@@ -135,7 +129,7 @@ def _name(row: FindingRow, _look: Look) -> Cell:
 
 
 def _ways(row: FindingRow) -> str:
-    return "  ".join(f"{key} {verb}" for key, verb in row.may)
+    return "  ".join(f"{key} {verb}" for key, verb in row.remedies)
 
 
 def _rows(row: FindingRow, look: Look) -> Cell:
@@ -150,14 +144,14 @@ def _since(row: FindingRow, look: Look) -> Cell:
 
 
 def _will(row: FindingRow, look: Look) -> Cell:
-    left = row.left(look.now)
+    left, prediction = row.left(look.now), row.finding.prediction
     if left is None:
-        return Cell(row.finding.system_will, Tone.MUTED if row.finding.severity is Severity.NOTE else None)
-    return Cell(f"{row.finding.system_will} in {countdown(left)}", None, f"{countdown(left)} {row.finding.system_will}")
+        return Cell(prediction.action, Tone.MUTED if prediction.severity is Severity.NOTE else None)
+    return Cell(f"{prediction.action} in {countdown(left)}", None, f"{countdown(left)} {prediction.action}")
 
 
 def _may(row: FindingRow, _look: Look) -> Cell:
-    return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.may))
+    return Cell(_ways(row), Tone.ACCENT, " ".join(key for key, _verb in row.remedies))
 
 
 COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(

@@ -110,9 +110,9 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         chosen = self._chosen()
         if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
             verb = "retry"  # the name of this verb for workflows, under the same key as on their own screen
-        remedies = [remedy for finding in chosen for remedy in finding.may if remedy.verb == verb]
+        remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
-        if len(kinds) != 1 or not all(any(may.verb == verb for may in finding.may) for finding in chosen):
+        if len(kinds) != 1 or not all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen):
             self._say_what_may_be(verb, chosen)
             return None
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
@@ -127,7 +127,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
             return action.scope is not Scope.TABLE or bool(self.table.rows)
         verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
         chosen = self._chosen()
-        return bool(chosen) and all(any(may.verb in verbs for may in finding.may) for finding in chosen)
+        return bool(chosen) and all(any(remedy.verb in verbs for remedy in finding.remedies) for finding in chosen)
 
     def _chosen(self) -> list[Finding]:
         """The marked findings, else the one under the cursor."""
@@ -140,10 +140,10 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         if not chosen:
             self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
             return
-        offered = set.intersection(*({remedy.verb for remedy in finding.may} for finding in chosen))
-        ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].may if may.verb in offered)
+        offered = set.intersection(*({remedy.verb for remedy in finding.remedies} for finding in chosen))
+        ways = ", ".join(f"{self._key(may.verb)} {may.verb}" for may in chosen[0].remedies if may.verb in offered)
         here = chosen[0].what if len(chosen) == 1 else f"these {len(chosen)} lines together"
-        self.console.say(f"{verb} is no way out for {here}; {ways or 'act on them one by one'}")
+        self.console.say(f"{verb} does not apply to {here}; {ways or 'act on them one by one'}")
 
     # Actions of the operator.
 

@@ -312,12 +312,12 @@ class ConsoleApp(InTurn, inherit_bindings=False):
             return  # a feed's last message arrives while the console closes
         status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
-        need_you = self.desk.snapshot.need_you
+        need_action = self.desk.snapshot.need_action
         top = self.stage.top
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
-        self.header.show(HeaderFacts(status, now, clock, need_you, frozen))
-        self.tabs.show(self.stage.name_shown, {"recovery": need_you or 0})
+        self.header.show(HeaderFacts(status, now, clock, need_action, frozen))
+        self.tabs.show(self.stage.name_shown, {"recovery": need_action or 0})
         self.footer.draw_again()
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")

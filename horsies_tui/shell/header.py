@@ -26,7 +26,7 @@ class HeaderFacts:
     status: LinkStatus
     now: datetime
     clock: str
-    need_you: int | None
+    need_action: int | None
     """None: not counted yet."""
     frozen: str = ""
     """When the shown view was frozen; empty if it is not."""
@@ -108,7 +108,7 @@ class Header(Horizontal):
         self._place_cell.put(f"{self._glyphs.crumb} {status.database_label}" if words else status.database_label)
 
     def _need_words(self, facts: HeaderFacts) -> str:
-        if not facts.need_you:
+        if not facts.need_action:
             return ""
-        words = f"{self._glyphs.alarm} {facts.need_you} need action"
-        return words if len(words) <= self._need_cell.content_size.width else f"{self._glyphs.alarm}{facts.need_you}"
+        words = f"{self._glyphs.alarm} {facts.need_action} need action"
+        return words if len(words) <= self._need_cell.content_size.width else f"{self._glyphs.alarm}{facts.need_action}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.cli.node_words import out_of_step
+from horsies.cli.node_words import inconsistency
 from horsies.domain.plan import MAP_ITEMS
 from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import Tone, state_tone
@@ -120,10 +120,10 @@ def _facts(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]
 
 def _what_is_wrong(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]]:
     node, labels = tell.node, tell.labels
-    if (unheard := out_of_step(node)) is not None:
+    if (found := inconsistency(node)) is not None:
         yield (
-            "not heard",
-            [(_plain(tell, f"{unheard}: reconcile puts it right, and so does a sweep", Tone.WARNING),)],
+            "inconsistent",
+            [(_plain(tell, f"{found}: reconcile repairs it, and so does a sweep", Tone.WARNING),)],
             None,
         )
     match state_of(node):

@@ -151,7 +151,7 @@ async def test_a_verb_that_is_no_way_out_says_which_are(database: str, connectio
         await ready(pilot, "interrupted")
         await pilot.press("C", "z", "o")
         assert app.said == [
-            "cancel is no way out for interrupted shop.build_report; R requeue, F fail, E rerun",
+            "cancel does not apply to interrupted shop.build_report; R requeue, F fail, E rerun",
             "nothing was done from here that could be taken back; horsies audit undo takes any operation back",
             "nothing has been done from here yet",
         ]
@@ -277,7 +277,7 @@ async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_
     )
     app = SmallConsole(database, RecoveryView)
     async with app.run_test(size=WIDE) as pilot:
-        text = await ready(pilot, "node out of step", "pay is RUNNING: its task is COMPLETED")
+        text = await ready(pilot, "inconsistent", "pay is RUNNING: its task is COMPLETED")
         assert "X reconcile" in text
         await pilot.press("X")
         await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "ctrl+y")

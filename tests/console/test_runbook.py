@@ -132,7 +132,7 @@ PLAYED: dict[str, tuple[Scene, str, str, str, int]] = {
     "a workflow is paused by a node that failed": (
         paused_flow, "month_end", "SELECT status FROM horsies_workflows WHERE depth = 0", "RUNNING", 4,
     ),
-    "a workflow is out of step with its tasks": (
+    "a workflow is inconsistent with its tasks": (
         out_of_step, "order", "SELECT status FROM horsies_workflows", "FAILED", 3,
     ),
     "a queue is paused, and its tasks wait": (

@@ -194,7 +194,7 @@ async def test_a_node_that_has_not_heard_of_the_end_of_its_task_says_so_and_what
     async with flows(database) as screen:
         await opened(screen)
         await go_to(screen, "import_us")
-        await screen.sees("not heard  its task is FAILED already: reconcile puts it right")
+        await screen.sees("inconsistent", "its task is FAILED already: reconcile repairs it")
 
 
 async def test_a_skipped_node_says_for_what_and_a_waiting_one_how_it_is_joined(

@@ -185,7 +185,7 @@ async def test_the_recovery_list_has_evidence_what_happens_and_what_helps(connec
         *("kind", "severity", "target_kind", "name", "ids", "count", "at_least", "since", "evidence", "system_will"),
         *("in_seconds", "may", "why", "queue_name", "worker_id"),
     }
-    assert finding["severity"] == "needs_you"
+    assert finding["severity"] == "needs_action"
     assert {"verb": "requeue", "target_kind": "task", "ids": ["run"]} in finding["may"]
 
 
@@ -228,7 +228,7 @@ async def test_a_sweep_by_hand_spares_what_may_have_had_no_time_to_beat_and_says
     assert "spared: 1 silent run, 1 silent claim. No worker could store a heartbeat from " in said.words
     assert "`horsies recovery run` after " in said.words
     assert await statuses(connection) == {"run": "RUNNING", "claim": "CLAIMED", "late": "EXPIRED", "cut": "FAILED"}
-    assert "spared for so long" in (await horsies("recovery", "ls")).words
+    assert "that time does not count as silence" in (await horsies("recovery", "ls")).words
     await connection.execute("UPDATE horsies_pulse SET gaps = '{}'")
     assert "1 failed as WORKER_CRASHED" in (await horsies("recovery", "run", "--yes")).words
 
@@ -257,7 +257,7 @@ async def test_a_sweep_by_hand_puts_workflows_right(connection: asyncpg.Connecti
     why = (await horsies("recovery", "ls", "--why")).out
     assert "horsies workflows reconcile w-1" in why
     would = (await horsies("recovery", "run", "--dry-run")).out
-    assert "1 workflow out of step" in would
+    assert "1 inconsistent workflow" in would
     said = (await horsies("recovery", "run", "--yes")).out
     assert "2 repairs in 1 workflow" in said
     assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"

@@ -181,8 +181,8 @@ async def test_a_node_that_has_not_heard_of_the_end_of_its_task_is_marked_with_t
         "UPDATE horsies_workflow_tasks SET task_id = 't-1' WHERE task_index = 2"
     )
     way_out = (
-        "out of step: import_uk; where that lasts for longer than a moment,"
-        " `horsies workflows reconcile month-end` puts it right"
+        "inconsistent: import_uk; where that lasts for longer than a moment,"
+        " `horsies workflows reconcile month-end` repairs it"
     )
     for words in (["graph"], ["show"], ["show", "--node", "import_uk"]):
         said = await horsies("workflows", words[0], "month-end", *words[1:])
@@ -197,7 +197,7 @@ async def test_a_node_that_has_not_heard_of_the_end_of_its_task_is_marked_with_t
     assert (await horsies("workflows", "reconcile", "month-end", "--dry-run")).code == 3
     await connection.execute("UPDATE horsies_workflows SET status = 'RUNNING'")
     assert (await horsies("workflows", "reconcile", "month-end", "--yes")).code == 0
-    assert "out of step" not in (await horsies("workflows", "graph", "month-end")).out
+    assert "inconsistent" not in (await horsies("workflows", "graph", "month-end")).out
 
 
 async def test_a_graph_can_be_mermaid_and_no_name_breaks_it(connection: asyncpg.Connection) -> None:

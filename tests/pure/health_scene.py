@@ -6,7 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Finding, FindingKind, Report, Severity, SweepState
+from horsies.operations.cluster import SweepState
+from horsies.operations.diagnose import Report
+from horsies.operations.findings import Finding, FindingKind, PredictedAction, Severity
+from horsies.operations.findings.in_flight import STALE_RUN, WORKER_LOST
 from horsies.views import Count, Liveness, QueueRow, Snapshot, WorkerRow
 from horsies_tui.health.glance import Glance
 
@@ -57,21 +60,21 @@ def a_queue(name: str = "mail", due: int = 0, **fields: Any) -> QueueRow:
     return QueueRow(name, **{**usual, **fields})
 
 
-def a_finding(
-    kind: FindingKind = FindingKind.STALE_RUN, name: str = "shop.import", count: int = 1, **fields: Any
-) -> Finding:
+def a_finding(kind: FindingKind = STALE_RUN, name: str = "shop.import", count: int = 1, **fields: Any) -> Finding:
+    prediction = PredictedAction(
+        "fail as WORKER_CRASHED", fields.pop("severity", Severity.HANDLED), fields.pop("in_seconds", 18.0)
+    )
     usual: dict[str, Any] = {
-        "severity": Severity.HANDLED, "target_kind": "task", "ids": tuple(f"{name}-{n}" for n in range(count)),
+        "prediction": prediction, "target_kind": "task", "ids": tuple(f"{name}-{n}" for n in range(count)),
         "at_least": False, "since": ago(372), "evidence": "no runner beat for 6m12s, threshold 5m00s",
-        "system_will": "fail as WORKER_CRASHED", "in_seconds": 18.0, "may": (), "why": (), "queue_name": "mail",
-        "worker_id": "web-3",
+        "remedies": (), "why": (), "queue_name": "mail", "worker_id": "web-3",
     }  # fmt: skip
     return Finding(kind=kind, name=name, count=count, **{**usual, **fields})
 
 
 def gone(worker_id: str = "web-3", count: int = 13) -> Finding:
     return a_finding(
-        FindingKind.WORKER_GONE, worker_id, count, target_kind="worker", ids=(worker_id,), queue_name=None,
+        WORKER_LOST, worker_id, count, target_kind="worker", ids=(worker_id,), queue_name=None,
         worker_id=worker_id, evidence="no sign of life for 6m12s, holds 1 running and 12 claimed",
     )  # fmt: skip
 

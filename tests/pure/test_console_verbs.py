@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Finding, FindingKind, Remedy, Report, Severity, Spared, SweepState
+from horsies.operations.cluster import Spared, SweepState
+from horsies.operations.diagnose import Report, searches
+from horsies.operations.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
+from horsies.operations.findings.in_flight import STALE_RUN
+from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments
 from horsies.operations.tasks import TaskVerb
@@ -220,9 +224,9 @@ def test_stored_arguments_that_are_no_json_are_not_opened() -> None:
         Draft("{", None)
 
 
-def finding(kind: FindingKind = FindingKind.STALE_RUN, **fields: Any) -> Finding:
+def finding(kind: FindingKind = STALE_RUN, **fields: Any) -> Finding:
     usual = {
-        "severity": Severity.HANDLED,
+        "prediction": PredictedAction("fail as WORKER_CRASHED", Severity.HANDLED, 18.0),
         "target_kind": "task",
         "name": "nightly import",
         "ids": ("t-1",),
@@ -230,9 +234,7 @@ def finding(kind: FindingKind = FindingKind.STALE_RUN, **fields: Any) -> Finding
         "at_least": False,
         "since": NOON - timedelta(minutes=6),
         "evidence": "no beat",
-        "system_will": "fail as WORKER_CRASHED",
-        "in_seconds": 18.0,
-        "may": (),
+        "remedies": (),
         "why": ("because",),
         "queue_name": "bulk",
         "worker_id": "web-3:88",
@@ -260,14 +262,16 @@ def test_the_countdown_goes_on_between_two_reports_and_stops_at_zero() -> None:
 
 
 def test_the_same_trouble_keeps_its_id_and_no_two_lines_share_one() -> None:
-    first = rows_of(report(finding(), finding(system_will="retry after 1m00s")), str)
+    first = rows_of(
+        report(finding(), finding(prediction=PredictedAction("retry after 1m00s", Severity.HANDLED, 18.0))), str
+    )
     second = rows_of(report(finding(count=9, evidence="no beat for longer")), str)
     assert len({row.id for row in first}) == 2
     assert second[0].id == first[0].id
 
 
 def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
-    shown = report(finding(), finding(FindingKind.INTERRUPTED, severity=Severity.NEEDS_YOU))
+    shown = report(finding(), finding(INTERRUPTED, prediction=NEEDS_DECISION))
     assert headline(RecoverySnapshot(shown, False), NOON + timedelta(seconds=3)) == (
         "1 need action · 1 will be handled by the system · next sweep in 0:15, the last was by web-2"
     )
@@ -281,19 +285,10 @@ def test_the_headline_says_who_decides_and_when_the_next_sweep_comes() -> None:
     assert headline(RecoverySnapshot(), NOON) == "reading the recovery report…"
 
 
-OPEN_AS_WORKFLOWS = {
-    FindingKind.DAMAGED_WORKFLOW,
-    FindingKind.TASK_ROW_GONE,
-    FindingKind.NODE_OUT_OF_STEP,
-    FindingKind.WORKFLOW_STALLED,
-    FindingKind.NODE_WITHOUT_TASK,
-    FindingKind.CHILD_FINISHED,
-    FindingKind.CHILD_NOT_STARTED,
-    FindingKind.PAUSED_BY_ERROR,
-}
+OF_TASKS = [kind for search in searches() for kind in search.kinds if kind.tasks or kind.by_id]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FindingKind if kind not in OPEN_AS_WORKFLOWS])
+@pytest.mark.parametrize("kind", OF_TASKS, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", ["shop.mail", "night shift", 'say "hi"\\', "a,b*c"])
 def test_every_finding_opens_as_a_filter_that_can_be_read(kind: FindingKind, name: str) -> None:
     parse(filter_of(finding(kind, name=name, queue_name=name)))
@@ -301,7 +296,7 @@ def test_every_finding_opens_as_a_filter_that_can_be_read(kind: FindingKind, nam
 
 def test_what_is_beyond_the_ids_that_were_read_is_said() -> None:
     remedy = Remedy("requeue", "task", ("t-0",))
-    many = finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True, may=(remedy,))
+    many = finding(ids=tuple(f"t-{number}" for number in range(500)), count=10_000, at_least=True, remedies=(remedy,))
     (row,) = rows_of(report(many), {"requeue": "R"}.__getitem__)
     facts = why_of(row)
     assert "R requeue" in [fact.text for fact in facts if fact.label == "actions"]

@@ -11,14 +11,19 @@ import pytest
 from health_scene import NOON, a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 from hypothesis import given, strategies as st
 
-from horsies.operations.findings import FindingKind, Severity, SweepState
+from horsies.operations.cluster import SweepState
+from horsies.operations.diagnose import searches
+from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings.blocked_workflows import PAUSED_BY_ERROR
+from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
 from horsies.query import parameters, parse, parse_workers
 from horsies.views import Clock, Failures, Liveness, QueueRate
-from horsies_tui.health.alert import Alert, Level
-from horsies_tui.health.alerts import alerts, surges
-from horsies_tui.health.from_report import NOBODY
+from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts
+from horsies_tui.health.alerts.failures import surges
 from horsies_tui.health.glance import Glance
+
+ALL_KINDS = [kind for search in searches() for kind in search.kinds]
 
 
 def only(glance: Glance) -> Alert:
@@ -34,9 +39,9 @@ def test_a_cluster_without_trouble_has_no_alert() -> None:
 
 def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
     alert = only(a_glance(a_finding(count=3), gone()))
-    assert alert.level is Level.HURT
+    assert alert.level is Level.CRITICAL
     assert alert.what == "web-3 is lost, holds 13 tasks, 3 stale"
-    assert alert.told == "web-3 is lost for 6m, holds 13 tasks, 3 stale"
+    assert alert.in_verdict == "web-3 is lost for 6m, holds 13 tasks, 3 stale"
     assert alert.evidence == "no sign of life for 6m, holds 1 running and 12 claimed"
     assert alert.lasts == "6m"
     found = parameters(parse(alert.rows or ""))
@@ -45,7 +50,7 @@ def test_a_worker_that_vanished_is_told_once_with_what_it_left_behind() -> None:
 
 def test_stale_tasks_of_a_living_worker_are_told_by_themselves_with_their_ids() -> None:
     alert = only(a_glance(a_finding(count=2)))
-    assert (alert.level, alert.what) == (Level.LOOK, "2 shop.import stale on web-3")
+    assert (alert.level, alert.what) == (Level.DEGRADED, "2 shop.import stale on web-3")
     assert alert.evidence == "no runner beat for 6m, threshold 5m; will fail as WORKER_CRASHED"
     assert alert.rows == "id:shop.import-0,shop.import-1"
 
@@ -57,19 +62,19 @@ def test_many_stale_tasks_are_shown_by_what_they_have_in_common() -> None:
 
 def test_what_needs_a_decision_hurts_and_comes_before_what_is_handled() -> None:
     waits = a_finding(
-        FindingKind.UNKNOWN_NAME, "shop.resize", severity=Severity.NEEDS_YOU, worker_id=None, in_seconds=None,
+        UNKNOWN_NAME, "shop.resize", severity=Severity.NEEDS_ACTION, worker_id=None, in_seconds=None,
         evidence="no running worker registers it", since=ago(9),
     )  # fmt: skip
     first, second = alerts(a_glance(a_finding(), waits))
-    assert (first.level, first.what) == (Level.HURT, "1 shop.resize unknown to all workers")
-    assert second.level is Level.LOOK
+    assert (first.level, first.what) == (Level.CRITICAL, "1 shop.resize unknown to all workers")
+    assert second.level is Level.DEGRADED
 
 
 def test_trouble_in_a_workflow_opens_the_workflow_and_in_several_the_recovery_desk() -> None:
     flow: dict[str, Any] = {"target_kind": "workflow", "worker_id": None, "queue_name": None}
-    alert = only(a_glance(a_finding(FindingKind.PAUSED_BY_ERROR, "month_end", **flow)))
+    alert = only(a_glance(a_finding(PAUSED_BY_ERROR, "month_end", **flow)))
     assert (alert.workflow, alert.rows, alert.workers) == ("month_end-0", None, None)
-    alert = only(a_glance(a_finding(FindingKind.PAUSED_BY_ERROR, "month_end", 3, **flow)))
+    alert = only(a_glance(a_finding(PAUSED_BY_ERROR, "month_end", 3, **flow)))
     assert (alert.workflow, alert.rows, alert.workers) == (None, None, None)
 
 
@@ -80,20 +85,20 @@ def test_many_of_a_kind_become_one_that_opens_them_all() -> None:
     assert alert.what == "9 workers are lost, they hold 18 tasks"
     assert parse_workers(alert.workers or "").text == "status:lost has:tasks"
     alert = only(a_glance(*(a_finding(name=f"shop.t{n}") for n in range(9))))
-    assert (alert.what, alert.rows, alert.workers) == ("9 stale run, of 9 kinds", None, None)
+    assert (alert.what, alert.rows, alert.workers) == ("9 stale run, in 9 findings", None, None)
 
 
 @pytest.mark.parametrize("many", [1, 6])
 def test_without_any_worker_all_queues_are_one_alert(many: int) -> None:
     findings = [
         a_finding(
-            FindingKind.QUEUE_WITHOUT_WORKER, f"q{n}", 40, severity=Severity.NEEDS_YOU, target_kind="queue",
+            QUEUE_WITHOUT_WORKER, f"q{n}", 40, severity=Severity.NEEDS_ACTION, target_kind="queue",
             in_seconds=None, queue_name=f"q{n}", worker_id=None,
         )
         for n in range(many)
     ]  # fmt: skip
     alert = only(a_glance(*findings, workers=()))
-    assert alert.id == NOBODY
+    assert alert.id == NO_WORKER
     assert alert.what == f"no worker is alive, {40 * many} due"
     assert parameters(parse(alert.rows or "")).queue.exact == tuple(f"q{n}" for n in range(many))
 
@@ -101,7 +106,7 @@ def test_without_any_worker_all_queues_are_one_alert(many: int) -> None:
 def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> None:
     alert = only(a_glance(queues=(a_queue(due=7),), workers=()))
     assert (alert.level, alert.what, alert.rows) == (
-        Level.HURT,
+        Level.CRITICAL,
         "no worker is alive, 7 due",
         "status:pending,retry has:due",
     )
@@ -110,7 +115,7 @@ def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> Non
 
 def test_a_paused_queue_with_due_tasks_is_noted_and_shows_those_that_are_due() -> None:
     paused = a_finding(
-        FindingKind.PAUSED_QUEUE, "mail", 15, severity=Severity.NOTE, target_kind="queue", ids=("mail",),
+        PAUSED_QUEUE, "mail", 15, severity=Severity.NOTE, target_kind="queue", ids=("mail",),
         in_seconds=None, worker_id=None, evidence="paused 3m00s ago by ops@bastion, 15 tasks due",
     )  # fmt: skip
     alert = only(a_glance(paused, queues=(a_queue(due=15, paused_at=ago(180), oldest_due_at=ago(900)),)))
@@ -124,7 +129,7 @@ def test_a_late_worker_names_its_silence() -> None:
     assert (alert.what, alert.evidence) == ("web-2:7 is late", "last snapshot 18s ago, due within 12s")
     assert parse_workers(alert.workers or "").text == "id:web-2"
     alert = only(a_glance(workers=tuple(a_worker(f"w{n}", Liveness.LATE, 18 + n) for n in range(7))))
-    assert (alert.what, alert.evidence) == ("7 workers are late", "w6:7 for 24s, due within 12s")
+    assert (alert.what, alert.evidence) == ("7 workers are late", "w6:7 is late: last snapshot 24s ago, due within 12s")
 
 
 def test_a_worker_that_left_with_empty_hands_is_a_note_for_some_minutes() -> None:
@@ -202,7 +207,7 @@ def test_clocks_and_settings_that_differ_are_told_with_the_workers() -> None:
 def test_a_sweep_that_nobody_runs_hurts_as_long_as_somebody_could() -> None:
     late = SweepState(ago(200), "web-1", 30_000, 0.0)
     alert = only(a_glance(report=a_report(sweep=late)))
-    assert (alert.level, alert.evidence) == (Level.HURT, "last recovery sweep 3m ago, due every 30s")
+    assert (alert.level, alert.evidence) == (Level.CRITICAL, "last recovery sweep 3m ago, due every 30s")
     assert alerts(a_glance(report=a_report(sweep=late, workers_alive=0))) == ()
 
 
@@ -213,7 +218,7 @@ def test_many_queues_over_their_targets_become_one_alert() -> None:
     assert parameters(parse(alert.rows or "")).queue.exact == tuple(f"q{n}" for n in range(6))
 
 
-@given(st.lists(st.tuples(st.sampled_from(FindingKind), st.integers(1, 9), st.sampled_from(Severity)), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from(ALL_KINDS), st.integers(1, 9), st.sampled_from(Severity)), max_size=12))
 def test_whatever_the_report_says_each_alert_opens_something_that_can_be_read(
     told: list[tuple[FindingKind, int, Severity]],
 ) -> None:
@@ -227,6 +232,22 @@ def test_whatever_the_report_says_each_alert_opens_something_that_can_be_read(
         parse(alert.rows or "")
         parse_workers(alert.workers or "")
     assert bool(found) is bool(findings)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("number", [1, 5])
+def test_the_words_of_each_kind_have_no_field_that_is_not_filled(kind: FindingKind, number: int) -> None:
+    findings = [a_finding(kind, f"shop.t{n}", 3) for n in range(number)]
+    for workers in ((a_worker(),), ()):
+        alert = only(a_glance(*findings, workers=workers))
+        assert re.search(r"\b(3|15|5|shop.t0)\b", alert.what)
+        assert "{" not in alert.what + alert.in_verdict
+        parse(alert.rows or "")
+        parse_workers(alert.workers or "")
+
+
+def test_no_two_kinds_have_the_same_name_or_place() -> None:
+    assert len({kind.name for kind in ALL_KINDS}) == len({kind.place for kind in ALL_KINDS}) == len(ALL_KINDS)
 
 
 def test_numbers_that_are_only_known_at_least_say_so() -> None:

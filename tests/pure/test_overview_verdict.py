@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from health_scene import a_finding, a_glance, a_queue, a_report, a_worker, ago, gone
 
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
+from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.views import Liveness, QueueRate
-from horsies_tui.health.alert import Level
-from horsies_tui.health.alerts import alerts
+from horsies_tui.health.alerts import Level, alerts
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.verdict import Verdict, verdict
 
@@ -31,7 +31,7 @@ def test_all_is_well_with_workers_their_load_and_what_is_due() -> None:
 
 def test_a_vanished_worker_comes_first_and_the_slowest_queue_last() -> None:
     interrupted = a_finding(
-        FindingKind.INTERRUPTED, "build_report", 2, severity=Severity.NEEDS_YOU, since=ago(9000), worker_id=None
+        INTERRUPTED, "build_report", 2, severity=Severity.NEEDS_ACTION, since=ago(9000), worker_id=None
     )
     glance = a_glance(
         interrupted, gone(), a_finding(count=3),
@@ -41,7 +41,7 @@ def test_a_vanished_worker_comes_first_and_the_slowest_queue_last() -> None:
     assert found.lead + found.words == (
         "Critical: web-3 is lost for 6m, holds 13 tasks, 3 stale; 2 build_report interrupted; mail clear in 12m."
     )
-    assert found.level is Level.HURT
+    assert found.level is Level.CRITICAL
     assert found.alert == alerts(glance)[0]
 
 

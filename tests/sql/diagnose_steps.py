@@ -6,30 +6,17 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import asyncpg
 
-    from horsies.operations.findings import Finding, Report
+    from horsies.operations.diagnose import Report
+    from horsies.operations.findings import Finding, FindingKind
 
 CRASH_POLICY = json.dumps(
     {"retry_policy": {"auto_retry_for": ["WORKER_CRASHED"], "max_retries": 3, "intervals": [60], "jitter": False}}
-)
-
-OF_WORKFLOWS = frozenset(
-    {
-        FindingKind.DAMAGED_WORKFLOW,
-        FindingKind.TASK_ROW_GONE,
-        FindingKind.NODE_OUT_OF_STEP,
-        FindingKind.WORKFLOW_STALLED,
-        FindingKind.NODE_WITHOUT_TASK,
-        FindingKind.CHILD_FINISHED,
-        FindingKind.CHILD_NOT_STARTED,
-        FindingKind.PAUSED_BY_ERROR,
-    }
 )
 
 

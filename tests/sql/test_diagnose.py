@@ -6,7 +6,6 @@ import asyncpg
 import pytest
 from diagnose_steps import (
     CRASH_POLICY,
-    OF_WORKFLOWS,
     ago,
     beat,
     claimed,
@@ -23,15 +22,30 @@ from diagnose_steps import (
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations import queues, tasks, workers
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind, Remedy, Severity
+from horsies.operations.findings import Remedy, Severity
+from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
+from horsies.operations.findings.in_flight import FINALIZING, LEASE_RAN_OUT, STALE_CLAIM, STALE_RUN, WORKER_LOST
+from horsies.operations.findings.interrupted import INTERRUPTED
+from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
+from horsies.operations.findings.waiting import (
+    DEADLINE_PASSED,
+    PAUSED_QUEUE,
+    QUEUE_WITHOUT_WORKER,
+    RETRY_OVERDUE,
+    UNKNOWN_NAME,
+)
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 
 NAMES = ["demo.add"]
+OF_TASKS_AND_WORKERS = {
+    *(INTERRUPTED, CRASHED, WORKER_DIED, UNKNOWN_NAME, QUEUE_WITHOUT_WORKER, STALE_RUN, WORKER_LOST, FINALIZING),
+    *(STALE_CLAIM, DEADLINE_PASSED, LEASE_RAN_OUT, PAUSED_QUEUE, RETRY_OVERDUE, RULE_NOT_APPLIED),
+}
 
 
 def verbs(finding) -> list[tuple[str, str]]:
-    return [(remedy.verb, remedy.target_kind) for remedy in finding.may]
+    return [(remedy.verb, remedy.target_kind) for remedy in finding.remedies]
 
 
 async def test_an_empty_database_has_nothing_to_report(connection: asyncpg.Connection) -> None:
@@ -61,13 +75,13 @@ async def test_a_stale_run_says_since_when_by_what_threshold_and_when_the_sweep_
     await swept(connection, 12)
     await running(connection, "r-1", seconds=900)
     await beat(connection, "r-1", 372)
-    finding = await the_only(connection, FindingKind.STALE_RUN)
+    finding = await the_only(connection, STALE_RUN)
     assert (finding.target_kind, finding.name, finding.ids, finding.count) == ("task", "demo.add", ("r-1",), 1)
     assert finding.what == "stale run demo.add"
     assert finding.evidence == "no runner beat for 6m12s, threshold 5m00s"
-    assert finding.system_will == "fail as WORKER_CRASHED"
-    assert finding.in_seconds == pytest.approx(18, abs=2)
-    assert finding.severity is Severity.HANDLED
+    assert finding.prediction.action == "fail as WORKER_CRASHED"
+    assert finding.prediction.in_seconds == pytest.approx(18, abs=2)
+    assert finding.prediction.severity is Severity.HANDLED
     assert verbs(finding) == [("requeue", "task"), ("fail", "task")]
     assert "It is not tried again: no retry policy." in finding.why
 
@@ -76,7 +90,7 @@ async def test_a_stale_run_that_may_be_tried_again_will_be_retried(connection: a
     await worker(connection, names=NAMES)
     await swept(connection, 12)
     await running(connection, "r-1", seconds=900, task_options=f"'{CRASH_POLICY}'", max_retries="3")
-    assert (await the_only(connection, FindingKind.STALE_RUN)).system_will == "retry after 1m00s"
+    assert (await the_only(connection, STALE_RUN)).prediction.action == "retry after 1m00s"
 
 
 async def test_beats_of_an_earlier_attempt_and_of_another_role_do_not_count(connection: asyncpg.Connection) -> None:
@@ -85,7 +99,7 @@ async def test_beats_of_an_earlier_attempt_and_of_another_role_do_not_count(conn
     await beat(connection, "second", 900)
     await running(connection, "silent", seconds=900)
     await beat(connection, "silent", 5, role="claimer")
-    assert (await the_only(connection, FindingKind.STALE_RUN)).ids == ("silent",)
+    assert (await the_only(connection, STALE_RUN)).ids == ("silent",)
 
 
 async def test_runs_of_one_name_and_worker_to_which_different_things_will_happen_are_two_lines(
@@ -95,8 +109,8 @@ async def test_runs_of_one_name_and_worker_to_which_different_things_will_happen
     again = {"task_options": f"'{CRASH_POLICY}'", "max_retries": "3"}
     await running(connection, "r-1", "r-2", seconds=900, **again)
     await running(connection, "r-3", seconds=900, retry_count="3", **again)
-    lines = of_kind(await diagnose(connection), FindingKind.STALE_RUN)
-    told = {line.system_will: (line.count, line.at_least, set(line.ids)) for line in lines}
+    lines = of_kind(await diagnose(connection), STALE_RUN)
+    told = {line.prediction.action: (line.count, line.at_least, set(line.ids)) for line in lines}
     assert told == {
         "retry after 1m00s": (2, False, {"r-1", "r-2"}),
         "fail as WORKER_CRASHED": (1, False, {"r-3"}),
@@ -107,11 +121,11 @@ async def test_stale_claims_of_one_name_are_one_line(connection: asyncpg.Connect
     await worker(connection, names=NAMES)
     await swept(connection, 12)
     await claimed(connection, *(f"c-{n:02}" for n in range(12)), seconds=124)
-    finding = await the_only(connection, FindingKind.STALE_CLAIM)
+    finding = await the_only(connection, STALE_CLAIM)
     assert (finding.count, len(finding.ids), finding.at_least) == (12, 12, False)
     assert finding.evidence == "no claimer beat for 2m04s, threshold 2m00s"
-    assert finding.system_will == "requeue"
-    assert finding.in_seconds == pytest.approx(18, abs=2)
+    assert finding.prediction.action == "requeue"
+    assert finding.prediction.in_seconds == pytest.approx(18, abs=2)
     assert verbs(finding) == [("release", "task"), ("cancel", "task")]
 
 
@@ -119,7 +133,7 @@ async def test_more_rows_than_are_read_are_counted_and_hide_no_other_name(connec
     await worker(connection, names=NAMES)
     await claimed(connection, *(f"c-{n:04}" for n in range(700)), seconds=400)
     await claimed(connection, "other", seconds=200, task_name="'demo.other'")
-    lines = {line.name: line for line in of_kind(await diagnose(connection), FindingKind.STALE_CLAIM)}
+    lines = {line.name: line for line in of_kind(await diagnose(connection), STALE_CLAIM)}
     assert lines["demo.other"].ids == ("other",)
     assert (lines["demo.add"].count, len(lines["demo.add"].ids)) == (700, 499)
 
@@ -127,9 +141,12 @@ async def test_more_rows_than_are_read_are_counted_and_hide_no_other_name(connec
 async def test_a_lease_that_ran_out_is_taken_over_by_whoever_may_run_it(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await claimed(connection, "c-1", seconds=100, claim_expires_at=ago(40))
-    finding = await the_only(connection, FindingKind.LEASE_RAN_OUT)
+    finding = await the_only(connection, LEASE_RAN_OUT)
     assert finding.evidence == "its lease ran out 40s ago"
-    assert (finding.system_will, finding.severity) == ("claim it again with the next free place", Severity.HANDLED)
+    assert (finding.prediction.action, finding.prediction.severity) == (
+        "claim it again with the next free place",
+        Severity.HANDLED,
+    )
 
 
 async def test_a_lease_that_ran_out_in_a_paused_queue_waits_until_the_claim_is_stale(
@@ -140,10 +157,10 @@ async def test_a_lease_that_ran_out_in_a_paused_queue_waits_until_the_claim_is_s
     await swept(connection, 10)
     await claimed(connection, "c-1", seconds=100, claim_expires_at=ago(40))
     await beat(connection, "c-1", 85, role="claimer")
-    finding = await the_only(connection, FindingKind.LEASE_RAN_OUT)
-    assert finding.system_will == "requeue once it is stale"
+    finding = await the_only(connection, LEASE_RAN_OUT)
+    assert finding.prediction.action == "requeue once it is stale"
     # stale in 35 s; sweeps come in 20 s and 50 s
-    assert finding.in_seconds == pytest.approx(50, abs=2)
+    assert finding.prediction.in_seconds == pytest.approx(50, abs=2)
 
 
 async def test_an_outcome_that_waits_to_be_stored_is_spared_until_its_mark_is_old(
@@ -153,36 +170,39 @@ async def test_an_outcome_that_waits_to_be_stored_is_spared_until_its_mark_is_ol
     await swept(connection, 10)
     await running(connection, "r-1", seconds=900, finalizing_at=ago(200))
     report = await diagnose(connection)
-    assert of_kind(report, FindingKind.STALE_RUN) == []
-    (finding,) = of_kind(report, FindingKind.FINALIZING)
+    assert of_kind(report, STALE_RUN) == []
+    (finding,) = of_kind(report, FINALIZING)
     assert finding.evidence == "user code ended 3m20s ago, its outcome is not stored"
-    assert finding.system_will == "fail as WORKER_CRASHED"
+    assert finding.prediction.action == "fail as WORKER_CRASHED"
     # the mark is old in 100 s; sweeps come in 20, 50, 80 and 110 s
-    assert finding.in_seconds == pytest.approx(110, abs=2)
+    assert finding.prediction.in_seconds == pytest.approx(110, abs=2)
 
 
 async def test_an_old_mark_on_what_still_beats_needs_somebody(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await running(connection, "r-1", seconds=900, finalizing_at=ago(600))
     await beat(connection, "r-1", 5)
-    finding = await the_only(connection, FindingKind.FINALIZING)
-    assert (finding.system_will, finding.severity) == ("nothing: it still beats", Severity.NEEDS_YOU)
+    finding = await the_only(connection, FINALIZING)
+    assert (finding.prediction.action, finding.prediction.severity) == (
+        "nothing: it still beats",
+        Severity.NEEDS_ACTION,
+    )
 
 
 async def test_an_old_mark_on_what_is_silent_is_a_stale_run(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await running(connection, "r-1", seconds=900, finalizing_at=ago(600))
-    assert (await the_only(connection, FindingKind.STALE_RUN)).ids == ("r-1",)
+    assert (await the_only(connection, STALE_RUN)).ids == ("r-1",)
 
 
 async def test_past_good_until_is_expired_by_the_next_sweep(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await swept(connection, 12)
     await insert(connection, "p-1", "p-2", good_until=ago(95))
-    finding = await the_only(connection, FindingKind.PAST_DEADLINE)
-    assert (finding.count, set(finding.ids), finding.system_will) == (2, {"p-1", "p-2"}, "expire")
-    assert finding.evidence == "good_until passed 1m35s ago and it has not started"
-    assert finding.in_seconds == pytest.approx(18, abs=2)
+    finding = await the_only(connection, DEADLINE_PASSED)
+    assert (finding.count, set(finding.ids), finding.prediction.action) == (2, {"p-1", "p-2"}, "expire")
+    assert finding.evidence == "its deadline passed 1m35s ago and it has not started"
+    assert finding.prediction.in_seconds == pytest.approx(18, abs=2)
 
 
 async def test_interrupted_tasks_wait_for_a_decision_and_come_first(connection: asyncpg.Connection) -> None:
@@ -194,10 +214,10 @@ async def test_interrupted_tasks_wait_for_a_decision_and_come_first(connection: 
     )  # fmt: skip
     report = await diagnose(connection)
     first = report.findings[0]
-    assert (first.kind, first.name, first.count) == (FindingKind.INTERRUPTED, "demo.report", 2)
+    assert (first.kind, first.name, first.count) == (INTERRUPTED, "demo.report", 2)
     assert first.evidence == "stopped past its grace on web-2"
-    assert (first.system_will, first.in_seconds) == ("nothing; needs your decision", None)
-    assert (report.needing_you, report.handled) == (1, 1)
+    assert (first.prediction.action, first.prediction.in_seconds) == ("nothing; needs your decision", None)
+    assert (report.count(Severity.NEEDS_ACTION), report.count(Severity.HANDLED)) == (1, 1)
 
 
 async def test_a_name_that_no_worker_registers_is_unknown(connection: asyncpg.Connection) -> None:
@@ -205,10 +225,13 @@ async def test_a_name_that_no_worker_registers_is_unknown(connection: asyncpg.Co
     await worker(connection, "w-2", names=["demo.sum"])
     await insert(connection, "u-1", "u-2", task_name="'resize_v2'", enqueued_at=ago(540))
     await insert(connection, "k-1", task_name="'demo.sum'")
-    finding = await the_only(connection, FindingKind.UNKNOWN_NAME)
+    finding = await the_only(connection, UNKNOWN_NAME)
     assert (finding.name, finding.count, set(finding.ids)) == ("resize_v2", 2, {"u-1", "u-2"})
-    assert (finding.evidence, finding.system_will) == ("no running worker registers it", "nothing: waits for code")
-    assert finding.severity is Severity.NEEDS_YOU
+    assert (finding.evidence, finding.prediction.action) == (
+        "no running worker registers it",
+        "nothing: waits for code",
+    )
+    assert finding.prediction.severity is Severity.NEEDS_ACTION
 
 
 async def test_a_name_counts_as_known_where_its_queue_has_a_worker_that_does_not_tell(
@@ -218,7 +241,7 @@ async def test_a_name_counts_as_known_where_its_queue_has_a_worker_that_does_not
     await worker(connection, "upstream", queues=["default"])
     await insert(connection, "u-1", task_name="'resize_v2'")
     await insert(connection, "u-2", task_name="'resize_v2'", queue_name="'mail'")
-    finding = await the_only(connection, FindingKind.UNKNOWN_NAME)
+    finding = await the_only(connection, UNKNOWN_NAME)
     assert (finding.queue_name, finding.ids) == ("mail", ("u-2",))
 
 
@@ -227,7 +250,7 @@ async def test_names_are_taken_from_the_last_snapshot_that_has_them(connection: 
     await worker(connection, seconds=2)
     await insert(connection, "k-1")
     await insert(connection, "u-1", task_name="'resize_v2'")
-    assert (await the_only(connection, FindingKind.UNKNOWN_NAME)).name == "resize_v2"
+    assert (await the_only(connection, UNKNOWN_NAME)).name == "resize_v2"
 
 
 async def test_a_queue_that_nobody_serves_is_one_line_for_all_of_its_tasks(connection: asyncpg.Connection) -> None:
@@ -235,11 +258,11 @@ async def test_a_queue_that_nobody_serves_is_one_line_for_all_of_its_tasks(conne
     await insert(connection, "m-1", "m-2", queue_name="'mail'", enqueued_at=ago(70))
     await insert(connection, "m-3", queue_name="'mail'", task_name="'demo.other'")
     await insert(connection, "later", queue_name="'mail'", enqueued_at=ago(-70))
-    finding = await the_only(connection, FindingKind.QUEUE_WITHOUT_WORKER)
+    finding = await the_only(connection, QUEUE_WITHOUT_WORKER)
     assert (finding.target_kind, finding.name, finding.count) == ("queue", "mail", 3)
     assert finding.evidence == "no living worker serves it, 3 tasks due"
     assert dict(verbs(finding)) == {"cancel": "task", "fail": "task"}
-    assert set(finding.may[0].ids) == {"m-1", "m-2", "m-3"}
+    assert set(finding.remedies[0].ids) == {"m-1", "m-2", "m-3"}
 
 
 async def test_a_queue_whose_workers_all_drain_has_none(connection: asyncpg.Connection) -> None:
@@ -249,7 +272,7 @@ async def test_a_queue_whose_workers_all_drain_has_none(connection: asyncpg.Conn
     await insert(connection, "p-1")
     assert (await diagnose(connection)).findings == ()
     await drain(connection, "w-2")
-    finding = await the_only(connection, FindingKind.QUEUE_WITHOUT_WORKER)
+    finding = await the_only(connection, QUEUE_WITHOUT_WORKER)
     assert finding.evidence == "all of its 2 workers drain, 1 task due"
 
 
@@ -258,8 +281,8 @@ async def test_a_paused_queue_with_due_tasks_says_who_paused_it(connection: asyn
     await pause(connection, "default", reason="bank holiday")
     await pause(connection, "empty")
     await insert(connection, "p-1", "p-2")
-    finding = await the_only(connection, FindingKind.PAUSED_QUEUE)
-    assert (finding.name, finding.count, finding.severity) == ("default", 2, Severity.NOTE)
+    finding = await the_only(connection, PAUSED_QUEUE)
+    assert (finding.name, finding.count, finding.prediction.severity) == ("default", 2, Severity.NOTE)
     assert finding.evidence == "paused 3m00s ago by ops@bastion, 2 tasks due"
     assert verbs(finding) == [("resume", "queue")]
     assert finding.why == ("Reason given: bank holiday",)
@@ -267,18 +290,18 @@ async def test_a_paused_queue_with_due_tasks_says_who_paused_it(connection: asyn
 
 async def test_of_very_many_that_wait_the_first_thousand_are_counted(connection: asyncpg.Connection) -> None:
     await insert(connection, *(f"p-{n:04}" for n in range(1_200)), queue_name="'mail'")
-    finding = await the_only(connection, FindingKind.QUEUE_WITHOUT_WORKER)
+    finding = await the_only(connection, QUEUE_WITHOUT_WORKER)
     assert (finding.count, finding.at_least) == (1_000, True)
     assert finding.evidence == "no living worker serves it, at least 1000 tasks due"
-    assert len(finding.may[0].ids) == 500
+    assert len(finding.remedies[0].ids) == 500
 
 
 async def test_a_retry_that_is_long_due_is_noted(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await insert(connection, "late", enqueued_at=ago(150), next_retry_at=ago(150), retry_count="1")
     await insert(connection, "just", enqueued_at=ago(20), next_retry_at=ago(20), retry_count="1")
-    finding = await the_only(connection, FindingKind.RETRY_OVERDUE)
-    assert (finding.ids, finding.evidence, finding.severity) == (
+    finding = await the_only(connection, RETRY_OVERDUE)
+    assert (finding.ids, finding.evidence, finding.prediction.severity) == (
         ("late",),
         "its retry was due 2m30s ago",
         Severity.NOTE,
@@ -292,12 +315,12 @@ async def test_a_worker_that_vanished_is_told_with_what_it_holds(connection: asy
     await running(connection, "r-1", seconds=100, worker="dead")
     await claimed(connection, "c-1", "c-2", seconds=95, worker="dead")
     await running(connection, "mine", seconds=100, worker="alive")
-    finding = await the_only(connection, FindingKind.WORKER_GONE)
+    finding = await the_only(connection, WORKER_LOST)
     assert (finding.target_kind, finding.name, finding.count) == ("worker", "dead", 3)
     assert finding.evidence == "no sign of life for 1m30s, holds 1 running and 2 claimed"
-    assert finding.system_will == "requeue 2 claimed, retry or fail 1 running"
+    assert finding.prediction.action == "requeue 2 claimed, retry or fail 1 running"
     # the claims are stale in 25 s; sweeps come in 20 and 50 s
-    assert finding.in_seconds == pytest.approx(50, abs=2)
+    assert finding.prediction.in_seconds == pytest.approx(50, abs=2)
     assert verbs(finding) == [("recover", "worker")]
 
 
@@ -308,7 +331,7 @@ async def test_a_worker_that_beats_or_claims_is_not_gone_though_its_snapshots_ar
     await running(connection, "r-1", seconds=100, worker="beats")
     await beat(connection, "r-1", 20)
     await running(connection, "r-2", seconds=5, worker="new")
-    assert of_kind(await diagnose(connection), FindingKind.WORKER_GONE) == []
+    assert of_kind(await diagnose(connection), WORKER_LOST) == []
 
 
 async def test_the_stale_tasks_of_a_worker_that_is_gone_may_be_recovered_with_it(
@@ -317,10 +340,10 @@ async def test_the_stale_tasks_of_a_worker_that_is_gone_may_be_recovered_with_it
     await worker(connection, "alive", names=NAMES)
     await worker(connection, "dead", seconds=900)
     await running(connection, "r-1", seconds=910, worker="dead")
-    finding = await the_only(connection, FindingKind.STALE_RUN)
+    finding = await the_only(connection, STALE_RUN)
     assert finding.evidence.endswith(", its worker is lost")
     assert verbs(finding)[-1] == ("recover", "worker")
-    assert finding.may[-1].ids == ("dead",)
+    assert finding.remedies[-1].ids == ("dead",)
 
 
 async def test_without_a_living_worker_nothing_will_happen_by_itself(connection: asyncpg.Connection) -> None:
@@ -332,9 +355,9 @@ async def test_without_a_living_worker_nothing_will_happen_by_itself(connection:
     report = await diagnose(connection)
     assert report.sweep is not None
     assert report.sweep.next_in_s is None
-    assert {finding.in_seconds for finding in report.findings} == {None}
-    assert {finding.system_will for finding in report.findings} == {"nothing: no worker lives that could sweep"}
-    assert {finding.severity for finding in report.findings} == {Severity.NEEDS_YOU}
+    assert {finding.prediction.in_seconds for finding in report.findings} == {None}
+    assert {finding.prediction.action for finding in report.findings} == {"nothing: no worker lives that could sweep"}
+    assert {finding.prediction.severity for finding in report.findings} == {Severity.NEEDS_ACTION}
 
 
 async def test_where_recovery_is_switched_off_the_report_says_so(connection: asyncpg.Connection) -> None:
@@ -342,9 +365,9 @@ async def test_where_recovery_is_switched_off_the_report_says_so(connection: asy
     await worker(connection, names=NAMES, settings=off)
     await running(connection, "r-1", seconds=900)
     await claimed(connection, "c-1", seconds=900)
-    told = {finding.kind: finding.system_will for finding in (await diagnose(connection)).findings}
-    assert told[FindingKind.STALE_RUN] == "nothing: auto_fail_stale_running is off"
-    assert told[FindingKind.STALE_CLAIM] == "nothing: auto_requeue_stale_claimed is off"
+    told = {finding.kind: finding.prediction.action for finding in (await diagnose(connection)).findings}
+    assert told[STALE_RUN] == "nothing: auto_fail_stale_running is off"
+    assert told[STALE_CLAIM] == "nothing: auto_requeue_stale_claimed is off"
 
 
 async def test_thresholds_are_those_of_the_newest_snapshot(connection: asyncpg.Connection) -> None:
@@ -352,20 +375,20 @@ async def test_thresholds_are_those_of_the_newest_snapshot(connection: asyncpg.C
     await running(connection, "r-1", seconds=400)
     report = await diagnose(connection)
     assert (report.settings.running_stale_threshold_ms, report.settings_from) == (600_000, "w-1")
-    assert of_kind(report, FindingKind.STALE_RUN) == []
+    assert of_kind(report, STALE_RUN) == []
     assert not report.settings_differ
     await worker(connection, "w-2", seconds=1, settings={"running_stale_threshold_ms": 300_000})
     report = await diagnose(connection)
     assert report.settings_from == "w-2"
     assert report.settings_differ
-    assert len(of_kind(report, FindingKind.STALE_RUN)) == 1
+    assert len(of_kind(report, STALE_RUN)) == 1
 
 
 async def test_settings_that_were_given_go_before_those_of_workers(connection: asyncpg.Connection) -> None:
     await worker(connection, "w-1", settings={"running_stale_threshold_ms": 600_000})
     await running(connection, "r-1", seconds=400)
     report = await diagnose(connection, RecoveryConfig(running_stale_threshold_ms=300_000))
-    assert len(of_kind(report, FindingKind.STALE_RUN)) == 1
+    assert len(of_kind(report, STALE_RUN)) == 1
     assert report.settings_from is None
 
 
@@ -380,14 +403,18 @@ async def test_a_sweep_that_is_due_comes_at_once(connection: asyncpg.Connection)
     await worker(connection, names=NAMES)
     await swept(connection, 31)
     await claimed(connection, "c-1", seconds=900)
-    assert (await the_only(connection, FindingKind.STALE_CLAIM)).in_seconds == 0
+    assert (await the_only(connection, STALE_CLAIM)).prediction.in_seconds == 0
 
 
 async def test_before_any_sweep_nobody_can_say_when(connection: asyncpg.Connection) -> None:
     await worker(connection, names=NAMES)
     await claimed(connection, "c-1", seconds=900)
-    finding = await the_only(connection, FindingKind.STALE_CLAIM)
-    assert (finding.system_will, finding.in_seconds, finding.severity) == ("requeue", None, Severity.HANDLED)
+    finding = await the_only(connection, STALE_CLAIM)
+    assert (finding.prediction.action, finding.prediction.in_seconds, finding.prediction.severity) == (
+        "requeue",
+        None,
+        Severity.HANDLED,
+    )
 
 
 async def test_rows_without_an_owner_a_time_or_readable_options_do_not_hide_the_rest(
@@ -397,7 +424,7 @@ async def test_rows_without_an_owner_a_time_or_readable_options_do_not_hide_the_
     await insert(connection, "bare", status="'RUNNING'", updated_at=ago(900), task_options="'no json'")
     await insert(connection, "empty", status="'CLAIMED'", updated_at=ago(900))
     found = {finding.kind: finding.ids for finding in (await diagnose(connection)).findings}
-    assert found == {FindingKind.STALE_RUN: ("bare",), FindingKind.STALE_CLAIM: ("empty",)}
+    assert found == {STALE_RUN: ("bare",), STALE_CLAIM: ("empty",)}
 
 
 async def refusals(conn: asyncpg.Connection, remedy: Remedy) -> tuple[object, ...]:
@@ -433,10 +460,10 @@ async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.
     await worker(connection, "died", seconds=90)
     await connection.execute("INSERT INTO horsies_worker_losses (worker_id, failed) VALUES ('died', '{x-1}')")
     report = await diagnose(connection)
-    assert {finding.kind for finding in report.findings} == set(FindingKind) - OF_WORKFLOWS
+    assert {finding.kind for finding in report.findings} == OF_TASKS_AND_WORKERS
     for finding in report.findings:
-        assert finding.may or finding.kind is FindingKind.RULE_NOT_APPLIED  # the workers' log names the remedy
-        for remedy in finding.may:
+        assert finding.remedies or finding.kind is RULE_NOT_APPLIED  # the workers' log names the remedy
+        for remedy in finding.remedies:
             assert await refusals(connection, remedy) == (), (finding.kind, remedy.verb)
 
 

@@ -11,12 +11,12 @@ import pytest
 from diagnose_steps import CRASH_POLICY, ago, of_kind, swept, worker
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.lifecycle.recovering import recover
+from horsies.lifecycle.recovering import count_due, recover
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.in_flight import FINALIZING, STALE_CLAIM, STALE_RUN
 
 if TYPE_CHECKING:
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
 
 OTHER_POLICY = json.dumps({"retry_policy": {"auto_retry_for": ["TIMEOUT"], "intervals": [60], "jitter": False}})
 
@@ -68,10 +68,10 @@ async def mixture(connection: asyncpg.Connection) -> asyncpg.Connection:
 def announced(report: Report) -> dict[str, str]:
     """What the next sweep will do to which task, by the report."""
     return {
-        task_id: "retry" if finding.system_will.startswith("retry") else finding.system_will
+        task_id: "retry" if finding.prediction.action.startswith("retry") else finding.prediction.action
         for finding in report.findings
         for task_id in finding.ids
-        if finding.target_kind == "task" and finding.in_seconds == 0
+        if finding.target_kind == "task" and finding.prediction.in_seconds == 0
     }
 
 
@@ -102,8 +102,8 @@ async def test_the_next_sweep_does_what_the_report_announces_and_nothing_else(mi
 async def test_what_is_spared_now_is_handled_as_announced_when_its_mark_is_old(mixture: asyncpg.Connection) -> None:
     await recover(mixture, RecoveryConfig())
     await remember(mixture)
-    spared = [line for line in of_kind(await diagnose(mixture), FindingKind.FINALIZING) if line.in_seconds]
-    will = {task_id: line.system_will.split(" after ")[0] for line in spared for task_id in line.ids}
+    spared = [line for line in of_kind(await diagnose(mixture), FINALIZING) if line.prediction.in_seconds]
+    will = {task_id: line.prediction.action.split(" after ")[0] for line in spared for task_id in line.ids}
     assert set(will.values()) == {"retry", "fail as WORKER_CRASHED"}
     # As if thirty seconds had passed for the marks: the thresholds of the rows are far away either way.
     await mixture.execute("UPDATE horsies_tasks SET finalizing_at = finalizing_at - interval '30 s'")
@@ -116,8 +116,8 @@ async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -
     await remember(mixture)
     report = await diagnose(mixture, off)
     assert set(announced(report).values()) == {"expire"}
-    stale = [*of_kind(report, FindingKind.STALE_RUN), *of_kind(report, FindingKind.STALE_CLAIM)]
-    assert {finding.system_will.partition(": ")[0] for finding in stale} == {"nothing"}
+    stale = [*of_kind(report, STALE_RUN), *of_kind(report, STALE_CLAIM)]
+    assert {finding.prediction.action.partition(": ")[0] for finding in stale} == {"nothing"}
     await recover(mixture, off)
     assert await done(mixture) == announced(report)
 
@@ -125,3 +125,39 @@ async def test_where_recovery_is_off_neither_acts(mixture: asyncpg.Connection) -
 async def test_after_a_sweep_there_is_nothing_left_that_the_next_one_would_do(mixture: asyncpg.Connection) -> None:
     await recover(mixture, RecoveryConfig())
     assert announced(await diagnose(mixture)) == {}
+
+
+async def test_after_an_outage_only_what_was_silent_for_long_before_it_is_announced_and_done(
+    mixture: asyncpg.Connection,
+) -> None:
+    """330 s in which no worker could beat, until 20 s ago: living workers have 22 s more to beat again."""
+    await mixture.execute(
+        f"INSERT INTO horsies_pulse (beaten_at, gaps) VALUES (now(), tstzmultirange(tstzrange({ago(350)}, {ago(20)})))"
+    )
+    await remember(mixture)
+    report = await diagnose(mixture)
+    will = announced(report)
+    spared = [line for line in of_kind(report, STALE_RUN) if line.prediction.in_seconds != 0]
+    assert {"retry", "expire"} <= set(will.values())
+    assert sum(line.count for line in spared) > 10
+    for line in spared:
+        assert line.prediction.in_seconds == pytest.approx(29, abs=2)  # the first sweep after that
+        assert "that time does not count as silence" in line.why[-2]
+    counted = await count_due(mixture, RecoveryConfig())
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will
+    assert sum(counted.values()) == len(will)
+
+
+async def test_runs_of_a_worker_with_a_longer_threshold_are_announced_by_that_one(mixture: asyncpg.Connection) -> None:
+    """A run that was silent for 302 s waits until it is silent for 306 s; one of 310 s is recovered now."""
+    own = json.dumps({"running_stale_threshold_ms": 306_000, "runner_heartbeat_interval_ms": 30_000})
+    await mixture.execute("UPDATE horsies_worker_states SET recovery_config = $1", own)
+    await remember(mixture)
+    report = await diagnose(mixture, RecoveryConfig())
+    will = announced(report)
+    later = [line for line in of_kind(report, STALE_RUN) if line.prediction.in_seconds != 0]
+    assert later
+    assert [line.prediction.in_seconds for line in later] == pytest.approx([29] * len(later), abs=2)
+    await recover(mixture, RecoveryConfig())
+    assert await done(mixture) == will

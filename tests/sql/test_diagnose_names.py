@@ -11,7 +11,7 @@ from diagnose_steps import insert, the_only
 
 from horsies import AppConfig, PostgresConfig, __version__
 from horsies.config.contexts import DatabaseChoice
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.waiting import UNKNOWN_NAME
 from horsies.run.in_flight import InFlightTasks
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.snapshots import Snapshots
@@ -73,5 +73,5 @@ async def test_the_report_knows_by_them_what_no_worker_can_run(
     await snapshots.step()
     await insert(connection, "known", "known-too", task_name="'demo.sum'")
     await insert(connection, "unknown", task_name="'demo.minus'")
-    finding = await the_only(connection, FindingKind.UNKNOWN_NAME)
+    finding = await the_only(connection, UNKNOWN_NAME)
     assert (finding.name, finding.ids) == ("demo.minus", ("unknown",))

@@ -11,7 +11,9 @@ import pytest
 from statements import statement
 
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.in_flight import STALE_RUN, WORKER_LOST
+from horsies.operations.findings.interrupted import INTERRUPTED
+from horsies.operations.findings.waiting import PAUSED_QUEUE, UNKNOWN_NAME
 from horsies.operations.why import ReasonKind, why_pending
 from horsies.views.settings import READER_SETTINGS
 
@@ -129,11 +131,11 @@ async def test_the_whole_report_and_a_why_come_from_it_within_moments(reader: as
         report = await diagnose(reader)
         why = await why_pending(reader, "wait-53")
     found = {(finding.kind, finding.name): finding for finding in report.findings}
-    (gone,) = (finding for finding in report.findings if finding.kind is FindingKind.WORKER_GONE)
+    (gone,) = (finding for finding in report.findings if finding.kind is WORKER_LOST)
     assert (gone.name, gone.count) == ("w-7", 20)
-    assert {finding.worker_id for finding in report.findings if finding.kind is FindingKind.STALE_RUN} == {"w-7"}
-    assert found[FindingKind.UNKNOWN_NAME, "demo.unknown"].queue_name == "q0"
-    assert found[FindingKind.PAUSED_QUEUE, "q1"].count > 1_000
-    assert found[FindingKind.INTERRUPTED, "demo.old"].count == 40
+    assert {finding.worker_id for finding in report.findings if finding.kind is STALE_RUN} == {"w-7"}
+    assert found[UNKNOWN_NAME, "demo.unknown"].queue_name == "q0"
+    assert found[PAUSED_QUEUE, "q1"].count > 1_000
+    assert found[INTERRUPTED, "demo.old"].count == 40
     assert why is not None
     assert [reason.kind for reason in why.reasons] == [ReasonKind.BEHIND]

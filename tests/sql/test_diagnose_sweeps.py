@@ -8,7 +8,8 @@ from diagnose_steps import ago, of_kind, running, swept, the_only, worker
 from pulse_steps import pulse_row
 
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.in_flight import STALE_RUN
+from horsies.operations.findings.sweep_rules import RULE_NOT_APPLIED
 from horsies.store.sweep_state import RUNS, sweep_name
 
 MINUTE_S = 60
@@ -50,18 +51,18 @@ async def test_a_rule_that_a_worker_has_on_and_nobody_applies_needs_a_person(con
     await worker(connection, "w-1", names=["demo.add"])
     await swept(connection, 5)
     await swept_rule(connection, "claims 120000", 5)
-    assert of_kind(await diagnose(connection), FindingKind.RULE_NOT_APPLIED) == []  # it has just started
+    assert of_kind(await diagnose(connection), RULE_NOT_APPLIED) == []  # it has just started
     await lived(connection, 10 * MINUTE_S)
-    finding = await the_only(connection, FindingKind.RULE_NOT_APPLIED)
+    finding = await the_only(connection, RULE_NOT_APPLIED)
     assert (finding.name, finding.evidence) == (
         "runs silent for 5m00s",
         "wanted by 1 living worker every 30s, swept never",
     )
-    assert "stays RUNNING" in finding.system_will
+    assert "stays RUNNING" in finding.prediction.action
     await swept_rule(connection, sweep_name(RUNS, 300_000), 5 * MINUTE_S)
-    assert "swept last 5m00s ago" in (await the_only(connection, FindingKind.RULE_NOT_APPLIED)).evidence
+    assert "swept last 5m00s ago" in (await the_only(connection, RULE_NOT_APPLIED)).evidence
     await connection.execute("UPDATE horsies_sweep_state SET ran_at = now()")
-    assert of_kind(await diagnose(connection), FindingKind.RULE_NOT_APPLIED) == []
+    assert of_kind(await diagnose(connection), RULE_NOT_APPLIED) == []
 
 
 async def test_upstreams_workers_sweep_without_a_trace(connection: asyncpg.Connection) -> None:
@@ -82,15 +83,15 @@ async def test_a_silent_run_is_spared_after_a_gap_and_the_report_says_why_and_un
     assert report.spared is not None
     assert report.spared.runs_until is not None
     assert (report.spared.runs_until - report.now).total_seconds() == pytest.approx(40.5, abs=0.5)
-    (finding,) = of_kind(report, FindingKind.STALE_RUN)
-    assert finding.in_seconds is not None
-    assert finding.in_seconds > 40
+    (finding,) = of_kind(report, STALE_RUN)
+    assert finding.prediction.in_seconds is not None
+    assert finding.prediction.in_seconds > 40
     assert any(sentence.startswith("No worker could store a heartbeat from ") for sentence in finding.why)
     await pulse_row(connection)
     report = await diagnose(connection)
     assert report.spared is None
-    (finding,) = of_kind(report, FindingKind.STALE_RUN)
-    assert finding.in_seconds == pytest.approx(25, abs=1)
+    (finding,) = of_kind(report, STALE_RUN)
+    assert finding.prediction.in_seconds == pytest.approx(25, abs=1)
 
 
 async def test_while_no_worker_pulses_the_report_says_so(connection: asyncpg.Connection) -> None:

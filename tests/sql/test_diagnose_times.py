@@ -8,15 +8,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.cluster import Cluster, Consumers
-from horsies.operations.findings import SweepState
+from horsies.operations.cluster import Cluster, Consumers, SweepState
 from horsies.operations.formatting import clock, counted, span
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 
 
 def cluster(*consumers: Consumers, sweeps: tuple[SweepState, ...] = ()) -> Cluster:
-    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweeps=sweeps, keeps_losses=True)
+    return Cluster(NOW, consumers, {}, RecoveryConfig(), None, settings_differ=False, sweeps=sweeps, tables=frozenset())
 
 
 def group(*queues: str, names: frozenset[str] | None = None, workers: int = 1, draining: int = 0) -> Consumers:

@@ -10,7 +10,10 @@ import pytest
 from diagnose_steps import ago, of_kind
 
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.in_flight import STALE_CLAIM, STALE_RUN, WORKER_LOST
+from horsies.operations.findings.inconsistent_workflows import KINDS
+from horsies.operations.findings.interrupted import INTERRUPTED
+from horsies.operations.findings.waiting import DEADLINE_PASSED, QUEUE_WITHOUT_WORKER, RETRY_OVERDUE
 from horsies.operations.why import ReasonKind, why_pending
 
 if TYPE_CHECKING:
@@ -51,10 +54,10 @@ async def test_staleness_is_judged_by_times_without_a_zone(upstream: asyncpg.Con
     for task_id, seconds in (("beats", 20), ("silent", 360)):
         await insert(upstream, task_id, "RUNNING", **held)
         await beat(upstream, task_id, seconds)
-    (finding,) = of_kind(await diagnose(upstream), FindingKind.STALE_RUN)
+    (finding,) = of_kind(await diagnose(upstream), STALE_RUN)
     assert finding.ids == ("silent",)
     assert finding.evidence == "no runner beat for 6m00s, threshold 5m00s"
-    assert (finding.system_will, finding.in_seconds) == ("fail as WORKER_CRASHED", None)
+    assert (finding.prediction.action, finding.prediction.in_seconds) == ("fail as WORKER_CRASHED", None)
 
 
 async def test_everything_else_is_told_too(upstream: asyncpg.Connection) -> None:
@@ -65,13 +68,13 @@ async def test_everything_else_is_told_too(upstream: asyncpg.Connection) -> None
     await insert(upstream, "stopped", "FAILED", error_code="'TASK_INTERRUPTED'", failed_at=ago(10))
     report = await diagnose(upstream)
     assert {finding.kind: finding.count for finding in report.findings} == {
-        FindingKind.STALE_CLAIM: 1,
-        FindingKind.PAST_DEADLINE: 1,
-        FindingKind.QUEUE_WITHOUT_WORKER: 1,
-        FindingKind.RETRY_OVERDUE: 1,
-        FindingKind.INTERRUPTED: 1,
-        FindingKind.CHILD_FINISHED: 1,
-        FindingKind.TASK_ROW_GONE: 1,
+        STALE_CLAIM: 1,
+        DEADLINE_PASSED: 1,
+        QUEUE_WITHOUT_WORKER: 1,
+        RETRY_OVERDUE: 1,
+        INTERRUPTED: 1,
+        KINDS["child finished"]: 1,
+        KINDS["task row gone"]: 1,
     }
     assert report.sweep is None
     assert report.workers_alive == 1
@@ -80,7 +83,7 @@ async def test_everything_else_is_told_too(upstream: asyncpg.Connection) -> None
 async def test_a_worker_that_is_gone_is_found(upstream: asyncpg.Connection) -> None:
     await upstream.execute("UPDATE horsies_worker_states SET snapshot_at = now() - interval '10 min'")
     await insert(upstream, "claim", "CLAIMED", claimed_by_worker_id="'w-1'", claimed_at=ago(700))
-    (finding,) = of_kind(await diagnose(upstream), FindingKind.WORKER_GONE)
+    (finding,) = of_kind(await diagnose(upstream), WORKER_LOST)
     assert (finding.name, finding.evidence) == ("w-1", "no sign of life for 10m00s, holds 0 running and 1 claimed")
 
 

@@ -65,8 +65,8 @@ async def test_its_deadline_has_passed(connection: asyncpg.Connection) -> None:
     await insert(connection, "t-1", good_until=ago(9))
     reason = await the_reason(connection, "t-1")
     assert (reason.kind, reason.text) == (
-        ReasonKind.PAST_DEADLINE,
-        "good_until passed 9s ago: the next sweep expires it",
+        ReasonKind.DEADLINE_PASSED,
+        "its deadline passed 9s ago: the next sweep expires it",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from control_steps import CHAIN, ends, planted, planted_below, runs, states, task_ends
-from diagnose_steps import OF_WORKFLOWS, of_kind, swept, the_only, worker
+from diagnose_steps import of_kind, swept, the_only, worker
 from operation_steps import OPS
 from workflow_plans import node, plan
 
@@ -15,7 +15,9 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.controlling import pause, resume
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
+from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
+from horsies.operations.findings.inconsistent_workflows import KINDS
 from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ WITH_CHILD = plan(node(0, sub_definition_key="child.v1"), node(1, 0), name="pare
 
 
 async def told(conn: asyncpg.Connection) -> list[Finding]:
-    return [finding for finding in (await diagnose(conn)).findings if finding.kind in OF_WORKFLOWS]
+    return [finding for finding in (await diagnose(conn)).findings if finding.target_kind == "workflow"]
 
 
 async def out_of_step(conn: asyncpg.Connection, workflow_id: str = "w1", *, seconds: float = 60) -> None:
@@ -51,13 +53,13 @@ async def test_a_node_out_of_step_is_told_with_its_evidence_its_fate_and_its_rem
     await worker(connection)
     await swept(connection, 10)
     await out_of_step(connection)
-    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
-    assert (finding.severity, finding.target_kind, finding.name) == (Severity.HANDLED, "workflow", "demo")
+    finding = await the_only(connection, KINDS["inconsistent"])
+    assert (finding.prediction.severity, finding.target_kind, finding.name) == (Severity.HANDLED, "workflow", "demo")
     assert (finding.ids, finding.count, finding.at_least) == (("w1",), 1, False)
     assert finding.evidence == "n0 is RUNNING: its task is COMPLETED"
-    assert finding.system_will == "reconcile"
-    assert finding.in_seconds == pytest.approx(20, abs=1)
-    assert [(remedy.verb, remedy.target_kind, remedy.ids) for remedy in finding.may] == [
+    assert finding.prediction.action == "repair"
+    assert finding.prediction.in_seconds == pytest.approx(20, abs=1)
+    assert [(remedy.verb, remedy.target_kind, remedy.ids) for remedy in finding.remedies] == [
         ("reconcile", "workflow", ("w1",)),
         ("cancel", "workflow", ("w1",)),
     ]
@@ -68,8 +70,8 @@ async def test_the_sweep_comes_after_the_grace(connection: asyncpg.Connection) -
     await worker(connection)
     await swept(connection, 29)
     await out_of_step(connection, seconds=6)
-    (finding,) = of_kind(await diagnose(connection), FindingKind.NODE_OUT_OF_STEP)
-    assert finding.in_seconds == pytest.approx(31, abs=1)
+    (finding,) = of_kind(await diagnose(connection), KINDS["inconsistent"])
+    assert finding.prediction.in_seconds == pytest.approx(31, abs=1)
 
 
 async def test_what_ended_a_moment_ago_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
@@ -79,15 +81,15 @@ async def test_what_ended_a_moment_ago_is_nobodys_trouble(connection: asyncpg.Co
 
 async def test_without_a_living_worker_nobody_repairs_and_it_needs_you(connection: asyncpg.Connection) -> None:
     await out_of_step(connection)
-    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
-    assert (finding.severity, finding.in_seconds) == (Severity.NEEDS_YOU, None)
-    assert finding.system_will.startswith("nothing")
+    finding = await the_only(connection, KINDS["inconsistent"])
+    assert (finding.prediction.severity, finding.prediction.in_seconds) == (Severity.NEEDS_ACTION, None)
+    assert finding.prediction.action.startswith("nothing")
 
 
 async def test_workflows_of_one_name_share_a_line(connection: asyncpg.Connection) -> None:
     for number in range(3):
         await out_of_step(connection, f"w{number}", seconds=60 + number)
-    finding = await the_only(connection, FindingKind.NODE_OUT_OF_STEP)
+    finding = await the_only(connection, KINDS["inconsistent"])
     assert (finding.ids, finding.count) == (("w2", "w1", "w0"), 3)
     assert finding.evidence == "n0 is RUNNING: its task is COMPLETED (and 2 more)"
 
@@ -95,21 +97,21 @@ async def test_workflows_of_one_name_share_a_line(connection: asyncpg.Connection
 async def test_nothing_left_to_run_but_not_finished(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0)))
     await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED', result = '{}'")
-    finding = await the_only(connection, FindingKind.WORKFLOW_STALLED)
+    finding = await the_only(connection, KINDS["stalled workflow"])
     assert finding.evidence == "all of its nodes have ended"
 
 
 async def test_a_pending_node_that_nobody_has_judged(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await connection.execute("UPDATE horsies_workflow_tasks SET status = 'COMPLETED' WHERE task_index = 0")
-    finding = await the_only(connection, FindingKind.WORKFLOW_STALLED)
+    finding = await the_only(connection, KINDS["stalled workflow"])
     assert finding.evidence == "n1 is PENDING: its join (all) is met"
 
 
 async def test_a_ready_node_without_a_task(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await connection.execute("UPDATE horsies_workflow_tasks SET status = 'READY', task_id = NULL WHERE task_index = 0")
-    finding = await the_only(connection, FindingKind.NODE_WITHOUT_TASK)
+    finding = await the_only(connection, KINDS["node has no task"])
     assert finding.evidence == "n0 is READY: it has no task"
 
 
@@ -117,7 +119,7 @@ async def test_a_child_that_has_finished_while_its_parent_waits(connection: asyn
     await planted(connection, WITH_CHILD)
     await planted_below(connection, CHAIN, "w1", 0)
     await connection.execute("UPDATE horsies_workflows SET status = 'COMPLETED' WHERE id = 'child'")
-    finding = await the_only(connection, FindingKind.CHILD_FINISHED)
+    finding = await the_only(connection, KINDS["child finished"])
     assert (finding.name, finding.evidence) == ("parent", "n0 is RUNNING: its child workflow is COMPLETED")
 
 
@@ -125,7 +127,7 @@ async def test_a_child_that_no_worker_has_built_for_long(connection: asyncpg.Con
     await planted(connection, WITH_CHILD)
     assert await told(connection) == []
     await connection.execute("UPDATE horsies_workflows SET updated_at = now() - interval '1 min'")
-    finding = await the_only(connection, FindingKind.CHILD_NOT_STARTED)
+    finding = await the_only(connection, KINDS["child not begun"])
     assert "no worker has started its child workflow" in finding.evidence
 
 
@@ -133,18 +135,18 @@ async def test_a_task_whose_row_is_gone(connection: asyncpg.Connection) -> None:
     await worker(connection)
     await planted(connection, CHAIN)
     await connection.execute("DELETE FROM horsies_tasks")
-    finding = await the_only(connection, FindingKind.TASK_ROW_GONE)
-    assert finding.system_will == "fail the node"
+    finding = await the_only(connection, KINDS["task row gone"])
+    assert finding.prediction.action == "fail the node"
     assert "is gone" in finding.evidence
 
 
 async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), node(1, 0), on_error="pause"))
     await ends(connection, "w1", 0, status="FAILED")
-    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
-    assert (finding.severity, finding.ids) == (Severity.NEEDS_YOU, ("w1",))
+    finding = await the_only(connection, PAUSED_BY_ERROR)
+    assert (finding.prediction.severity, finding.ids) == (Severity.NEEDS_ACTION, ("w1",))
     assert finding.evidence == "a node failed: BROKE: n0 broke"
-    assert [remedy.verb for remedy in finding.may] == ["retry", "resume", "cancel"]
+    assert [remedy.verb for remedy in finding.remedies] == ["retry", "resume", "cancel"]
 
 
 async def completed_by_hand(conn: asyncpg.Connection, workflow_id: str, index: int) -> None:
@@ -159,11 +161,11 @@ async def test_a_paused_workflow_whose_failed_node_was_completed_by_hand_waits_f
     await planted(connection, plan(node(0), node(1, 0), on_error="pause"))
     await ends(connection, "w1", 0, status="FAILED")
     await completed_by_hand(connection, "w1", 0)
-    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
-    assert (finding.severity, finding.ids, finding.count) == (Severity.NEEDS_YOU, ("w1",), 1)
+    finding = await the_only(connection, PAUSED_BY_ERROR)
+    assert (finding.prediction.severity, finding.ids, finding.count) == (Severity.NEEDS_ACTION, ("w1",), 1)
     assert finding.evidence == "n0 was completed by hand, and nothing in it is failed any more"
-    assert finding.system_will == "nothing; needs your decision"
-    assert [remedy.verb for remedy in finding.may] == ["resume", "cancel"]
+    assert finding.prediction.action == "nothing; needs your decision"
+    assert [remedy.verb for remedy in finding.remedies] == ["resume", "cancel"]
     await resume(connection, "w1")
     assert await told(connection) == []
     await pause(connection, "w1")
@@ -176,12 +178,12 @@ async def test_a_failed_node_beside_the_one_that_was_completed_by_hand_can_be_re
     await planted(connection, plan(node(0), node(1), on_error="pause"))
     await ends(connection, "w1", 0, 1, status="FAILED")
     await completed_by_hand(connection, "w1", 1)
-    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
+    finding = await the_only(connection, PAUSED_BY_ERROR)
     assert finding.evidence == "n1 was completed by hand, and others are still failed"
-    assert [remedy.verb for remedy in finding.may] == ["retry", "resume", "cancel"]
+    assert [remedy.verb for remedy in finding.remedies] == ["retry", "resume", "cancel"]
     await completed_by_hand(connection, "w1", 0)
-    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
-    assert [remedy.verb for remedy in finding.may] == ["resume", "cancel"]
+    finding = await the_only(connection, PAUSED_BY_ERROR)
+    assert [remedy.verb for remedy in finding.remedies] == ["resume", "cancel"]
 
 
 async def test_a_parents_node_whose_child_failed_and_that_was_completed_by_hand_waits_for_a_resume(
@@ -191,8 +193,8 @@ async def test_a_parents_node_whose_child_failed_and_that_was_completed_by_hand_
     await planted_below(connection, plan(node(0)), "w1", 0)
     await ends(connection, "child", 0, status="FAILED")
     await completed_by_hand(connection, "w1", 0)
-    finding = await the_only(connection, FindingKind.PAUSED_BY_ERROR)
-    assert (finding.name, [remedy.verb for remedy in finding.may]) == ("parent", ["resume", "cancel"])
+    finding = await the_only(connection, PAUSED_BY_ERROR)
+    assert (finding.name, [remedy.verb for remedy in finding.remedies]) == ("parent", ["resume", "cancel"])
 
 
 async def test_a_workflow_that_a_person_has_paused_is_nobodys_trouble(connection: asyncpg.Connection) -> None:
@@ -235,9 +237,9 @@ async def test_a_damaged_workflow_is_a_line_that_needs_you(
     await worker(connection)
     await planted(connection, CHAIN)
     await connection.execute(damage)
-    finding = await the_only(connection, FindingKind.DAMAGED_WORKFLOW)
-    assert (finding.severity, finding.evidence) == (Severity.NEEDS_YOU, evidence)
-    assert [remedy.verb for remedy in finding.may] == ["cancel"]
+    finding = await the_only(connection, DAMAGED_WORKFLOW)
+    assert (finding.prediction.severity, finding.evidence) == (Severity.NEEDS_ACTION, evidence)
+    assert [remedy.verb for remedy in finding.remedies] == ["cancel"]
 
 
 async def test_a_child_that_names_another_node_is_a_line_that_needs_you_and_stops_nobody(
@@ -248,7 +250,7 @@ async def test_a_child_that_names_another_node_is_a_line_that_needs_you_and_stop
     await out_of_step(connection)
     await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
     await ends(connection, "child", 0)
-    (finding,) = of_kind(await diagnose(connection), FindingKind.DAMAGED_WORKFLOW)
+    (finding,) = of_kind(await diagnose(connection), DAMAGED_WORKFLOW)
     assert (finding.ids, finding.evidence) == (("p",), "its node n0 waits for child, which names another parent")
     done = await reconcile_all(connection, 0)
     assert [(one.item, "which names another parent" in one.error) for one in done.refused] == [("p", True)]
@@ -279,17 +281,20 @@ async def test_every_verb_that_is_offered_would_be_accepted_and_the_sweep_does_w
         "UPDATE horsies_workflow_tasks SET join_type = 'most' WHERE workflow_id = 'g'"
     )
     findings = await told(connection)
-    assert {finding.kind for finding in findings} == OF_WORKFLOWS
+    assert {finding.kind.name for finding in findings} == {
+        *("damaged workflow", "paused by error", "task row gone", "inconsistent", "node has no task", "child finished"),
+        *("child not begun", "stalled workflow"),
+    }
     for finding in findings:
-        for remedy in finding.may:
+        for remedy in finding.remedies:
             selection = WorkflowSelection.of_ids(remedy.ids)
             assert (await preview(connection, WorkflowVerb(remedy.verb), selection)).refused == ()
     done = await reconcile_all(connection, RecoveryConfig().crashed_worker_recovery_grace_ms)
     assert done.refused == ()
     left = await told(connection)
     assert {finding.kind for finding in left} == {
-        FindingKind.CHILD_NOT_STARTED,
-        FindingKind.DAMAGED_WORKFLOW,
-        FindingKind.PAUSED_BY_ERROR,
+        KINDS["child not begun"],
+        DAMAGED_WORKFLOW,
+        PAUSED_BY_ERROR,
     }
     assert await states(connection, "a") == "RUNNING: COMPLETED ENQUEUED PENDING"

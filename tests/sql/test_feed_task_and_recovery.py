@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 from feed_steps import QUICK, Published, linked, send
 
-from horsies.operations.findings import FindingKind
+from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.why import ReasonKind
 from horsies_tui.feed.link import Link
 from horsies_tui.feed.report import RecoveryFeed, RecoverySnapshot
@@ -75,18 +75,18 @@ async def test_the_desk_counts_what_needs_a_person(database: str, connection: as
     async with linked(database) as (link, _):
         published: Published[RecoverySnapshot] = Published()
         feed = RecoveryFeed(link, published, every_s=0.05)
-        assert feed.snapshot.need_you is None
+        assert feed.snapshot.need_action is None
         feed.start()
         snapshot = await published.until(lambda snapshot: not snapshot.loading)
-        assert snapshot.need_you == 0
+        assert snapshot.need_action == 0
         await send(connection, "a", queue_name="'nobody'", age_s=3600)
         await connection.execute(
             "INSERT INTO horsies_tasks (id, task_name, queue_name, status, error_code, failed_at)"
             " VALUES ('b', 'demo.add', 'default', 'FAILED', 'TASK_INTERRUPTED', now())"
         )
-        snapshot = await published.until(lambda snapshot: snapshot.need_you == 2)
+        snapshot = await published.until(lambda snapshot: snapshot.need_action == 2)
         assert snapshot.report is not None
-        assert FindingKind.INTERRUPTED in {finding.kind for finding in snapshot.report.findings}
+        assert INTERRUPTED in {finding.kind for finding in snapshot.report.findings}
         feed.stop()
 
 
@@ -104,6 +104,6 @@ async def test_the_desk_follows_changes_while_it_is_watched(database: str, conne
         )
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await published.until(lambda snapshot: snapshot.need_you == 1)
+        await published.until(lambda snapshot: snapshot.need_action == 1)
         assert loop.time() - began < 3  # the header would take five
         feed.stop()

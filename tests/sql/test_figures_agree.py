@@ -20,7 +20,8 @@ from view_steps import reader, wanted
 from horsies.cli.cluster_lists import _queue_lines, _status_lines, _worker_lines
 from horsies.cli.tables import Screen
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
+from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.views import (
     Liveness,
     cluster_status,
@@ -50,7 +51,7 @@ from horsies_tui.workers.words import capacity, summary
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
     from horsies.views import ClusterStatus, TaskCounts
 
 QUEUES = ("mail", "paused", "drained", "unserved", "later")
@@ -339,10 +340,10 @@ def counts_of_the_task_list_are_exact_when_they_have_gone_on(seen: Read) -> None
 
 
 def the_desk_and_the_header_count_what_is_listed(seen: Read) -> None:
-    found = {kind: sum(f.count for f in seen.report.findings if f.kind is kind) for kind in FindingKind}
-    assert found[FindingKind.INTERRUPTED] == seen.by_state.get("INTERRUPTED", 0) == seen.status.interrupted.number
-    need = sum(finding.severity is Severity.NEEDS_YOU for finding in seen.report.findings)
-    assert RecoverySnapshot(seen.report).need_you == need
+    interrupted = sum(finding.count for finding in seen.report.findings if finding.kind is INTERRUPTED)
+    assert interrupted == seen.by_state.get("INTERRUPTED", 0) == seen.status.interrupted.number
+    need = sum(finding.prediction.severity is Severity.NEEDS_ACTION for finding in seen.report.findings)
+    assert RecoverySnapshot(seen.report).need_action == need
     assert headline(RecoverySnapshot(seen.report), seen.report.now).startswith(f"{need} need")
     # Findings appear on the overview, too: its verdict is not Healthy while a finding needs an operator.
     assert (verdict(seen.glance, alerts(seen.glance)).lead == "Critical: ") or not need

@@ -13,13 +13,15 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
 from horsies.operations.actor import Actor
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
+from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
+from horsies.operations.findings.waiting import QUEUE_WITHOUT_WORKER
 from horsies.operations.workers import WorkerVerb, apply, preview
 from horsies.views import Liveness, worker_rows
 from horsies.views.losses import worker_losses
 
 if TYPE_CHECKING:
-    from horsies.operations.findings import Finding
+    from horsies.operations.findings import Finding, FindingKind
     from horsies.views import WorkerRow
 
 OPS = Actor("ops", "bastion")
@@ -56,9 +58,9 @@ async def test_a_killed_worker_has_died_with_what_it_held_and_what_became_of_it(
     everything = {f"web-3-88-aa-r{n}" for n in range(5)} | {f"web-3-88-aa-c{n}" for n in range(10)}
     assert set(row.loss.ids) == everything
     findings = await desk(connection)
-    died, crashed = findings[FindingKind.WORKER_DIED], findings[FindingKind.CRASHED]
+    died, crashed = findings[WORKER_DIED], findings[CRASHED]
     assert (died.name, died.count, set(died.ids), died.evidence) == ("web-3-88-aa", 15, everything, row.loss.words())
-    assert (crashed.severity, crashed.count) == (Severity.NEEDS_YOU, 5)
+    assert (crashed.prediction.severity, crashed.count) == (Severity.NEEDS_ACTION, 5)
     assert set(crashed.ids) == {f"web-3-88-aa-r{n}" for n in range(5)}
 
 
@@ -66,7 +68,7 @@ async def test_what_is_tried_again_is_told_as_such(connection: asyncpg.Connectio
     await worker(connection, "w-1", seconds=900)
     await running(connection, "r", seconds=905, max_retries="3", task_options=f"'{CRASH_POLICY}'")
     await recover(connection, RecoveryConfig())
-    assert (await desk(connection))[FindingKind.WORKER_DIED].evidence.endswith("with 1 running: 1 to be retried")
+    assert (await desk(connection))[WORKER_DIED].evidence.endswith("with 1 running: 1 to be retried")
 
 
 async def test_stopped_lost_and_died_are_different(connection: asyncpg.Connection) -> None:
@@ -89,9 +91,9 @@ async def test_it_is_remembered_for_days_until_it_is_acknowledged(connection: as
     for table, column in (("horsies_worker_states", "snapshot_at"), ("horsies_worker_losses", "taken_at")):
         await connection.execute(f"UPDATE {table} SET {column} = {column} - interval '3 days'")
     assert [row.liveness for row in await worker_rows(connection)] == [Liveness.DIED]
-    assert FindingKind.WORKER_DIED in await desk(connection)
+    assert WORKER_DIED in await desk(connection)
     assert await acknowledge(connection, "web-3-88-aa") == [True]
-    assert set(await desk(connection)) == {FindingKind.QUEUE_WITHOUT_WORKER}  # for the ten that were returned
+    assert set(await desk(connection)) == {QUEUE_WITHOUT_WORKER}  # for the ten that were returned
     assert (await row_of(connection, "web-3-88-aa")).liveness is Liveness.DIED
     trace = await connection.fetch(
         "SELECT target_kind, count(*), min(os_user), min(reason) FROM horsies_operator_actions"
@@ -121,7 +123,7 @@ async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_reco
     done = await apply(connection, await preview(connection, WorkerVerb.RECOVER, ["w-1"]), OPS, None)
     assert [row.applied for row in done.rows] == [True]
     # The operator knows of the death, because he recovered the worker; whether the task runs again is not decided.
-    assert set(await desk(connection)) == {FindingKind.CRASHED}
+    assert set(await desk(connection)) == {CRASHED}
     await connection.execute(
         "INSERT INTO horsies_operator_actions (operation_id, verb, target_kind, target_id, outcome)"
         " VALUES (gen_random_uuid(), 'rerun', 'task', 'r', 'applied')"
@@ -134,7 +136,7 @@ async def test_a_second_death_is_told_though_the_first_one_is_acknowledged(conne
     assert await acknowledge(connection, "w") == [True]
     await claimed(connection, "again", seconds=905, worker="w")
     await recover(connection, RecoveryConfig())
-    assert (await desk(connection))[FindingKind.WORKER_DIED].evidence.endswith("with 1 claimed: 1 returned")
+    assert (await desk(connection))[WORKER_DIED].evidence.endswith("with 1 claimed: 1 returned")
 
 
 async def test_a_worker_that_was_only_cut_off_has_not_died(connection: asyncpg.Connection) -> None:
@@ -161,7 +163,7 @@ async def test_the_report_reads_no_more_than_the_newest_crashed_tasks(
         )
     await connection.execute("VACUUM ANALYZE")
     whole, entries = await cost(connection, lambda: diagnose(connection))
-    found = (await desk(connection)).get(FindingKind.CRASHED)
+    found = (await desk(connection)).get(CRASHED)
     assert (found is None) is handled
     assert found is None or (found.count, found.at_least, len(found.ids)) == (5000, True, 500)
     assert whole < 200

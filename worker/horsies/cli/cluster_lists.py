@@ -14,7 +14,6 @@ from horsies.cli.tables import Cell, Column, Screen, clean, say, table
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.formatting import span
-from horsies.operations.predictions import spared_sentence
 from horsies.views import Liveness, cluster_status, queue_rows, worker_rows
 from horsies.views.queues import MOST_WAITING
 from horsies.views.tables import tables
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.findings import Report
+    from horsies.operations.diagnose import Report
     from horsies.views import ClusterStatus, QueueRow, WorkerRow
 
 _LATELY: Final = timedelta(hours=1)
@@ -199,7 +198,11 @@ def _status_report(label: str, cluster: ClusterStatus, report: Report) -> dict[s
         },
         "interrupted": cluster.interrupted,
         "tasks_in_table": cluster.in_table,
-        "findings": {"needing_you": report.needing_you, "handled": report.handled, "all": len(report.findings)},
+        "findings": {
+            "need_action": report.count(Severity.NEEDS_ACTION),
+            "handled": report.count(Severity.HANDLED),
+            "all": len(report.findings),
+        },
         "sweep": report.sweep,
     }
 
@@ -224,15 +227,16 @@ def _status_lines(label: str, cluster: ClusterStatus, report: Report, screen: Sc
 def _troubles(report: Report, screen: Screen) -> Iterator[str]:
     """The worst few; `horsies recovery ls` has them all."""
     if report.spared is not None:
-        yield spared_sentence(report.spared)
+        yield report.spared.words()
     if not report.findings:
         yield screen.paint("nothing is stuck", "green")
         return
-    need = f"{report.needing_you} need action" if report.needing_you else "nothing needs action"
-    painted = screen.paint(need, "red" if report.needing_you else "green")
-    yield f"{painted}, {report.handled} will be handled by the system: horsies recovery ls"
+    urgent = report.count(Severity.NEEDS_ACTION)
+    need = f"{urgent} need action" if urgent else "nothing needs action"
+    painted = screen.paint(need, "red" if urgent else "green")
+    yield f"{painted}, {report.count(Severity.HANDLED)} will be handled by the system: horsies recovery ls"
     for finding in report.findings:
-        if finding.severity is Severity.NEEDS_YOU:
+        if finding.prediction.severity is Severity.NEEDS_ACTION:
             more = "+" if finding.at_least else ""
             count = f" {screen.glyph('×', 'x')}{number(finding.count)}{more}" if finding.count > 1 else ""
             yield f"  {screen.glyph('▲', '!')} {clean(finding.what)}{count}: {clean(finding.evidence)}"

@@ -16,7 +16,7 @@ _NAMED: Final = 5
 _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "EXPIRED"})
 
 
-def out_of_step(node: NodeView) -> str | None:
+def inconsistency(node: NodeView) -> str | None:
     """The inconsistency of a node, if any: its task, or its child, has ended or was deleted, and the node is still
     open."""
     if node.status in _ENDED:
@@ -30,14 +30,14 @@ def out_of_step(node: NodeView) -> str | None:
 
 def way_out(nodes: Iterable[NodeView], workflow_id: str, status: str) -> Iterator[str]:
     """The sentence below the nodes if some are inconsistent, for a moment or since a worker was killed."""
-    names = [node.label for node in nodes if out_of_step(node) is not None]
+    names = [node.label for node in nodes if inconsistency(node) is not None]
     if not names or status not in ("RUNNING", "PAUSED"):
         return
     more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
     after = ", once it is resumed" if status == "PAUSED" else ""
     yield (
-        f"out of step: {', '.join(names[:_NAMED])}{more}; where that lasts for longer than a moment,"
-        f" `horsies workflows reconcile {workflow_id}` puts it right{after}"
+        f"inconsistent: {', '.join(names[:_NAMED])}{more}; where that lasts for longer than a moment,"
+        f" `horsies workflows reconcile {workflow_id}` repairs it{after}"
     )
 
 
@@ -53,5 +53,5 @@ def details(node: NodeView) -> Iterator[str]:
         things = "items" if node.is_map else "nodes"
         failed = f", {number(node.sub_failed)} failed" if node.sub_failed else ""
         yield f"{number(node.sub_done or 0)} of {number(node.sub_total)} {things}{failed}"
-    if (unheard := out_of_step(node)) is not None:
-        yield unheard
+    if (found := inconsistency(node)) is not None:
+        yield found

@@ -6,17 +6,15 @@ import shlex
 import sys
 from dataclasses import replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.formatting import ago, number, rows, short, unshortened
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table, width_of
 from horsies.operations.diagnose import diagnose
-from horsies.operations.findings import FindingKind, Severity
+from horsies.operations.findings import Severity
 from horsies.operations.formatting import span
-from horsies.operations.predictions import spared_sentence
-from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
 
     from horsies.cli.reading import Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.operations.findings import Finding, Remedy, Report
+    from horsies.operations.diagnose import Report
+    from horsies.operations.findings import Finding, Remedy
 
 _NAMED: Final = 5
 _ABOVE: Final = 5
@@ -38,8 +37,11 @@ _COLUMNS: Final = (
     Column("THE SYSTEM WILL", least=14, rank=2),
     Column("ACTIONS", least=12, rank=1),
 )
+_AS_NAMED: Final = (
+    "target_kind", "name", "ids", "count", "at_least", "since", "evidence", "why", "queue_name", "worker_id",
+)  # fmt: skip
 _MARKS: Final = {
-    Severity.NEEDS_YOU: ("▲", "!", "red"),
+    Severity.NEEDS_ACTION: ("▲", "!", "red"),
     Severity.HANDLED: ("↻", "~", "yellow"),
     Severity.NOTE: ("·", ".", "dim"),
 }
@@ -51,18 +53,29 @@ def list_findings(choice: DatabaseChoice, *, why: bool, as_json: bool) -> None:
 
     label, report = read(choice, "recovery ls", work)
     if as_json:
-        findings = [plain(finding) | {"severity": finding.severity.name.lower()} for finding in report.findings]
-        print_json(plain(report) | {"database": label, "findings": findings})
+        print_json(plain(report) | {"database": label, "findings": [_as_json(finding) for finding in report.findings]})
         return
     screen = Screen.of(sys.stdout)
     for line in _lines(report, screen, why=why):
         say(line)
 
 
+def _as_json(finding: Finding) -> dict[str, Any]:
+    prediction = finding.prediction
+    return {
+        "kind": finding.kind.name,
+        "severity": prediction.severity.name.lower(),
+        **{name: getattr(finding, name) for name in _AS_NAMED},
+        "system_will": prediction.action,
+        "in_seconds": prediction.in_seconds,
+        "may": finding.remedies,
+    }
+
+
 def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
     yield screen.paint(_headline(report), "bold")
     if report.spared is not None:
-        yield spared_sentence(report.spared)
+        yield report.spared.words()
     yield from _rules(report, screen)
     if report.settings_differ:
         yield "living workers have different recovery settings: the next sweep may go by other thresholds"
@@ -71,13 +84,15 @@ def _lines(report: Report, screen: Screen, *, why: bool) -> Iterator[str]:
         return
     yield from _findings(report, screen)
     if not why:
-        yield screen.paint("--why says more, with the commands that help; horsies tasks show ID tells all", "dim")
+        yield screen.paint(
+            "--why says more, with the commands that help; horsies tasks show ID shows a task in full", "dim"
+        )
         return
     for finding in report.findings:
         yield ""
         yield screen.paint(clean(finding.what), "bold")
         yield from (f"  {clean(sentence)}" for sentence in finding.why)
-        yield from (f"  {_command(remedy, screen)}" for remedy in finding.may)
+        yield from (f"  {_command(remedy, screen)}" for remedy in finding.remedies)
 
 
 def _findings(report: Report, screen: Screen) -> Iterator[str]:
@@ -97,9 +112,10 @@ def _findings(report: Report, screen: Screen) -> Iterator[str]:
 
 
 def _headline(report: Report) -> str:
-    notes = len(report.findings) - report.needing_you - report.handled
-    parts = [f"{report.needing_you} need action", f"{report.handled} will be handled by the system"]
-    parts += [f"{notes} to know"] if notes else []
+    notes = report.count(Severity.NOTE)
+    handled = report.count(Severity.HANDLED)
+    parts = [f"{report.count(Severity.NEEDS_ACTION)} need action", f"{handled} will be handled by the system"]
+    parts += [f"{notes} for information"] if notes else []
     return ", ".join([*parts, _next_sweep(report)])
 
 
@@ -133,17 +149,17 @@ def _when(in_seconds: float | None) -> str:
 
 
 def _cells(finding: Finding, report: Report, screen: Screen) -> list[Cell | str]:
-    unicode, ascii_only, style = _MARKS[finding.severity]
-    when = _when(finding.in_seconds)
+    unicode, ascii_only, style = _MARKS[finding.prediction.severity]
+    when = _when(finding.prediction.in_seconds)
     return [
-        Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind}", style),
+        Cell(f"{screen.glyph(unicode, ascii_only)} {finding.kind.name}", style),
         name_of(finding.name) if finding.target_kind == "worker" else finding.name,
         f"{number(finding.count)}{'+' if finding.at_least else ''}",
         _id(finding, screen),
         ago(finding.since, report.now),
         finding.evidence,
-        f"{finding.system_will}{when}",
-        ", ".join(_verb(remedy) for remedy in finding.may),
+        f"{finding.prediction.action}{when}",
+        ", ".join(_verb(remedy) for remedy in finding.remedies),
     ]
 
 
@@ -162,42 +178,3 @@ def _command(remedy: Remedy, screen: Screen) -> str:
     command = shlex.join(["horsies", f"{remedy.target_kind}s", remedy.verb, *ids[:_NAMED]])
     left = len(remedy.ids) - _NAMED
     return f"{command}  # and {left} more: --json lists them" if left > 0 else command
-
-
-SWEPT: Final = {
-    FindingKind.STALE_CLAIM: "stale_claims",
-    FindingKind.STALE_RUN: "stale_runs",
-    FindingKind.PAST_DEADLINE: "overdue",
-}
-"""The rows that a sweep handles, by the names of `horsies recovery run --dry-run --json`; and inconsistent
-workflows."""
-
-
-def sweepable(report: Report) -> dict[str, int]:
-    """How many a sweep would handle now, by the settings of the report."""
-    counts = dict.fromkeys(SWEPT.values(), 0)
-    counts["workflows"] = len(_reconcilable(report))
-    for finding in report.findings:
-        if finding.kind in SWEPT:
-            counts[SWEPT[finding.kind]] += finding.count
-    if not report.settings.auto_requeue_stale_claimed:
-        counts["stale_claims"] = 0
-    if not report.settings.auto_fail_stale_running:
-        counts["stale_runs"] = 0
-    spared = report.spared
-    counts["spared_runs"] = counts["stale_runs"] if spared and spared.runs_until else 0
-    counts["spared_claims"] = counts["stale_claims"] if spared and spared.claims_until else 0
-    counts["stale_runs"] -= counts["spared_runs"]
-    counts["stale_claims"] -= counts["spared_claims"]
-    return counts
-
-
-def _reconcilable(report: Report) -> set[str]:
-    return {
-        workflow_id
-        for finding in report.findings
-        if finding.kind is not FindingKind.CHILD_NOT_STARTED  # for these, workers are only notified again
-        for remedy in finding.may
-        if remedy.verb == WorkflowVerb.RECONCILE
-        for workflow_id in remedy.ids
-    }

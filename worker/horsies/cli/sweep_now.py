@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -14,22 +15,20 @@ from horsies.cli.acting import confirm, refuse_read_only, require_upgraded
 from horsies.cli.formatting import rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
-from horsies.cli.recovery_report import sweepable
 from horsies.cli.tables import clean, say
 from horsies.cli.verb_report import ALL_APPLIED, INTERRUPTED, SOME_REFUSED
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all
-from horsies.lifecycle.recovering import Recovered, recover
+from horsies.lifecycle.recovering import Recovered, count_due, recover
 from horsies.operations.audit import require_writable
 from horsies.operations.diagnose import diagnose
 from horsies.operations.formatting import clock
-from horsies.operations.predictions import spared_sentence
 from horsies.store.connect import open_database, with_settings
 from horsies.store.pulse import write_pulse
 
 if TYPE_CHECKING:
     from horsies.cli.verb_options import Asked
-    from horsies.operations.findings import Report
-    from horsies.store.connect import Database
+    from horsies.operations.diagnose import Report
+    from horsies.store.connect import Connection, Database
     from horsies.store.isolate_bad_rows import Refused
 
 _BROKEN_OFF = "broken off: what was swept until then stays so, and the next sweep goes on"
@@ -55,8 +54,7 @@ def sweep(asked: Asked) -> NoReturn:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            report = runner.run(_look(database, asked))
-            counts = sweepable(report)
+            report, counts = runner.run(_preview(database, asked))
             due = sum(count for what, count in counts.items() if not what.startswith("spared"))
             if not asked.dry_run and due:
                 if not asked.yes:
@@ -68,7 +66,7 @@ def sweep(asked: Asked) -> NoReturn:
             raise typer.Exit(INTERRUPTED) from None
         finally:
             runner.run(held.aclose())
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "database": database.label,
         "dry_run": asked.dry_run,
         "settings_from": report.settings_from,
@@ -78,13 +76,13 @@ def sweep(asked: Asked) -> NoReturn:
         **(counts if asked.dry_run else (done or _Done()).report()),
     }
     if asked.as_json:
-        print_json(told)
+        print_json(result)
     else:
         say(_would(counts, report, database.label) if done is None else _did(done, counts, report))
     raise typer.Exit(SOME_REFUSED if done is not None and done.refused else ALL_APPLIED)
 
 
-async def _look(database: Database, asked: Asked) -> Report:
+async def _preview(database: Database, asked: Asked) -> tuple[Report, dict[str, int]]:
     settings = READ_ONLY_SETTINGS if asked.dry_run else ()
     async with database.connected(asked.command, settings=settings) as connection, with_settings(connection):
         await require_upgraded(connection)
@@ -92,7 +90,24 @@ async def _look(database: Database, asked: Asked) -> Report:
             await require_writable(connection)
             judged_by = (await diagnose(connection)).settings
             await write_pulse(connection, judged_by, judged_by.check_interval_ms / 1000, lives=False)
-        return await diagnose(connection)
+        report = await diagnose(connection)
+        return report, await _counts(connection, report)
+
+
+async def _counts(connection: Connection, report: Report) -> dict[str, int]:
+    """How many rows a sweep would handle now, by its own scans and the settings of the report."""
+    due = await count_due(connection, report.settings)
+    silent = Counter[str | None]()
+    workflows: set[str] = set()
+    for finding in report.findings:
+        silent[finding.kind.swept] += finding.count
+        workflows |= set(finding.ids) if finding.kind.swept == "workflows" else set()
+    enabled = {"claims": report.settings.auto_requeue_stale_claimed, "runs": report.settings.auto_fail_stale_running}
+    spared = {
+        f"spared_{rule}": max(silent[f"stale_{rule}"] - due[f"stale_{rule}"], 0) if on and report.spared else 0
+        for rule, on in enabled.items()
+    }
+    return due | {"workflows": len(workflows)} | spared
 
 
 async def _sweep(database: Database, report: Report) -> _Done:
@@ -106,8 +121,8 @@ def _would(counts: dict[str, int], report: Report, label: str) -> str:
         return f"nothing to sweep in {clean(label)}"
     return (
         f"a sweep of {clean(label)} finds {rows(counts['stale_claims'], 'stale claim')},"
-        f" {rows(counts['stale_runs'], 'stale run')}, {rows(counts['overdue'], 'task')} past good_until"
-        f" and {rows(counts['workflows'], 'workflow')} out of step{_spared(counts, report)}"
+        f" {rows(counts['stale_runs'], 'stale run')}, {rows(counts['overdue'], 'task')} whose deadline passed"
+        f" and {rows(counts['workflows'], 'inconsistent workflow')}{_spared(counts, report)}"
     )
 
 
@@ -119,7 +134,7 @@ def _spared(counts: dict[str, int], report: Report) -> str:
     what = ", ".join(rows(count, noun) for count, noun in ((runs, "silent run"), (claims, "silent claim")) if count)
     until = clock(report.spared.until)
     then = f"a worker's sweep, or `horsies recovery run` after {until}, takes those that stay silent"
-    return f"\nspared: {what}. {spared_sentence(report.spared)} {then[0].upper()}{then[1:]}."
+    return f"\nspared: {what}. {report.spared.words()} {then[0].upper()}{then[1:]}."
 
 
 def _did(done: _Done, counts: dict[str, int], report: Report) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from horsies.cli.machine import plain, print_json
 from horsies.cli.mermaid import mermaid as as_mermaid
-from horsies.cli.node_words import out_of_step
+from horsies.cli.node_words import inconsistency
 from horsies.cli.tables import Screen, say
-from horsies.cli.workflow_lines import head, node_lines, out_of_step_lines
+from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
 from horsies.cli.workflow_reading import read_workflow
 
@@ -34,10 +34,10 @@ def draw_workflow(choice: DatabaseChoice, text: str, *, mermaid: bool, as_json: 
 
 
 def _drawn(story: WorkflowStory, screen: Screen) -> list[str]:
-    return [*head(story, screen), "", *node_lines(story, screen), *out_of_step_lines(story)]
+    return [*head(story, screen), "", *node_lines(story, screen), *inconsistent_lines(story)]
 
 
 def node_report(node: NodeView) -> dict[str, Any]:
     """A node for `--json`: the stored fields, and those derived from them."""
     stored: dict[str, Any] = plain(node)
-    return stored | {"state": node.state, "is_map": node.is_map, "out_of_step": out_of_step(node)}
+    return stored | {"state": node.state, "is_map": node.is_map, "out_of_step": inconsistency(node)}

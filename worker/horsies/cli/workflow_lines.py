@@ -50,7 +50,7 @@ def node_lines(story: WorkflowStory, screen: Screen) -> list[str]:
     return table(_COLUMNS, cells, screen) if cells else ["it has no nodes"]
 
 
-def out_of_step_lines(story: WorkflowStory) -> list[str]:
+def inconsistent_lines(story: WorkflowStory) -> list[str]:
     return [clean(line) for line in way_out(story.nodes, story.row.id, story.row.status)]
 
 

@@ -16,7 +16,7 @@ from horsies.cli.tables import Screen, clean, say
 from horsies.cli.task_story import action, titled
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.cli.workflow_graph import node_report
-from horsies.cli.workflow_lines import head, node_lines, out_of_step_lines
+from horsies.cli.workflow_lines import head, inconsistent_lines, node_lines
 from horsies.cli.workflow_list import workflow_report
 from horsies.cli.workflow_reading import ALL, SHOWN, node_named, read_workflow, story_of
 from horsies.views import node_story
@@ -102,7 +102,7 @@ def _workflow(story: WorkflowStory, masks: Masks, screen: Screen) -> Iterator[st
     moments = {"sent": row.sent_at, "started": row.started_at, "ended": row.completed_at}
     times = [f"{name:<11}{at(moment, story.now)}" for name, moment in moments.items() if moment is not None]
     yield from titled("times", times, screen)
-    yield from titled("nodes", [*node_lines(story, screen.inside), *out_of_step_lines(story)], screen)
+    yield from titled("nodes", [*node_lines(story, screen.inside), *inconsistent_lines(story)], screen)
     yield from titled("result", _lines(story.result, masks), screen)
     yield from titled("error", _lines(story.error, masks), screen)
     yield from titled("success policy", _lines(story.success_policy, Masks()), screen)

@@ -48,7 +48,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
         report = await diagnose(connection)
     findings: dict[str, int] = {}
     for finding in report.findings:
-        findings[finding.kind.value] = findings.get(finding.kind.value, 0) + finding.count
+        findings[finding.kind.name] = findings.get(finding.kind.name, 0) + finding.count
     return Tally(
         states={state: count.number for state, count in counts.states.items()},
         workflows={status: count.number for status, count in flows.states.items()},

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from horsies.domain.codec import dump_task_result
-from horsies.domain.codes import OutcomeCode, RetrievalCode
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, settle, try_families
-from horsies.lifecycle.repairs import DamagedWorkflowError, Kind, Repair, repairs_of
+from horsies.lifecycle.repairs import DamagedWorkflowError, Repair, repairs_of
 from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.connect import transaction
 from horsies.store.isolate_bad_rows import ROW_ERRORS, Refused, is_about_a_row
@@ -35,7 +34,7 @@ __all__ = [
 ]
 
 _AT_ONCE = 200
-_TOLD = 20
+_MOST_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +52,8 @@ class Reconciled:
         return {
             "repairs": self.repairs,
             "workflows": self.workflows,
-            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
-            "locked_workflows": list(self.locked[:_TOLD]),
+            "refused_workflows": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
+            "locked_workflows": list(self.locked[:_MOST_REPORTED]),
         }
 
 
@@ -120,47 +119,30 @@ async def _mend(
 ) -> None:
     """Repair the nodes themselves first, then do everything that follows."""
     own = [(nodes[repair.index], repair) for repair in repairs if repair.index is not None]
-    relinked = [(node, repair) for node, repair in own if repair.kind in _RELINK]
-    if relinked:
-        await conn.execute(
-            statement(__name__, "reconcile_link"),
-            workflow_id,
-            [node.index for node, _ in relinked],
-            [_RELINK[repair.kind] for _, repair in relinked],
-        )
+    linked = [(node.index, repair.rule.linked_as) for node, repair in own if repair.rule.linked_as is not None]
+    if linked:
+        indexes, states = zip(*linked, strict=True)
+        await conn.execute(statement(__name__, "reconcile_link"), workflow_id, indexes, states)
     for node, repair in own:
-        if repair.kind in _GONE:
+        if repair.rule.ends_with is not None:
             await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _gone(repair))
     # Failures first: if on_error is pause, nothing that follows from the other nodes may start.
     await settle(conn, _failed_children(own))
-    await nodes_started(conn, _tasks(own, Kind.TASK_STARTED))
-    await advance_locked(conn, _tasks(own, Kind.TASK_ENDED))
+    await nodes_started(conn, _tasks(own, "start"))
+    await advance_locked(conn, _tasks(own, "advance"))
     await settle(conn, [workflow_id])
     await conn.execute(statement("horsies.lifecycle.controlling", "control_tell"), [workflow_id])
 
 
-# The states from which the next steps continue.
-_RELINK = {
-    Kind.NO_TASK: "READY",
-    Kind.CHILD_NOT_STARTED: "READY",
-    Kind.TASK_QUEUED: "ENQUEUED",
-    Kind.TASK_STARTED: "ENQUEUED",
-    Kind.CHILD_STARTED: "RUNNING",
-    Kind.CHILD_ENDED: "RUNNING",
-    Kind.TASK_ENDED: "RUNNING",
-}
-_GONE = {Kind.TASK_GONE: RetrievalCode.RESULT_NOT_AVAILABLE, Kind.CHILD_GONE: OutcomeCode.SUBWORKFLOW_FAILED}
-
-
-def _tasks(own: Sequence[tuple[NodeRow, Repair]], kind: Kind) -> list[str]:
-    return [node.task_id for node, repair in own if repair.kind is kind and node.task_id is not None]
+def _tasks(own: Sequence[tuple[NodeRow, Repair]], then: str) -> list[str]:
+    return [node.task_id for node, repair in own if repair.rule.then == then and node.task_id is not None]
 
 
 def _failed_children(own: Sequence[tuple[NodeRow, Repair]]) -> list[str]:
-    failed = [node for node, repair in own if repair.kind is Kind.CHILD_ENDED and repair.after == "FAILED"]
+    failed = [node for node, repair in own if repair.rule.then == "settle child" and repair.after == "FAILED"]
     return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
 
 
 def _gone(repair: Repair) -> str:
     message = f"{repair.why}: what became of it cannot be known"
-    return dump_task_result(TaskResult(err=TaskError(error_code=_GONE[repair.kind], message=message)))
+    return dump_task_result(TaskResult(err=TaskError(error_code=repair.rule.ends_with, message=message)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode
-from horsies.domain.retry import RetryAt, RetryRule, decide
+from horsies.domain.retry import GiveUp, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.following import follow
 from horsies.store.isolate_bad_rows import Refused, isolate_bad_rows
@@ -29,7 +29,7 @@ T = TypeVar("T")
 _MOST_AT_ONCE = 20_000
 # Rows of a batch stay locked until its commit: 200 crashed tasks take 14 ms (10 000 in 0.72 s, the scan included).
 _BATCH = 200
-_TOLD = 20
+_MOST_REPORTED = 20
 _SILENT_MS = 5_000  # as idle_in_transaction_session_timeout of our sessions
 # For callers that pass only a threshold: the default of RecoveryConfig.
 BEAT_MS = 30_000
@@ -105,7 +105,7 @@ class Recovered:
             "failed": self.failed,
             "expired": self.expired,
             "refused": len(self.refused),
-            "refused_tasks": [{"id": one.item, "error": one.error} for one in self.refused[:_TOLD]],
+            "refused_tasks": [{"id": one.item, "error": one.error} for one in self.refused[:_MOST_REPORTED]],
         }
 
 
@@ -127,6 +127,20 @@ async def recover(conn: asyncpg.Connection, config: RecoveryConfig) -> Recovered
             beat_ms=config.runner_heartbeat_interval_ms,
         )
     return done + await expire_pending(conn)
+
+
+async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[str, int]:
+    """How many tasks `recover` would change now, by its own scans. Reads only."""
+    claims, runs = 0, 0
+    if config.auto_requeue_stale_claimed:
+        limits = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
+        claims = len(await conn.fetch(statement(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
+    if config.auto_fail_stale_running:
+        thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
+        beat_ms = config.runner_heartbeat_interval_ms
+        runs = len(await conn.fetch(statement(__name__, "stale_runs"), *thresholds, beat_ms, _MOST_AT_ONCE))
+    overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE))
+    return {"stale_claims": claims, "stale_runs": runs, "overdue": overdue}
 
 
 async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
@@ -198,17 +212,35 @@ async def expire_pending(conn: asyncpg.Connection) -> Recovered:
     return Recovered(expired=len(expired), refused=(*done.refused, *await follow(conn, expired)))
 
 
-def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
-    """The rule for an execution whose worker is lost, used by sweeps and operator actions."""
-    decision = decide(
+class Tries(Protocol):
+    """What decides whether a crashed execution is tried again."""
+
+    @property
+    def retry_count(self) -> int: ...
+    @property
+    def max_retries(self) -> int: ...
+    @property
+    def good_until(self) -> datetime | None: ...
+    @property
+    def task_options(self) -> str | None: ...
+
+
+def after_crash(run: Tries, *, now: datetime, rng: Random) -> RetryAt | GiveUp:
+    """Whether an execution whose worker is lost is tried again; the recovery report predicts by the same rule."""
+    return decide(
         RetryRule.from_text(run.task_options),
         error_code=OperationalErrorCode.WORKER_CRASHED.value,
         retry_count=run.retry_count,
         max_retries=run.max_retries,
-        now=run.detected_at,
+        now=now,
         good_until=run.good_until,
         rng=rng,
     )
+
+
+def crash_of(run: StaleRun, *, threshold_ms: int, rng: Random) -> Crash:
+    """What sweeps and operator actions write for an execution whose worker is lost."""
+    decision = after_crash(run, now=run.detected_at, rng=rng)
     message = _words(run, threshold_ms)
     error = TaskError(
         error_code=OperationalErrorCode.WORKER_CRASHED,

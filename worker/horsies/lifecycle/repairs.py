@@ -1,19 +1,23 @@
-"""What is inconsistent in a workflow, and what follows from the repair: pure functions of its rows."""
+"""What may be inconsistent in a workflow, what its repair writes, and what follows: pure functions of its rows.
+
+A repair is a `RepairRule`: the sweep, `horsies workflows reconcile` and the recovery report read these records. Where
+the scan of the sweep, `stuck_workflows`, does not select a workflow for a new rule, it needs that case as well.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from horsies.domain.codes import OutcomeCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
 from horsies.domain.states import OnError, WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.workflow_end import EndedNode, judge
 from horsies.lifecycle.workflow_rows import TERMINAL_NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import timedelta
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
 
@@ -27,21 +31,41 @@ class DamagedWorkflowError(HorsiesError):
     """A row that makes no sense: the message names the workflow and the column."""
 
 
-class Kind(StrEnum):
-    """The kind of inconsistency."""
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """How the recovery report names inconsistencies, why they happen, and what the sweep does about them."""
 
-    TASK_ENDED = "task ended"
-    TASK_STARTED = "task started"
-    TASK_QUEUED = "task queued"
-    TASK_GONE = "task gone"
-    NO_TASK = "no task"
-    CHILD_ENDED = "child ended"
-    CHILD_STARTED = "child started"
-    CHILD_GONE = "child gone"
-    CHILD_NOT_STARTED = "child not started"
-    JOIN = "join"
-    ON_ERROR = "on error"
-    ALL_ENDED = "all ended"
+    name: str
+    why: str
+    action: str = "repair"
+    changes: bool = True
+    """Whether the repair changes rows; otherwise workers are only notified again."""
+    late_after: timedelta = timedelta()
+    """Not reported as long as the workflow was changed within this time."""
+
+
+Holds: TypeAlias = "Callable[[WorkflowRow, NodeRow, timedelta], tuple[str, str] | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRule:
+    """One repair of a node: `holds` returns its new state and what is inconsistent, or None.
+
+    Without `holds` it is about the graph: `repairs_of` finds it. Without `symptom` it only follows from others.
+    """
+
+    name: str
+    symptom: Symptom | None
+    holds: Holds | None = None
+    linked_as: str | None = None
+    """The state that is written first; from it the usual steps of a workflow continue."""
+    ends_with: RetrievalCode | OutcomeCode | None = None
+    """The error with which the node fails."""
+    then: Literal["advance", "start", "settle child"] | None = None
+    """The usual step that continues: its task has ended, or has started, or its child has ended."""
+    creates_task: bool = False
+    waits_for_worker: bool = False
+    """For a grace it is left to the worker that is about to do the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +82,127 @@ class Repair:
     before: str
     after: str
     why: str
-    kind: Kind
+    rule: RepairRule = field(repr=False)
     follows: bool = False
     """The node is consistent by itself; this change follows from the repairs before it."""
 
     @property
     def changes(self) -> bool:
         """Whether it changes rows; repeated notifications of workers do not count."""
-        return self.before != self.after or self.kind is Kind.NO_TASK
+        return self.before != self.after or self.rule.creates_task
+
+
+# When a repair of a node is needed.
+
+
+def _task_gone(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    if node.task_id is not None and node.task_status is None:
+        return _NODE.FAILED, f"the row of its task {node.task_id} is gone"
+    if node.task_id is None and not node.is_subworkflow and node.status == _NODE.RUNNING:
+        return _NODE.FAILED, "it runs without a task"
+    return None
+
+
+def _task_ended(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
+    after = _TASK_ENDS.get(node.task_status or "")
+    if after is None or (node.task_ended_at is not None and node.task_ended_at + grace > flow.now):
+        return None
+    lost = after == _NODE.COMPLETED and not node.task_has_result
+    why = f"its task is {node.task_status}" + (" without a result" if lost else "")
+    return _NODE.FAILED if lost else after, why
+
+
+def _task_started(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> tuple[str, str] | None:
+    late = node.task_started_at is None or node.task_started_at + grace <= flow.now
+    if node.task_status == "RUNNING" and node.status != _NODE.RUNNING and late:
+        return _NODE.RUNNING, "its task is RUNNING"
+    return None
+
+
+def _task_queued(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    if node.task_status in ("PENDING", "CLAIMED") and node.status in (_NODE.PENDING, _NODE.READY):
+        return _NODE.ENQUEUED, f"its task is {node.task_status}"
+    return None
+
+
+def _no_task(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    if node.task_id is not None or node.is_subworkflow or node.status not in (_NODE.READY, _NODE.ENQUEUED):
+        return None
+    return _NODE.ENQUEUED, "it has no task" if node.status == _NODE.READY else "its task was never made"
+
+
+def _child_ended(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    after = _CHILD_ENDS.get(node.child_status or "")
+    return (after, f"its child workflow is {node.child_status}") if _is_child(node) and after is not None else None
+
+
+def _child_started(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    lives = node.child_status is not None and node.child_status not in _CHILD_ENDS
+    if _is_child(node) and lives and node.status != _NODE.RUNNING:
+        return _NODE.RUNNING, f"its child workflow is {node.child_status}"
+    return None
+
+
+def _child_gone(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    if _is_child(node) and node.child_status is None and node.status == _NODE.RUNNING:
+        return _NODE.FAILED, "the row of its child workflow is gone"
+    return None
+
+
+def _child_not_started(_flow: WorkflowRow, node: NodeRow, _grace: timedelta) -> tuple[str, str] | None:
+    if _is_child(node) and node.child_status is None and node.status in (_NODE.READY, _NODE.ENQUEUED):
+        return _NODE.READY, "no worker has started its child workflow: they are notified again"
+    return None
+
+
+def _is_child(node: NodeRow) -> bool:
+    return node.task_id is None and node.is_subworkflow
+
+
+# The rules. Of a node at most one holds.
+
+_ROW_GONE: Final = Symptom(
+    "task row gone", "Retention keeps what live workflows need: the row was deleted by something else.", "fail the node"
+)
+_INCONSISTENT: Final = Symptom(
+    "inconsistent",
+    "A worker stores the outcome of a task first and advances its workflow in a second transaction: one that is killed"
+    " between the two leaves them so.",
+)
+_STALLED: Final = Symptom("stalled workflow", "Nothing is left that would move it: what it waited for has ended.")
+_WITHOUT_TASK: Final = Symptom(
+    "node has no task", "It may run, and no worker can take it, for there is no task in the queue."
+)
+_CHILD_FINISHED: Final = Symptom(
+    "child finished", "Its child workflow has ended, and its own node does not show it yet."
+)
+_CHILD_LATE: Final = Symptom(
+    "child not begun",
+    "A worker that has its definition builds the child; none has done so yet.",
+    "notify the workers again",
+    changes=False,
+    # A worker builds a child at once after a notification, and otherwise at its next poll.
+    late_after=timedelta(seconds=30),
+)
+_OF_NODES: Final = (
+    RepairRule("task gone", _ROW_GONE, _task_gone, ends_with=RetrievalCode.RESULT_NOT_AVAILABLE),
+    RepairRule("child gone", _ROW_GONE, _child_gone, ends_with=OutcomeCode.SUBWORKFLOW_FAILED),
+    RepairRule("task ended", _INCONSISTENT, _task_ended, linked_as="RUNNING", then="advance", waits_for_worker=True),
+    RepairRule("task started", _INCONSISTENT, _task_started, linked_as="ENQUEUED", then="start", waits_for_worker=True),
+    RepairRule("task queued", _INCONSISTENT, _task_queued, linked_as="ENQUEUED"),
+    RepairRule("child started", _INCONSISTENT, _child_started, linked_as="RUNNING"),
+    RepairRule("no task", _WITHOUT_TASK, _no_task, linked_as="READY", creates_task=True),
+    RepairRule("child ended", _CHILD_FINISHED, _child_ended, linked_as="RUNNING", then="settle child"),
+    RepairRule("child not started", _CHILD_LATE, _child_not_started, linked_as="READY"),
+)
+_JOIN: Final = RepairRule("join", _STALLED)
+_ALL_ENDED: Final = RepairRule("all ended", _STALLED)
+_ON_ERROR: Final = RepairRule("on error", None)
+
+SYMPTOMS: Final = tuple(
+    dict.fromkeys(rule.symptom for rule in (*_OF_NODES, _JOIN, _ALL_ENDED) if rule.symptom is not None)
+)
+"""In the order of the recovery report."""
 
 
 def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) -> tuple[Repair, ...]:
@@ -82,7 +219,7 @@ def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) ->
     failed = any(repair.after == _NODE.FAILED for repair in repairs)
     if failed and flow.on_error == OnError.PAUSE:
         why = "on_error is pause, and a node has failed"
-        return (*_held_back(repairs), _of_flow(flow, WorkflowStatus.PAUSED, why, Kind.ON_ERROR, follows=True))
+        return (*_held_back(repairs), _of_flow(flow, WorkflowStatus.PAUSED, why, _ON_ERROR, follows=True))
     joined = _joined(nodes, states)
     end = _end(flow, nodes, states, follows=bool(repairs or joined))
     return (*repairs, *joined, *end)
@@ -91,7 +228,7 @@ def repairs_of(flow: WorkflowRow, nodes: Sequence[NodeRow], grace: timedelta) ->
 def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
     """In a workflow that pauses, tasks are created only after the resume."""
     for repair in repairs:
-        if repair.kind is not Kind.NO_TASK:
+        if not repair.rule.creates_task:
             yield repair
         elif repair.before != _NODE.READY:
             yield replace(repair, after=_NODE.READY.value)
@@ -100,49 +237,9 @@ def _held_back(repairs: Sequence[Repair]) -> Iterator[Repair]:
 def _of_node(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
     if node.has_ended:
         return None
-    if node.task_id is not None:
-        return _with_task(flow, node, grace)
-    if node.is_subworkflow:
-        return _with_child(flow, node)
-    if node.status == _NODE.READY:
-        return _node(node, _NODE.ENQUEUED, "it has no task", Kind.NO_TASK)
-    if node.status == _NODE.ENQUEUED:
-        return _node(node, _NODE.ENQUEUED, "its task was never made", Kind.NO_TASK)
-    if node.status == _NODE.RUNNING:
-        return _node(node, _NODE.FAILED, "it runs without a task", Kind.TASK_GONE)
-    return None
-
-
-def _with_task(flow: WorkflowRow, node: NodeRow, grace: timedelta) -> Repair | None:
-    if node.task_status is None:
-        return _node(node, _NODE.FAILED, f"the row of its task {node.task_id} is gone", Kind.TASK_GONE)
-    if (after := _TASK_ENDS.get(node.task_status)) is not None:
-        if node.task_ended_at is not None and node.task_ended_at + grace > flow.now:
-            return None
-        lost = after == _NODE.COMPLETED and not node.task_has_result
-        why = f"its task is {node.task_status}" + (" without a result" if lost else "")
-        return _node(node, _NODE.FAILED if lost else after, why, Kind.TASK_ENDED)
-    if node.task_status == "RUNNING":
-        late = node.task_started_at is None or node.task_started_at + grace <= flow.now
-        if node.status != _NODE.RUNNING and late:
-            return _node(node, _NODE.RUNNING, "its task is RUNNING", Kind.TASK_STARTED)
-    elif node.status in (_NODE.PENDING, _NODE.READY):
-        return _node(node, _NODE.ENQUEUED, f"its task is {node.task_status}", Kind.TASK_QUEUED)
-    return None
-
-
-def _with_child(flow: WorkflowRow, node: NodeRow) -> Repair | None:
-    if node.child_status is not None:
-        if (after := _CHILD_ENDS.get(node.child_status)) is not None:
-            return _node(node, after, f"its child workflow is {node.child_status}", Kind.CHILD_ENDED)
-        if node.status != _NODE.RUNNING:
-            return _node(node, _NODE.RUNNING, f"its child workflow is {node.child_status}", Kind.CHILD_STARTED)
-        return None
-    if node.status == _NODE.RUNNING:
-        return _node(node, _NODE.FAILED, "the row of its child workflow is gone", Kind.CHILD_GONE)
-    if node.status in (_NODE.READY, _NODE.ENQUEUED):
-        why = "no worker has started its child workflow: they are told again"
-        return _node(node, _NODE.READY, why, Kind.CHILD_NOT_STARTED)
+    for rule in _OF_NODES:
+        if rule.holds is not None and (found := rule.holds(flow, node, grace)) is not None:
+            return _node(node, *found, rule)
     return None
 
 
@@ -157,7 +254,7 @@ def _joined(nodes: Sequence[NodeRow], states: dict[int, str]) -> list[Repair]:
             states[node.index] = after
             how = "cannot be met" if after == _NODE.SKIPPED else "is met"
             follows = _join(node, as_stored, ids) is None
-            repairs.append(_node(node, after, f"its join ({node.join}) {how}", Kind.JOIN, follows=follows))
+            repairs.append(_node(node, after, f"its join ({node.join}) {how}", _JOIN, follows=follows))
         waiting = [node for node in waiting if states[node.index] == _NODE.PENDING]
     return repairs
 
@@ -193,7 +290,7 @@ def _end(flow: WorkflowRow, nodes: Sequence[NodeRow], states: Mapping[int, str],
         success_policy=flow.success_policy,
         stored_error="{}" if flow.has_error else None,
     )
-    yield _of_flow(flow, verdict.status, "all of its nodes have ended", Kind.ALL_ENDED, follows=follows)
+    yield _of_flow(flow, verdict.status, "all of its nodes have ended", _ALL_ENDED, follows=follows)
 
 
 def _check(flow: WorkflowRow, nodes: Sequence[NodeRow]) -> None:
@@ -217,9 +314,9 @@ def _damaged(flow: WorkflowRow, what: str) -> DamagedWorkflowError:
     )
 
 
-def _node(node: NodeRow, after: str, why: str, kind: Kind, *, follows: bool = False) -> Repair:
-    return Repair(node.workflow_id, node.node_id, node.index, node.status, str(after), why, kind, follows)
+def _node(node: NodeRow, after: str, why: str, rule: RepairRule, *, follows: bool = False) -> Repair:
+    return Repair(node.workflow_id, node.node_id, node.index, node.status, str(after), why, rule, follows)
 
 
-def _of_flow(flow: WorkflowRow, after: str, why: str, kind: Kind, *, follows: bool) -> Repair:
-    return Repair(flow.id, None, None, flow.status, str(after), why, kind, follows)
+def _of_flow(flow: WorkflowRow, after: str, why: str, rule: RepairRule, *, follows: bool) -> Repair:
+    return Repair(flow.id, None, None, flow.status, str(after), why, rule, follows)

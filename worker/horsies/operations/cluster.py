@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.findings import Spared, SweepState
+from horsies.operations.formatting import clock
 from horsies.store.pulse import read_pulse
 from horsies.store.statements import statement
 from horsies.store.sweep_state import CLAIMS, RUNS, UPKEEP
@@ -22,8 +22,49 @@ if TYPE_CHECKING:
 
 # Six snapshots. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
+_OWN_TABLES = ("queue_state", "worker_orders", "worker_losses", "sweep_state", "pulse")
 MISSED = 5
 """Intervals after which a rule counts as not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """The last sweep of a rule. `next_in_s` is 0 if it is due, None if no live worker could run it.
+
+    The rule `recovery` is run by all workers; `runs` and `claims` may be switched off, and are swept for each threshold
+    that a worker has. `workers`: how many live ones have this rule with this threshold.
+    """
+
+    ran_at: datetime
+    worker_id: str | None
+    interval_ms: int
+    next_in_s: float | None
+    rule: str = "recovery"
+    threshold_ms: int | None = None
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Silent rows that do not count as dead yet: no worker could beat in the gap, or none was running."""
+
+    runs_until: datetime | None
+    claims_until: datetime | None
+    gap_began: datetime
+    gap_ended: datetime | None  # None: no worker pulses now
+
+    @property
+    def until(self) -> datetime:
+        """From when both are checked for silence again."""
+        return max(filter(None, (self.runs_until, self.claims_until)), default=self.gap_began)
+
+    def words(self) -> str:
+        """Why silent rows are left alone, and until when."""
+        if self.gap_ended is None:
+            what = f"No worker has stored a heartbeat since {clock(self.gap_began)}"
+        else:
+            what = f"No worker could store a heartbeat from {clock(self.gap_began)} until {clock(self.gap_ended)}"
+        return f"{what}: until {clock(self.until)}, that time does not count as silence."
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +114,8 @@ class Cluster:
     settings_from: str | None
     settings_differ: bool
     sweeps: tuple[SweepState, ...]
-    keeps_losses: bool
-    """Whether the database has the table for losses of dead workers."""
+    tables: frozenset[str]
+    """Those of our own tables that the database has: upstream creates none of them."""
     unswept: tuple[Rule, ...] = ()
     spared: Spared | None = None
 
@@ -82,10 +123,6 @@ class Cluster:
     def sweep(self) -> SweepState | None:
         """The sweep that all workers run."""
         return next((one for one in self.sweeps if one.rule == UPKEEP), None)
-
-    @property
-    def runs_spared_until(self) -> datetime | None:
-        return self.spared.runs_until if self.spared else None
 
     @property
     def alive(self) -> int:
@@ -100,12 +137,12 @@ class Cluster:
 
     def known(self) -> dict[str, frozenset[str]]:
         """The names that may run in each served queue, if all of its workers report theirs."""
-        told: dict[str, frozenset[str]] = {}
+        known: dict[str, frozenset[str]] = {}
         for queue in self.served():
             names = [group.names for group in self.serving(queue) if group.claiming]
             if None not in names:
-                told[queue] = frozenset().union(*(some for some in names if some is not None))
-        return told
+                known[queue] = frozenset().union(*(some for some in names if some is not None))
+        return known
 
     def may_run(self, name: str, queue: str) -> bool:
         """Whether a worker claims tasks of this name, as far as they report."""
@@ -137,11 +174,11 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
     consumers = await conn.fetch(
         statement(__name__, "diagnose_consumers"), ALIVE_WITHIN_S, [row["worker_id"] for row in draining]
     )
-    told_by = None
+    settings_from = None
     if settings is None:
         newest = await conn.fetchrow(statement(__name__, "diagnose_settings"))
         settings = _settings(newest["recovery_config"]) if newest else None
-        told_by = newest["worker_id"] if settings else None
+        settings_from = newest["worker_id"] if settings else None
     settings = settings or RecoveryConfig()
     rules = _rules(consumers)
     sweeps = tuple(_sweep(row, here["now"], settings, rules) for row in swept)
@@ -150,10 +187,10 @@ async def read_cluster(conn: asyncpg.Connection, settings: RecoveryConfig | None
         consumers=tuple(_consumers(row) for row in consumers),
         paused={row["queue_name"]: Pause(row["paused_at"], row["paused_by"], row["reason"]) for row in paused},
         settings=settings,
-        settings_from=told_by,
+        settings_from=settings_from,
         settings_differ=_differ(row["recovery_config"] for row in consumers),
         sweeps=sweeps,
-        keeps_losses=here["worker_losses"],
+        tables=frozenset(f"horsies_{name}" for name in _OWN_TABLES if here[name]),
         unswept=tuple(_unswept(rules.values(), sweeps, here["now"])),
         spared=await _spared(conn, settings) if here["pulse"] else None,
     )
@@ -174,12 +211,12 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
 def _settings(stored: str | None) -> RecoveryConfig | None:
     """As the worker reported them. Not checked: upstream allows other ranges, and a sweep there uses them as they
     are."""
-    told = json.loads(stored) if stored else None
-    if not isinstance(told, dict):
+    reported = json.loads(stored) if stored else None
+    if not isinstance(reported, dict):
         return None
     fields = RecoveryConfig.model_fields
     return RecoveryConfig.model_construct(
-        **{key: value for key, value in told.items() if key in fields and type(value) is type(fields[key].default)}
+        **{key: value for key, value in reported.items() if key in fields and type(value) is type(fields[key].default)}
     )
 
 

@@ -28,7 +28,7 @@ SELECT split_part(sweep, ' ', 1) AS rule, NULLIF(split_part(sweep, ' ', 2), ''):
 -- name: diagnose_consumers
 -- cluster.py; reads only ($1 how old the newest snapshot of a live worker may be in s, $2 the workers that drain)
 -- Workers of one deployment are equal: 500 of them are returned as one row, with their names once.
-SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names,
+SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names,
        min(newest.worker_started_at)::timestamptz AS since, count(*) AS workers, count(*) FILTER (WHERE newest.worker_id = ANY ($2::text[])) AS draining
   FROM (SELECT DISTINCT ON (worker_id) worker_id, queues, queue_max_concurrency, cluster_wide_cap, recovery_config,
                worker_started_at
@@ -43,8 +43,8 @@ SELECT newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, new
                  WHERE worker_id = newest.worker_id AND snapshot_at > now() - interval '10 min') said
          WHERE said.names IS NOT NULL
          ORDER BY said.worker_id, said.snapshot_at DESC
-         LIMIT 1) told ON true
- GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, told.names
+         LIMIT 1) reported ON true
+ GROUP BY newest.queues, newest.queue_max_concurrency, newest.cluster_wide_cap, newest.recovery_config, reported.names
 
 -- name: diagnose_settings
 -- cluster.py; reads only. The values of the newest snapshot of all workers

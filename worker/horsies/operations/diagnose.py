@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
+from horsies.operations import findings
 from horsies.operations.cluster import read_cluster
-from horsies.operations.crashed import crashed_findings
-from horsies.operations.diagnose_held import held_findings
-from horsies.operations.diagnose_sweeps import rule_findings
-from horsies.operations.diagnose_waiting import expired_findings, interrupted_findings, waiting_findings
-from horsies.operations.diagnose_workflows import workflow_findings
-from horsies.operations.findings import FindingKind, Report
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,9 +17,33 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.config.recovery import RecoveryConfig
-    from horsies.operations.findings import Finding
+    from horsies.operations.cluster import Spared, SweepState
+    from horsies.operations.findings import Finding, Search, Severity
 
-_ORDER = {kind: place for place, kind in enumerate(FindingKind)}
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything by the database's clock at `now`; worst finding first."""
+
+    now: datetime
+    settings: RecoveryConfig
+    settings_from: str | None  # the worker that reported its settings; None: these are the defaults, or were given
+    settings_differ: bool  # live workers have different ones: the next sweep may use other thresholds
+    sweep: SweepState | None  # None: none has run, or upstream's workers sweep, which record nothing
+    workers_alive: int
+    findings: tuple[Finding, ...]
+    sweeps: tuple[SweepState, ...] = ()  # of each rule and threshold
+    spared: Spared | None = None
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.prediction.severity is severity for finding in self.findings)
+
+
+@cache
+def searches() -> tuple[Search, ...]:
+    """That of each module of the package `findings`."""
+    modules = (import_module(f"{findings.__name__}.{module.name}") for module in iter_modules(findings.__path__))
+    return tuple(module.SEARCH for module in modules)
 
 
 async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = None) -> Report:
@@ -30,14 +53,11 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
     """
     async with conn.transaction(readonly=True):
         cluster = await read_cluster(conn, settings)
-        findings = [
-            *await interrupted_findings(conn),
-            *await crashed_findings(conn, cluster),
-            *await held_findings(conn, cluster),
-            *await expired_findings(conn, cluster),
-            *await waiting_findings(conn, cluster),
-            *await workflow_findings(conn, cluster),
-            *rule_findings(cluster),
+        found = [
+            finding
+            for search in searches()
+            if search.needs is None or search.needs in cluster.tables
+            for finding in await search.find(conn, cluster)
         ]
     return Report(
         now=cluster.now,
@@ -48,9 +68,9 @@ async def diagnose(conn: asyncpg.Connection, settings: RecoveryConfig | None = N
         sweeps=cluster.sweeps,
         spared=cluster.spared,
         workers_alive=cluster.alive,
-        findings=tuple(sorted(findings, key=lambda finding: _worst_first(finding, cluster.now))),
+        findings=tuple(sorted(found, key=lambda finding: _worst_first(finding, cluster.now))),
     )
 
 
 def _worst_first(finding: Finding, now: datetime) -> tuple[int, int, datetime, str]:
-    return -finding.severity, _ORDER[finding.kind], finding.since or now, finding.name
+    return -finding.prediction.severity, finding.kind.place, finding.since or now, finding.name

@@ -23,7 +23,7 @@ _MOST_COUNTED = 10_000
 
 
 class ReasonKind(StrEnum):
-    PAST_DEADLINE = "past good_until"
+    DEADLINE_PASSED = "deadline passed"
     RETRY_WAIT = "retry wait"
     NOT_DUE = "not due"
     WORKFLOW_PAUSED = "workflow paused"
@@ -100,7 +100,7 @@ def _time(task: _Waiting, cluster: Cluster) -> Iterable[Reason]:
     now = cluster.now
     if task.good_until is not None and task.good_until <= now:
         late = span((now - task.good_until).total_seconds())
-        yield Reason(ReasonKind.PAST_DEADLINE, f"good_until passed {late} ago: the next sweep expires it")
+        yield Reason(ReasonKind.DEADLINE_PASSED, f"its deadline passed {late} ago: the next sweep expires it")
     elif task.next_retry_at is not None and task.next_retry_at > now:
         left = span((task.due - now).total_seconds())
         text = f"retry {task.retry_count} of {task.max_retries} is due in {left}"

@@ -12,7 +12,7 @@ from horsies.domain.states import TaskStatus
 from horsies.lifecycle.following import follow
 from horsies.lifecycle.worker_recovery import recover_worker
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.crashed import over_crashed, unacknowledged
+from horsies.operations.findings.crashed import over_crashed, unacknowledged
 from horsies.operations.formatting import clock, counted, span
 from horsies.operations.orders import Act, begin, by_whom, command, give, looked_at, trace_refused
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target

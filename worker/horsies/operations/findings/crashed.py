@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.eligibility import TaskVerb
-from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
+from horsies.operations.findings import (
+    MOST_IDS,
+    NEEDS_DECISION,
+    RUNS_AGAIN,
+    Finding,
+    FindingKind,
+    PredictedAction,
+    Search,
+    Severity,
+    about_tasks,
+    remedies,
+)
 from horsies.operations.formatting import counted
 from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
@@ -20,9 +31,25 @@ if TYPE_CHECKING:
 
     from horsies.operations.cluster import Cluster
 
+CRASHED = FindingKind(
+    "crashed",
+    20,
+    state="FAILED",
+    tasks="status:failed error:WORKER_CRASHED",
+    by_id=True,
+    alert="{count} {name} crashed, not handled yet{on}",
+)
+WORKER_DIED = FindingKind(
+    "worker died",
+    80,
+    by_id=True,
+    workers="status:died",
+    alert="{name} died with {tasks}",
+    alerts="{findings} workers died with {tasks}",
+    alert_severity=Severity.HANDLED,
+)
 MOST_CRASHED = 5_000
 """As in `crashed_tasks`."""
-MOST_IDS = 500
 ACKNOWLEDGE = "acknowledge"
 
 
@@ -32,10 +59,7 @@ def over_crashed(selecting: str) -> str:
     return f"WITH crashed AS MATERIALIZED (\n{statement(__name__, 'crashed_tasks')})\n{selecting}"
 
 
-async def crashed_findings(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
-    """Nothing if the database has no table for losses: upstream's, or one that is not upgraded."""
-    if not cluster.keeps_losses:
-        return []
+async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     losses = await worker_losses(conn)
     dead = [loss for loss in losses.values() if loss.is_open and _is_dead(loss, cluster)]
     rows = await conn.fetch(over_crashed(statement(__name__, "diagnose_crashed")), MOST_IDS)
@@ -59,18 +83,15 @@ def _is_dead(loss: Loss, cluster: Cluster) -> bool:
 
 def _died(loss: Loss) -> Finding:
     return Finding(
-        kind=FindingKind.WORKER_DIED,
-        severity=Severity.NOTE,
+        kind=WORKER_DIED,
         target_kind="worker",
         name=loss.worker_id,
         ids=loss.ids,
         count=loss.count,
-        at_least=False,
         since=loss.died_at,
         evidence=loss.words(),
-        system_will="nothing more: what it held was taken from it",
-        in_seconds=None,
-        may=(Remedy(ACKNOWLEDGE, "worker", (loss.worker_id,)),),
+        prediction=PredictedAction("nothing more: what it held was taken from it", Severity.NOTE),
+        remedies=remedies("worker", (loss.worker_id,), ACKNOWLEDGE),
         why=(
             "It gave no sign of life any more, and had not said that it stops: it was killed, crashed, or was cut off.",
             "Returned tasks had not begun; what ran has failed as WORKER_CRASHED, or is tried again by its policy.",
@@ -80,28 +101,24 @@ def _died(loss: Loss) -> Finding:
 
 
 def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
-    ids, workers = tuple(row["ids"]), tuple(row["workers"] or ())
+    workers = tuple(row["workers"] or ())
     on = f" on {name_of(workers[0])}{f' and {len(workers) - 1} more' if workers[1:] else ''}" if workers else ""
-    remedies = [Remedy(verb.value, "task", ids) for verb in (TaskVerb.REQUEUE, TaskVerb.RERUN)]
-    if workers:
-        remedies.append(Remedy(ACKNOWLEDGE, "worker", workers))
-    return Finding(
-        kind=FindingKind.CRASHED,
-        severity=Severity.NEEDS_YOU,
-        target_kind="task",
-        name=row["task_name"],
-        ids=ids,
-        count=row["count"],
-        at_least=capped,
-        since=row["since"],
+    finding = about_tasks(
+        CRASHED,
+        row,
+        NEEDS_DECISION,
         evidence=f"failed as WORKER_CRASHED{on}",
-        system_will="nothing; needs your decision",
-        in_seconds=None,
-        may=tuple(remedies),
+        verbs=("requeue", "rerun"),
         why=(
             "Its worker, or the process that ran it, died; its policy does not retry WORKER_CRASHED, or no more.",
-            "Requeueing runs user code again from the start: it may repeat what the first run already did.",
+            RUNS_AGAIN,
             "Acknowledging its worker leaves the task as it is, and says so in the audit trail.",
         ),
-        queue_name=row["queue_name"],
+        at_least=capped,
     )
+    return (
+        replace(finding, remedies=finding.remedies + remedies("worker", workers, ACKNOWLEDGE)) if workers else finding
+    )
+
+
+SEARCH = Search((CRASHED, WORKER_DIED), _find, needs="horsies_worker_losses")

@@ -1,5 +1,5 @@
 -- name: diagnose_crashed
--- operations/crashed.py, over `crashed_tasks`; reads only ($1 ids of each name)
+-- findings/crashed.py, over `crashed_tasks`; reads only ($1 ids of each name)
 SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
        (array_agg(id ORDER BY failed_at, id))[:$1] AS ids,
        array_agg(DISTINCT claimed_by_worker_id) FILTER (WHERE claimed_by_worker_id IS NOT NULL) AS workers
@@ -8,13 +8,13 @@ SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS 
  ORDER BY min(failed_at)
 
 -- name: order_crashed
--- operations/crashed.py, over `crashed_tasks`, before a worker is acknowledged; reads only ($1 workers)
+-- findings/crashed.py, over `crashed_tasks`, before a worker is acknowledged; reads only ($1 workers)
 SELECT claimed_by_worker_id AS worker_id, count(*)::integer AS tasks FROM crashed
  WHERE claimed_by_worker_id = ANY ($1::text[])
  GROUP BY claimed_by_worker_id
 
 -- name: crashed_tasks
--- operations/crashed.py, whose statements select from it as `crashed`; reads only: tasks that failed because their
+-- findings/crashed.py, whose statements select from it as `crashed`; reads only: tasks that failed because their
 -- worker died, newest first, without an operator action since; a recovery of the worker is what made them fail, and
 -- does not count
 -- By ix_horsies_tasks_crashed, and one probe of ix_horsies_operator_actions_target for each of them.

@@ -1,27 +1,5 @@
--- name: diagnose_interrupted
--- diagnose_waiting.py; reads only ($1 rows to count, $2 ids of each name)
-SELECT task_name, queue_name, count(*) AS count, min(failed_at)::timestamptz AS since,
-       (array_agg(id ORDER BY failed_at, id))[:$2] AS ids,
-       array_agg(DISTINCT COALESCE(worker_hostname, claimed_by_worker_id)) AS hosts
-  FROM (SELECT id, task_name, queue_name, failed_at, worker_hostname, claimed_by_worker_id FROM horsies_tasks
-         WHERE status = 'FAILED' AND error_code = 'TASK_INTERRUPTED'
-         LIMIT $1) stopped
- GROUP BY task_name, queue_name
- ORDER BY min(failed_at)
-
--- name: diagnose_expiring
--- diagnose_waiting.py; reads only ($1 rows to count, $2 ids of each name)
-SELECT task_name, queue_name, count(*) AS count, min(good_until)::timestamptz AS since,
-       (array_agg(id ORDER BY good_until, id))[:$2] AS ids
-  FROM (SELECT id, task_name, queue_name, good_until FROM horsies_tasks
-         WHERE status = 'PENDING' AND good_until <= now()
-         ORDER BY good_until
-         LIMIT $1) late
- GROUP BY task_name, queue_name
- ORDER BY min(good_until)
-
 -- name: diagnose_waiting
--- diagnose_waiting.py; reads only
+-- findings/waiting.py; reads only
 -- ($1 paused queues, $2 queues that a worker serves, $3 those whose workers all report their names, $4 and $5 queue and
 -- name of all that is known there, $6 how late a retry may be in s, $7 rows of each kind)
 -- Of each priority of each queue the first thousand due tasks: tasks that no worker may run stay at the front. A
@@ -67,3 +45,14 @@ SELECT kind, queue_name, CASE WHEN kind IN ('unknown name', 'retry overdue') THE
  GROUP BY 1, 2, 3
  ORDER BY min(since)
  LIMIT $7
+
+-- name: diagnose_expiring
+-- findings/waiting.py; reads only ($1 rows to count, $2 ids of each name)
+SELECT task_name, queue_name, count(*) AS count, min(good_until)::timestamptz AS since,
+       (array_agg(id ORDER BY good_until, id))[:$2] AS ids
+  FROM (SELECT id, task_name, queue_name, good_until FROM horsies_tasks
+         WHERE status = 'PENDING' AND good_until <= now()
+         ORDER BY good_until
+         LIMIT $1) late
+ GROUP BY task_name, queue_name
+ ORDER BY min(good_until)

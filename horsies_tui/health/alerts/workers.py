@@ -1,0 +1,97 @@
+"""Alerts about workers: late or ended ones, their clocks, their settings, and the sweeps that they run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.operations.formatting import counted
+from horsies.views import LATE_AFTER_S, Liveness
+from horsies_tui.health.alerts import Alert, Level, Scene, merged
+from horsies_tui.health.rows import MOST_NAMED, any_of, one_worker
+from horsies_tui.health.times import lasting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.views import WorkerRow
+
+AHEAD_S: Final = 2.0
+BEHIND_S: Final = 30.0
+"""A worker takes some seconds from start to first snapshot; only a longer delay means that its clock is behind."""
+SWEEPS_MISSED: Final = 3
+_ENDED_NOTED_S: Final = 600.0
+"""A worker that stopped or was lost without tasks is mentioned for this long."""
+
+
+def _late(scene: Scene) -> Iterator[Alert]:
+    glance = scene.glance
+    late = sorted((row for row in glance.workers if row.liveness is Liveness.LATE), key=lambda row: -row.silent_s)
+    found = [
+        _about(
+            row,
+            "late",
+            Level.DEGRADED,
+            f"{glance.name(row.id)} is late",
+            f"last {row.seen_by} {lasting(row.silent_s)} ago, due within {LATE_AFTER_S:.0f}s",
+        )
+        for row in late
+    ]
+    return merged(found, "workers are late", workers="status:late")
+
+
+def _lost(scene: Scene) -> Iterator[Alert]:
+    return _ended(scene, Liveness.LOST, "no sign of life; it held nothing")
+
+
+def _stopped(scene: Scene) -> Iterator[Alert]:
+    return _ended(scene, Liveness.STOPPED, "its last snapshot said that it stops; it held nothing")
+
+
+def _ended(scene: Scene, liveness: Liveness, evidence: str) -> Iterator[Alert]:
+    """Workers that held no task: a note, not an alarm. The recovery report covers those that held some."""
+    glance = scene.glance
+    found = [
+        _about(row, liveness, Level.NOTE, f"{glance.name(row.id)} {liveness} {lasting(row.silent_s)} ago", evidence)
+        for row in glance.workers
+        if row.liveness is liveness and row.silent_s < _ENDED_NOTED_S and not row.held
+    ]
+    return merged(found, f"workers {liveness}", workers=f"status:{liveness} -has:tasks")
+
+
+def _about(row: WorkerRow, rule: str, level: Level, what: str, evidence: str) -> Alert:
+    lasts = lasting(row.silent_s)
+    return Alert(f"{rule}\t{row.id}", level, what, evidence, row.seen_at, lasts, workers=one_worker(row.id))
+
+
+def _settings(scene: Scene) -> Iterator[Alert]:
+    report = scene.glance.report
+    if report is not None and report.settings_differ:
+        what, evidence = "workers have different recovery settings", "each worker sweeps by its own thresholds"
+        yield Alert("settings", Level.DEGRADED, what, evidence, workers="-status:lost,died,stopped")
+
+
+def _clocks(scene: Scene) -> Iterator[Alert]:
+    off = [clock for clock in scene.glance.clocks if clock.ahead_s > AHEAD_S or clock.ahead_s < -BEHIND_S]
+    if not off:
+        return
+    worst = max(off, key=lambda clock: abs(clock.ahead_s))
+    more = f", and {counted(len(off) - 1, 'other worker')}" if len(off) > 1 else ""
+    way = "ahead of" if worst.ahead_s > 0 else "behind"
+    off_by = lasting(abs(worst.ahead_s))
+    evidence = f"{scene.glance.name(worst.worker_id)} was {off_by} {way} the database when it started{more}"
+    ids = (clock.worker_id for clock in off[:MOST_NAMED])
+    yield Alert("clocks", Level.DEGRADED, "clocks are apart", evidence, workers=f"id:{any_of(ids)}")
+
+
+def _sweeps(scene: Scene) -> Iterator[Alert]:
+    report = scene.glance.report
+    if report is None or report.sweep is None or not report.workers_alive:
+        return
+    late_s, every_s = (report.now - report.sweep.ran_at).total_seconds(), report.sweep.interval_ms / 1000
+    if late_s > SWEEPS_MISSED * every_s:
+        lasts, what = lasting(late_s), "no worker sweeps: what is stuck stays stuck"
+        evidence = f"last recovery sweep {lasts} ago, due every {lasting(every_s)}"
+        yield Alert("sweep", Level.CRITICAL, what, evidence, report.sweep.ran_at, lasts)
+
+
+RULES = (_late, _lost, _stopped, _settings, _clocks, _sweeps)

@@ -1,0 +1,159 @@
+"""What a finding of the recovery report is; each module of this package finds some kinds.
+
+`operations/diagnose.py` runs the `SEARCH` of every module here, found by its name alone. The console and the command
+line show a finding by its record and by that of its kind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.operations.cluster import Cluster
+    from horsies.operations.preview import TargetKind
+
+MOST_IDS: Final = 500
+"""The most ids that are read of a kind and name; the others are only counted."""
+RUNS_AGAIN: Final = "Requeueing runs user code again from the start: it may repeat what the first run already did."
+
+
+class Severity(IntEnum):
+    """Worst first when sorted descending."""
+
+    NOTE = 1  # intended, or only late
+    HANDLED = 2  # the sweep, or a worker, handles it
+    NEEDS_ACTION = 3  # stays as it is until an operator acts
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """A kind of finding: its name in the report and in JSON, and how the console and the command line show it.
+
+    In `alert`, `alerts` and `alert_without_workers` these are replaced: {count}, {tasks} (1 task, 12 tasks), {kind};
+    where one alert stands for many findings also {findings}, their number; else {name}, {on} (its worker), {lasting}
+    (in the verdict alone), {stale} (tasks of the same worker in further findings).
+    """
+
+    name: str
+    place: int
+    """Among findings of equal severity the lowest comes first; no two kinds have the same."""
+    state: str | None = None
+    """The state of its tasks, whose sign is shown before it; None: a warning sign."""
+    tasks: str | None = None
+    """The filter of its tasks, without name, queue and worker; None: it is about workflows."""
+    by_id: bool = False
+    """Its tasks are shown by their ids: others have the same state."""
+    workers: str | None = None
+    """The filter of the workers that many findings of this kind are about."""
+    swept: str | None = None
+    """By which name `horsies recovery run --dry-run --json` counts it; None: a sweep changes none of its rows."""
+    alert: str = "{count} {name} {kind}{on}"
+    alerts: str = "{count} {kind}, in {findings} findings"
+    alert_without_workers: str | None = None
+    """One alert in place of all findings of this kind while no worker is alive."""
+    alert_severity: Severity | None = None
+    """If it differs from that of the finding."""
+    stands_for_its_tasks: bool = False
+    """Its alert replaces those about tasks of the same worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedAction:
+    """What will happen if no operator acts; rows with the same prediction share one finding."""
+
+    action: str
+    severity: Severity
+    in_seconds: float | None = None  # None: nothing will happen, or the time is unknown
+    reason: str = ""
+
+
+NEEDS_DECISION: Final = PredictedAction("nothing; needs your decision", Severity.NEEDS_ACTION)
+NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could sweep", Severity.NEEDS_ACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What an operator may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by
+    `target_kind`."""
+
+    verb: str
+    target_kind: TargetKind
+    ids: tuple[str, ...]
+
+
+def remedies(target_kind: TargetKind, ids: Iterable[str], *verbs: str) -> tuple[Remedy, ...]:
+    targets = tuple(ids)
+    return tuple(Remedy(verb, target_kind, targets) for verb in verbs)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Rows of one kind, name, queue and worker, with the same prediction."""
+
+    kind: FindingKind
+    target_kind: TargetKind
+    name: str  # of the task or workflow, the worker's id, or the queue
+    ids: tuple[str, ...]  # as many as were read
+    count: int
+    since: datetime | None  # of the oldest one
+    evidence: str
+    prediction: PredictedAction
+    remedies: tuple[Remedy, ...]
+    why: tuple[str, ...]  # sentences with further reasons
+    at_least: bool = False  # there are more than `count`
+    queue_name: str | None = None
+    worker_id: str | None = None
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind.name} {self.name}"
+
+
+def about_tasks(
+    kind: FindingKind,
+    row: Mapping[str, Any],
+    prediction: PredictedAction,
+    *,
+    evidence: str,
+    verbs: Iterable[str],
+    why: Iterable[str],
+    at_least: bool,
+) -> Finding:
+    """A finding about the tasks of one name and queue, from a row that counts them."""
+    return Finding(
+        kind=kind,
+        target_kind="task",
+        name=row["task_name"],
+        ids=tuple(row["ids"]),
+        count=row["count"],
+        since=row["since"],
+        evidence=evidence,
+        prediction=prediction,
+        remedies=remedies("task", row["ids"], *verbs),
+        why=tuple(why),
+        at_least=at_least,
+        queue_name=row["queue_name"],
+    )
+
+
+Find: TypeAlias = "Callable[[asyncpg.Connection, Cluster], Awaitable[Iterable[Finding]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """`find` reads the findings of these kinds. In a read-only transaction, one after the other.
+
+    `needs` is the table of ours that it reads, as `Cluster.tables` has it: databases of upstream, or those that are not
+    upgraded, may lack it, and have no such findings.
+    """
+
+    kinds: tuple[FindingKind, ...]
+    find: Find
+    needs: str | None = None

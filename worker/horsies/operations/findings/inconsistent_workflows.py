@@ -1,0 +1,111 @@
+"""Workflows that the next sweep repairs: `repairs_of`, which the sweep calls, says what is inconsistent in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from horsies.lifecycle.reconciling import DamagedWorkflowError, stuck_workflows
+from horsies.lifecycle.repairs import SYMPTOMS, repairs_of
+from horsies.lifecycle.workflow_rows import read_flows, read_nodes
+from horsies.operations.findings import (
+    NO_WORKER_SWEEPS,
+    Finding,
+    FindingKind,
+    PredictedAction,
+    Search,
+    Severity,
+    remedies,
+)
+from horsies.operations.formatting import span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.lifecycle.repairs import Repair, Symptom
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.operations.cluster import Cluster
+
+KINDS: Final = {
+    symptom.name: FindingKind(symptom.name, 110 + place, swept="workflows" if symptom.changes else None)
+    for place, symptom in enumerate(SYMPTOMS)
+}
+# All nodes of each are read: a hundred workflows of a thousand nodes are as many rows as a report may wait for.
+_MOST: Final = 100
+# Between the two transactions at the end of a task a healthy worker takes milliseconds, under load perhaps seconds.
+_YOUNG: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One inconsistent workflow, with its repairs of one symptom, and since when."""
+
+    symptom: Symptom
+    flow: WorkflowRow
+    evidence: str
+    nodes: int
+    since: datetime
+    due: datetime
+    """When the sweep may repair it."""
+
+
+async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
+    """If more than a hundred workflows are stuck, only the first hundred are read, and the counts are lower bounds."""
+    grace = timedelta(milliseconds=cluster.settings.crashed_worker_recovery_grace_ms)
+    young = min(grace, _YOUNG)
+    ids = await stuck_workflows(conn, int(young.total_seconds() * 1000), _MOST)
+    flows, nodes = await read_flows(conn, ids), await read_nodes(conn, ids)
+    groups: dict[tuple[str, str], list[_Case]] = {}
+    for flow in flows.values():
+        for case in _cases(flow, nodes[flow.id], young, grace):
+            groups.setdefault((case.symptom.name, flow.name), []).append(case)
+    return [_finding(same, cluster, at_least=len(ids) == _MOST) for same in groups.values()]
+
+
+def _cases(flow: WorkflowRow, nodes: list[NodeRow], young: timedelta, grace: timedelta) -> Iterator[_Case]:
+    try:
+        repairs = repairs_of(flow, nodes, young)
+    except DamagedWorkflowError:  # a finding of its own
+        return
+    by_index = {node.index: node for node in nodes}
+    by_symptom: dict[Symptom, list[Repair]] = {}
+    for repair in repairs:
+        symptom = repair.rule.symptom
+        if symptom is not None and not repair.follows and flow.updated_at + symptom.late_after <= flow.now:
+            by_symptom.setdefault(symptom, []).append(repair)
+    for symptom, same in by_symptom.items():
+        first = same[0]
+        node = by_index.get(-1 if first.index is None else first.index)
+        since = flow.updated_at if node is None else node.task_ended_at or node.task_started_at or flow.updated_at
+        patience = grace if first.rule.waits_for_worker else timedelta()
+        evidence = first.why if first.node_id is None else f"{first.node_id} is {first.before}: {first.why}"
+        yield _Case(symptom, flow, evidence, len(same), since, since + patience)
+
+
+def _finding(cases: list[_Case], cluster: Cluster, *, at_least: bool) -> Finding:
+    cases.sort(key=attrgetter("since"))
+    first = cases[0]
+    ids = tuple(case.flow.id for case in cases)
+    others = sum(case.nodes for case in cases) - 1
+    prediction = PredictedAction(first.symptom.action, Severity.HANDLED, cluster.sweep_in(first.due))
+    return Finding(
+        kind=KINDS[first.symptom.name],
+        target_kind="workflow",
+        name=first.flow.name,
+        ids=ids,
+        count=len(cases),
+        since=first.since,
+        evidence=first.evidence + (f" (and {others} more)" if others else ""),
+        prediction=prediction if cluster.alive else NO_WORKER_SWEEPS,
+        remedies=remedies("workflow", ids, "reconcile", "cancel"),
+        why=(first.symptom.why, f"It has been so for {span((cluster.now - first.since).total_seconds())}."),
+        at_least=at_least,
+    )
+
+
+SEARCH = Search(tuple(KINDS.values()), _find)

@@ -1,0 +1,42 @@
+"""Tasks that a worker stopped when it was shut down, until an operator decides about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.findings import MOST_IDS, NEEDS_DECISION, RUNS_AGAIN, FindingKind, Search, about_tasks
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from horsies.operations.cluster import Cluster
+    from horsies.operations.findings import Finding
+
+INTERRUPTED = FindingKind("interrupted", 10, state="INTERRUPTED", tasks="status:interrupted")
+_MOST_COUNTED = 10_000
+
+
+async def _find(conn: asyncpg.Connection, _cluster: Cluster) -> list[Finding]:
+    rows = await conn.fetch(statement(__name__, "diagnose_interrupted"), _MOST_COUNTED, MOST_IDS)
+    capped = sum(row["count"] for row in rows) >= _MOST_COUNTED
+    return [
+        about_tasks(
+            INTERRUPTED,
+            row,
+            NEEDS_DECISION,
+            evidence=f"stopped past its grace{_on(row['hosts'])}",
+            verbs=("requeue", "fail", "rerun"),
+            why=("A worker was shut down while it ran, and it does not say requeue_on_interrupt.", RUNS_AGAIN),
+            at_least=capped,
+        )
+        for row in rows
+    ]
+
+
+def _on(stored: list[str | None]) -> str:
+    hosts = sorted(host for host in stored if host)
+    return f" on {', '.join(hosts[:3])}{' and others' if hosts[3:] else ''}" if hosts else ""
+
+
+SEARCH = Search((INTERRUPTED,), _find)

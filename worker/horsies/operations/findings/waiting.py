@@ -1,0 +1,182 @@
+"""Waiting tasks: no worker may start them, their deadline has passed, or their retry is late."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from horsies.operations.findings import (
+    MOST_IDS,
+    NO_WORKER_SWEEPS,
+    Finding,
+    FindingKind,
+    PredictedAction,
+    Search,
+    Severity,
+    about_tasks,
+    remedies,
+)
+from horsies.operations.formatting import counted, span
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import asyncpg
+
+    from horsies.operations.cluster import Cluster
+    from horsies.operations.findings import Remedy
+
+UNKNOWN_NAME = FindingKind(
+    "unknown name", 40, tasks="status:pending,retry", alert="{count} {name} unknown to all workers{on}"
+)
+QUEUE_WITHOUT_WORKER = FindingKind(
+    "no worker",
+    50,
+    tasks="status:pending,retry has:due",
+    alert="queue {name} has no worker, {count} due",
+    alerts="{findings} queues have no worker, {count} due",
+    alert_without_workers="no worker is alive, {count} due",
+)
+DEADLINE_PASSED = FindingKind(
+    "deadline passed",
+    180,
+    state="EXPIRED",
+    tasks="status:pending,retry has:deadline",
+    swept="overdue",
+    alert="{count} {name} past the deadline",
+)
+PAUSED_QUEUE = FindingKind(
+    "paused queue",
+    200,
+    tasks="status:pending,retry has:due",
+    alert="queue {name} is paused, {count} due",
+    alerts="{findings} queues are paused, {count} due",
+)
+RETRY_OVERDUE = FindingKind("retry overdue", 210, state="RETRY", tasks="status:pending,retry tries:>1")
+
+# A lost notification costs one poll, 5 s by default: a later retry must have another cause.
+_RETRY_LATE_S = 60.0
+_MOST_EXPIRING = 10_000
+
+
+async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
+    known = cluster.known()
+    pairs = [(queue, name) for queue, names in known.items() for name in names]
+    rows = await conn.fetch(
+        statement(__name__, "diagnose_waiting"),
+        list(cluster.paused),
+        cluster.served(),
+        list(known),
+        [queue for queue, _ in pairs],
+        [name for _, name in pairs],
+        _RETRY_LATE_S,
+        MOST_IDS,
+    )
+    expiring = await conn.fetch(statement(__name__, "diagnose_expiring"), _MOST_EXPIRING, MOST_IDS)
+    capped = sum(row["count"] for row in expiring) >= _MOST_EXPIRING
+    return [
+        *(_FINDINGS[row["kind"]](row, cluster) for row in rows),
+        *(_deadline_passed(row, cluster, capped=capped) for row in expiring),
+    ]
+
+
+def _paused(row: Mapping[str, Any], cluster: Cluster) -> Finding:
+    pause = cluster.paused[row["queue_name"]]
+    by = f" by {pause.by}" if pause.by else ""
+    since = span((cluster.now - pause.since).total_seconds())
+    return _about_queue(
+        PAUSED_QUEUE,
+        row,
+        PredictedAction("nothing: an operator paused it", Severity.NOTE),
+        f"paused {since} ago{by}",
+        remedies("queue", (row["queue_name"],), "resume"),
+        f"Reason given: {pause.reason}" if pause.reason else "No reason was given.",
+    )
+
+
+def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
+    queue = row["queue_name"]
+    draining = sum(group.draining for group in cluster.serving(queue))
+    return _about_queue(
+        QUEUE_WITHOUT_WORKER,
+        row,
+        PredictedAction("nothing: waits for a worker", Severity.NEEDS_ACTION),
+        f"all of its {counted(draining, 'worker')} drain" if draining else "no living worker serves it",
+        remedies("task", row["ids"], "cancel", "fail"),
+        f"{counted(cluster.alive, 'worker')} alive; start one that serves {queue}, or resume one that drains.",
+    )
+
+
+def _about_queue(
+    kind: FindingKind,
+    row: Mapping[str, Any],
+    prediction: PredictedAction,
+    evidence: str,
+    ways: tuple[Remedy, ...],
+    why: str,
+) -> Finding:
+    queue = row["queue_name"]
+    due = f"{'at least ' if row['more'] else ''}{counted(row['count'], 'task')} due"
+    return Finding(
+        kind=kind,
+        target_kind="queue",
+        name=queue,
+        ids=(queue,),
+        count=row["count"],
+        since=row["since"],
+        evidence=f"{evidence}, {due}",
+        prediction=prediction,
+        remedies=ways,
+        why=(why,),
+        at_least=row["more"],
+        queue_name=queue,
+    )
+
+
+def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
+    workers = sum(group.claiming for group in cluster.serving(row["queue_name"]))
+    return about_tasks(
+        UNKNOWN_NAME,
+        row,
+        PredictedAction("nothing: waits for code", Severity.NEEDS_ACTION),
+        evidence="no running worker registers it",
+        verbs=("cancel", "fail"),
+        why=(
+            f"{counted(workers, 'worker')} of queue {row['queue_name']} reported the names they register; this is none"
+            " of them: a deploy that is not finished, or a name misspelt.",
+        ),
+        at_least=row["more"],
+    )
+
+
+def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
+    return about_tasks(
+        RETRY_OVERDUE,
+        row,
+        PredictedAction("claim it with the next free place", Severity.NOTE),
+        evidence=f"its retry was due {span((cluster.now - row['since']).total_seconds())} ago",
+        verbs=("cancel", "fail"),
+        why=(f"Queue {row['queue_name']} is served: its workers are busy, or a cap is reached.",),
+        at_least=row["more"],
+    )
+
+
+def _deadline_passed(row: Mapping[str, Any], cluster: Cluster, *, capped: bool) -> Finding:
+    return about_tasks(
+        DEADLINE_PASSED,
+        row,
+        PredictedAction("expire", Severity.HANDLED, cluster.sweep_in()) if cluster.alive else NO_WORKER_SWEEPS,
+        evidence=f"its deadline passed {span((cluster.now - row['since']).total_seconds())} ago and it has not started",
+        verbs=("expire", "cancel"),
+        why=("No worker starts a task after its good_until.",),
+        at_least=capped,
+    )
+
+
+_FINDINGS = {
+    PAUSED_QUEUE.name: _paused,
+    QUEUE_WITHOUT_WORKER.name: _no_worker,
+    UNKNOWN_NAME.name: _unknown_name,
+    RETRY_OVERDUE.name: _retry_overdue,
+}
+SEARCH = Search((UNKNOWN_NAME, QUEUE_WITHOUT_WORKER, DEADLINE_PASSED, PAUSED_QUEUE, RETRY_OVERDUE), _find)
