@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from horsies.query.conditions import Sql
 
 BARE: Final = ""
 """The key of words without a key: a part of the name, or the beginning or end of the id."""
@@ -40,7 +42,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `values` are its words, or examples; `also` are names that other tools use for it."""
+    """One key. `values` are its words, or examples; `also` are names that other tools use for it.
+
+    `sql` makes its conditions; a key of rows that are filtered in Python has none.
+    """
 
     name: str
     kind: Kind
@@ -48,6 +53,7 @@ class Key:
     example: str
     values: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
+    sql: Sql | None = None
 
     def describe(self) -> str:
         return f"{self.help}, as in {self.example}"
@@ -65,6 +71,9 @@ class Language:
     """Names that other tools use for these words."""
     grammar: tuple[str, ...]
     example: str
+    statuses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The stored statuses in the order of their life, each with the states that it is shown as."""
+    bare: Sql | None = None
 
     @property
     def every_state(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.plan import MAP_DEFINITION
-from horsies.query import Texts, WorkflowParameters
+from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.detail import Ambiguous, Stored, stored
@@ -162,7 +162,7 @@ async def workflow_story(
     found = await find_workflow(conn, text)
     if not isinstance(found, str):
         return found
-    page = await workflow_page(conn, WorkflowParameters(id=Texts(exact=(found,))), limit=1)
+    page = await workflow_page(conn, WorkflowConditions().among("id", (found,)), limit=1)
     story = await conn.fetchrow(statement(__name__, "view_workflow_story"), found, most_characters)
     if not page.rows or story is None:
         return None  # deleted a moment ago
