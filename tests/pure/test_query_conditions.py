@@ -20,8 +20,8 @@ from horsies.query import (
     parse_workflows,
     workflow_parameters,
 )
+from horsies.query.filters import TaskFilter, WorkflowFilter
 from horsies.query.keys import STATES
-from horsies.query.tree import TaskFilter, WorkflowFilter
 from horsies.views import Cursor, search, workflow_search
 from horsies.views.searching import Source, Stretch, edge_of, over
 

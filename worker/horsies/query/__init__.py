@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from horsies.query.completing import Completion, completions
-from horsies.query.conditions import Condition
-from horsies.query.keys import KEYS, TASKS
-from horsies.query.language import Key, Language
-from horsies.query.parser import parse, parse_workers, parse_workflows
-from horsies.query.problems import FilterError, Problem
-from horsies.query.tree import (
+from horsies.query.filters import (
     TaskConditions,
     TaskFilter,
-    Term,
     WorkerFilter,
     WorkflowConditions,
     WorkflowFilter,
     parameters,
     workflow_parameters,
 )
+from horsies.query.keys import KEYS, TASKS
+from horsies.query.language import Condition, Key, Language, Term
+from horsies.query.parser import parse, parse_workers, parse_workflows
+from horsies.query.problems import FilterError, Problem
 from horsies.query.worker_keys import WORKERS
 from horsies.query.workflow_keys import WORKFLOWS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Self, TypeAlias
 
-from horsies.query.language import BARE
+from horsies.query.language import BARE, Condition
 from horsies.query.reading import LONGEST_ID, looks_like_id
 from horsies.query.sense import bounds, states, times, yes_and_no
 from horsies.query.values import Choice, Glob, Moment
@@ -15,54 +15,9 @@ from horsies.query.values import Choice, Glob, Moment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from horsies.query.language import Language
-    from horsies.query.tree import Filter
+    from horsies.query.language import Filter, Language
 
 STATUS: Final = "status"
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Holds for the rows that `key` asks for. `{0}`, `{1}` in `sql` are the places of `values`."""
-
-    key: str
-    sql: str
-    values: tuple[object, ...] = ()
-    indexed: bool = False
-    """Whether an index may serve it: a column equal to any of the texts in `values`, or a bound of the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Conditions that must all hold. `statuses` are the stored ones to read, in the order of their life; None: all."""
-
-    language: ClassVar[Language]
-    statuses: tuple[str, ...] | None = None
-    others: tuple[Condition, ...] = ()
-
-    @property
-    def all(self) -> tuple[Condition, ...]:
-        if self.statuses is None:
-            return self.others
-        return Condition(STATUS, "status = ANY ({0}::text[])", (self.statuses,), indexed=True), *self.others
-
-    def exact(self, key: str) -> tuple[str, ...] | None:
-        """The texts of which the key's column must equal one; None if it is not asked for like this."""
-        found = (other.values[0] for other in self.others if other.key == key and other.indexed)
-        return next((texts for texts in found if isinstance(texts, tuple)), None)
-
-    def among(self, key: str, texts: tuple[str, ...]) -> Self:
-        """The same, but of this text key only the equality with any of these."""
-        column = self.language.keys[key].sql
-        assert isinstance(column, TextColumn)
-        others = (other for other in self.others if other.key != key)
-        return replace(self, others=(column.equal(key, texts), *others))
-
-
-class Sql(Protocol):
-    """The conditions of one key, made of the values that a filter has for it."""
-
-    def conditions(self, key: str, understood: Filter) -> Iterator[Condition]: ...
 
 
 Patterns: TypeAlias = "Callable[[Glob], tuple[str, ...]]"
@@ -268,6 +223,33 @@ class States:
             wanted = tuple(part for part in every if part in left)
             if 0 < len(wanted) < len(every):
                 yield Condition(key, f"(status <> '{status}' OR {state} = ANY ({{0}}::text[]))", (wanted,))
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions that must all hold. `statuses` are the stored ones to read, in the order of their life; None: all."""
+
+    language: ClassVar[Language]
+    statuses: tuple[str, ...] | None = None
+    others: tuple[Condition, ...] = ()
+
+    @property
+    def all(self) -> tuple[Condition, ...]:
+        if self.statuses is None:
+            return self.others
+        return Condition(STATUS, "status = ANY ({0}::text[])", (self.statuses,), indexed=True), *self.others
+
+    def exact(self, key: str) -> tuple[str, ...] | None:
+        """The texts of which the key's column must equal one; None if it is not asked for like this."""
+        found = (other.values[0] for other in self.others if other.key == key and other.indexed)
+        return next((texts for texts in found if isinstance(texts, tuple)), None)
+
+    def among(self, key: str, texts: tuple[str, ...]) -> Self:
+        """The same, but of this text key only the equality with any of these."""
+        column = self.language.keys[key].sql
+        assert isinstance(column, TextColumn)
+        others = (other for other in self.others if other.key != key)
+        return replace(self, others=(column.equal(key, texts), *others))
 
 
 def statuses_of(understood: Filter) -> tuple[str, ...] | None:

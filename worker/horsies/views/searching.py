@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.query.conditions import Condition, Conditions
+    from horsies.query.conditions import Conditions
+    from horsies.query.language import Condition
 
 RowT = TypeVar("RowT")
 
