@@ -11,10 +11,10 @@ import typer
 from horsies.cli import prune
 from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose, choose_existing
+from horsies.cli.schema import migrate
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
-    from horsies.store.schema import Migration
 
 app = typer.Typer(name="db", help="Create, inspect, upgrade and prune the database.", no_args_is_help=True)
 
@@ -121,24 +121,3 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     if report["read_only"]:
         lines.append(("access", "read-only: this context never writes"))
     return lines
-
-
-async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
-    from horsies.store.connect import open_database
-    from horsies.store.schema import creatable, create, script, upgradable, upgrade
-
-    async with open_database(choice) as database:
-        async with database.connected(f"db {command}") as connection:
-            if dry_run:
-                state = await (creatable if command == "init" else upgradable)(connection)
-                typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
-                return
-            applied = await (create if command == "init" else upgrade)(connection)
-        typer.echo(_done(applied, database.label))
-
-
-def _done(applied: list[Migration], label: str) -> str:
-    if not applied:
-        return f"nothing to do: the schema in {label} is current"
-    steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
-    return f"{steps}\nthe schema in {label} is ready"

@@ -93,7 +93,7 @@ def choose_existing(database_url: str | None, context: str | None) -> DatabaseCh
 
 def existing(choice: DatabaseChoice) -> DatabaseChoice:
     """Returns once the chosen database exists."""
-    from horsies.cli.unconfigured import make_if_wished
+    from horsies.cli.schema import make_if_wished
 
     if choice.url is None:
         make_if_wished(choice)

@@ -27,10 +27,10 @@ from horsies.run.async_runner import AsyncRunner, current_key
 from horsies.run.child_leases import ChildLeases, end_with_guard
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
-from horsies.run.execute import TaskStopped
 from horsies.run.forks import ForkGuard
 from horsies.run.frames import CHUNK, FrameReader, pack
 from horsies.run.guard import LeaseTable
+from horsies.run.outcomes import TaskStopped
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 

@@ -10,7 +10,7 @@ from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.run.outcomes import Outcome, failed, outcome_of
+from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
 from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
@@ -25,18 +25,6 @@ Message: TypeAlias = "tuple[int, str, str, str | None, str | None, int]"
 """A job as it is sent: number, key, task name, args, kwargs, its slot in the table of leases."""
 
 _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
-
-
-class TaskStopped(BaseException):
-    """Raised inside user code that must stop; `except Exception` there does not catch it."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-    def outcome(self, exception: BaseException) -> Outcome:
-        """The outcome of the job; the traceback of `exception` shows where it was stopped."""
-        return failed(self.code, str(self), exception)
 
 
 @dataclass(slots=True, eq=False)
