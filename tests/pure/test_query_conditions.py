@@ -369,7 +369,7 @@ def statements(understood: TaskFilter | WorkflowFilter) -> list[str]:
     found: list[str] = []
     for source in sources:
         stretch = Stretch(source, False, PLACE, PLACE, 100)
-        texts = [over(table, wanted, stretch, "SELECT * FROM row ORDER BY {order} LIMIT $1", 50)]
+        texts = [over(table, wanted, stretch, "SELECT * FROM row ORDER BY /* order */ LIMIT $1", 50)]
         texts += [edge_of(table, wanted, stretch)] if source.is_walked else []
         for text, values in texts:
             assert {int(number) for number in re.findall(r"\$([0-9]+)", text)} == {*range(1, len(values) + 1)}
@@ -386,7 +386,7 @@ def test_each_kind_of_source_is_among_the_statements() -> None:
 # Characters that occur in no statement, around what would end a string or a statement, or be taken for a place in it.
 strange = st.text(st.characters(min_codepoint=0x80, exclude_categories=["Cs"]), min_size=1, max_size=2)
 hostile = st.sampled_from(
-    ["'; DROP TABLE horsies_tasks; --", "'", '"', "\\", "%", ")", "$1", "{0}", "{most}", "{rows}"]
+    ["'; DROP TABLE horsies_tasks; --", "'", '"', "\\", "%", ")", "$1", "{0}", "/* most */", "/* rows */"]
 )
 user_texts = st.tuples(strange, hostile, strange).map("".join)
 NEGATED = ("-", "-queue:", "-worker:", "-id:", "-workflow:", "-args:")

@@ -17,8 +17,8 @@ SELECT row.*
                AS finished_at,
            retry_count, max_retries, claimed_by_worker_id, worker_hostname, worker_pid, worker_process_name, error_code,
            is_workflow_task, unique_key, rerun_of
-      FROM ({rows}) task
-     WHERE {holds}
+      FROM (/* rows */) task
+     WHERE /* holds */
   ) row
 
 -- name: view_queues_that_wait
@@ -47,18 +47,18 @@ UNION ALL
   WHERE status = 'PENDING'
   -- in the order of ix_horsies_tasks_ready, which is then read no further
   ORDER BY queue_name, priority, enqueued_at, id
-  LIMIT {most})
+  LIMIT /* most */)
 
 -- name: view_by_id
 -- views/search.py; reads only
-SELECT created_at AS at, task.* FROM horsies_tasks task WHERE id = ANY ({wanted}::text[])
+SELECT created_at AS at, task.* FROM horsies_tasks task WHERE id = ANY (/* wanted */::text[])
 
 -- name: view_of_workflow
 -- views/search.py; reads only: the tasks of so many nodes of these workflows
 SELECT created_at AS at, task.* FROM horsies_tasks task
  WHERE id = ANY (ARRAY(SELECT task_id FROM horsies_workflow_tasks
-                        WHERE workflow_id = ANY ({wanted}::text[]) AND task_id IS NOT NULL
-                        LIMIT {most}))
+                        WHERE workflow_id = ANY (/* wanted */::text[]) AND task_id IS NOT NULL
+                        LIMIT /* most */))
 
 -- name: view_few_wait
 -- views/search.py; reads only: whether at most $1 tasks are PENDING

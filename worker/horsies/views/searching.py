@@ -56,8 +56,8 @@ class Source:
     """Rows that are searched together: in the order of an index, which may be large, or few and all at once.
 
     Texts are SQL of ours. `rows` is what an index in this order has. Of a source without an order, `rows` is the whole
-    query, with the column `at`; in it `{wanted}` is the place of the texts that `serves` must equal, `{most}` that of
-    the number of rows.
+    query, with the column `at`; `/* wanted */` in it is the place of the texts that `serves` must equal, `/* most */`
+    that of the number of rows.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is searched. `candidates` selects the columns that are shown, from `{rows}` that hold `{holds}`."""
+    """A table that is searched. `candidates` selects the columns that are shown, from its `/* rows */` that match."""
 
     name: str
     alias: str
@@ -283,7 +283,7 @@ def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: Paramete
     slots: dict[str, str] = {}
     for one in source.served(wanted):
         slots["wanted"] = given.add(one.values[0])
-    if "{most}" in source.rows:
+    if "/* most */" in source.rows:
         slots["most"] = given.add(stretch.most)
     return _filled(source.rows, slots)
 
@@ -291,5 +291,5 @@ def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: Paramete
 def _filled(text: str, slots: dict[str, str]) -> str:
     """The text with its slots filled. None of the texts put in has a slot, so the order does not matter."""
     for name, filling in slots.items():
-        text = text.replace(f"{{{name}}}", filling)
+        text = text.replace(f"/* {name} */", filling)
     return text

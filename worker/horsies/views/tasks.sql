@@ -9,7 +9,7 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
   FROM (SELECT) always
   LEFT JOIN (
         SELECT * FROM task
-         ORDER BY {order}
+         ORDER BY /* order */
          LIMIT $1
        ) page ON true
   LEFT JOIN LATERAL (
@@ -23,7 +23,7 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
          WHERE task_id = page.id
          ORDER BY attempt DESC
          LIMIT 1) attempt ON page.status = 'PENDING' AND page.retry_count > 0
- ORDER BY {order}
+ ORDER BY /* order */
 
 -- name: view_task_matching
 -- views/tasks.py; reads only: the rows that an operation freezes, as operator_actions.ExpectedState
@@ -31,5 +31,5 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
 SELECT id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, retry_count, error_code,
        GREATEST(enqueued_at, next_retry_at) AS due, good_until, finalizing_at, unique_key, is_workflow_task
   FROM task
- ORDER BY {order}
+ ORDER BY /* order */
  LIMIT $1

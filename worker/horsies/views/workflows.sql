@@ -10,7 +10,7 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
   FROM (SELECT) always
   LEFT JOIN (
         SELECT * FROM workflow
-         ORDER BY {order}
+         ORDER BY /* order */
          LIMIT $1
        ) page ON true
   LEFT JOIN LATERAL (
@@ -22,13 +22,13 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
                min(task_index) FILTER (WHERE status = 'FAILED') AS first_failed
           FROM horsies_workflow_tasks
          WHERE workflow_id = page.id) nodes ON true
- ORDER BY {order}
+ ORDER BY /* order */
 
 -- name: view_workflow_matching
 -- views/workflows.py; reads only: the workflows that an operation acts on, newest first
 -- (from the rows of `view_workflow_candidates`, $1 at most)
 SELECT id FROM workflow
- ORDER BY {order}
+ ORDER BY /* order */
  LIMIT $1
 
 -- name: view_workflow_counts
