@@ -33,8 +33,8 @@ def init(
 ) -> None:
     """Create the schema in an empty database.
 
-    Safe to repeat, and safe from several machines at once: one creates, the others wait. A database that has an
-    older schema is left alone; `horsies db upgrade` brings it up to date.
+    Safe to repeat, and to run on several machines at once: one creates the schema, the others wait. An older schema is
+    not changed; `horsies db upgrade` brings it up to date.
     """
     choice = choose(database_url, context)
     if not dry_run:
@@ -53,7 +53,7 @@ def upgrade(
     """Bring an older schema, or one made by upstream horsies, up to date.
 
     No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
-    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Look at `--dry-run` first.
+    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Use `--dry-run` first.
     """
     choice = choose(database_url, context)
     if not dry_run:
@@ -68,9 +68,9 @@ def status(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Say which database is used and why, and whether its schema fits this version.
+    """Show which database is used and why, and whether its schema fits this version.
 
-    Exits with 0 when workers can start on it, with 1 otherwise.
+    The exit code is 0 if workers can start on it, otherwise 1.
     """
     report = asyncio.run(_status(choose_existing(database_url, context)))
     if as_json:

@@ -72,19 +72,19 @@ KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "its state; pending has not run in this round, scheduled is pending and due later, retry waits for its next"
-        " try, interrupted was stopped at a shutdown and waits for a decision, live is pending, retry, claimed or"
-        " running, done is any other",
+        "the state; pending has not started yet, scheduled is pending and due later, retry waits for its next attempt,"
+        " interrupted was stopped by a shutdown and needs a decision, live is pending, retry, claimed or running,"
+        " done is any other",
         "status:failed,running",
         tuple(STATES),
         ("state", "is", "st"),
         sql=States(_STATE_OF),
     ),
-    Key("queue", Kind.TEXT, "its queue", "queue:email,sms", also=("q",), sql=TextColumn("queue_name")),
+    Key("queue", Kind.TEXT, "the queue", "queue:email,sms", also=("q",), sql=TextColumn("queue_name")),
     Key(
         "name",
         Kind.TEXT,
-        "name of the task",
+        "the name of the task",
         "name:send_*",
         also=("task", "task_name", "fn", "function"),
         sql=TextColumn("task_name"),
@@ -92,7 +92,7 @@ KEYS: Final = keyed(
     Key(
         "error",
         Kind.TEXT,
-        "its error code",
+        "the error code",
         "error:TIMEOUT",
         also=("code", "error_code", "err", "reason"),
         sql=TextColumn("error_code"),
@@ -100,7 +100,7 @@ KEYS: Final = keyed(
     Key(
         "worker",
         Kind.TEXT,
-        "id or host:pid of the worker that has or had it",
+        "the worker that has or had it, by its id or host:pid",
         "worker:web-1*",
         also=("host", "by"),
         sql=TextColumn("claimed_by_worker_id", worker_patterns),
@@ -108,7 +108,7 @@ KEYS: Final = keyed(
     Key(
         "id",
         Kind.ID,
-        "its id, or how that begins or ends",
+        "the id, or how it begins or ends",
         "id:1cd6ba9a",
         also=("task_id", "uuid"),
         sql=TextColumn("task.id", id_patterns),
@@ -116,7 +116,7 @@ KEYS: Final = keyed(
     Key(
         "since",
         Kind.MOMENT,
-        "sent so long ago or later; or from a day or time on, in UTC",
+        "sent at most so long ago; or since a day or time, in UTC",
         "since:1h",
         ("10m", "1h", "6h", "24h", "7d"),
         ("after", "from", "age", "newer"),
@@ -125,7 +125,7 @@ KEYS: Final = keyed(
     Key(
         "until",
         Kind.MOMENT,
-        "sent so long ago or earlier; or up to a day or time, in UTC",
+        "sent at least so long ago; or until a day or time, in UTC",
         "until:10m",
         ("10m", "1h", "6h", "24h", "7d"),
         ("before", "to", "older"),
@@ -134,7 +134,7 @@ KEYS: Final = keyed(
     Key(
         "tries",
         Kind.TRIES,
-        "which try it is at, 1 for the first",
+        "the number of its attempt, 1 for the first",
         "tries:>1",
         (">1", ">2", ">3"),
         ("try", "attempt", "attempts", "retries"),
@@ -161,7 +161,7 @@ KEYS: Final = keyed(
     Key(
         "ended",
         Kind.PAST,
-        "how long ago it ended; or from or up to a day or time, in UTC: ended:>=2026-11-18T14:05",
+        "how long ago it ended; or since or until a day or time, in UTC: ended:>=2026-11-18T14:05",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),
@@ -170,7 +170,7 @@ KEYS: Final = keyed(
     Key(
         "args",
         Kind.PART,
-        "a part of its arguments as they are stored, which is JSON; with double quotes in it, put single ones around",
+        "a part of the stored arguments, which are JSON; put a text that has double quotes between single ones",
         'args:"order 42"',
         also=("kwargs", "arg", "payload"),
         sql=Parts(("args", "kwargs")),
@@ -178,7 +178,7 @@ KEYS: Final = keyed(
     Key(
         "has",
         Kind.HAS,
-        "it has an error code, a good_until, a unique key, another task of which it is a rerun, or come due",
+        "it has an error code, a good_until, or a unique key; it is a rerun of another task; or it is due",
         "has:error",
         ("error", "deadline", "unique", "rerun", "due"),
         ("with",),
@@ -195,7 +195,7 @@ KEYS: Final = keyed(
     Key(
         "workflow",
         Kind.WORKFLOW,
-        "whether it belongs to a workflow; or that one's id, or how it begins or ends",
+        "whether it belongs to a workflow; or the id of that, or how it begins or ends",
         "workflow:yes",
         ("yes", "no"),
         ("flow", "wf"),
@@ -204,7 +204,7 @@ KEYS: Final = keyed(
     Key(
         "unique",
         Kind.TEXT,
-        "its unique key",
+        "the unique key",
         "unique:invoice-*",
         also=("unique_key",),
         sql=TextColumn("unique_key"),
@@ -214,9 +214,9 @@ KEYS: Final = keyed(
 _GRAMMAR: Final = (
     "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
     "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
-    "Of has, tries, wait, run and ended each that is given must hold: run:>1m run:<=1h, or run:1m..1h.",
-    "* stands for anything, ? for one character. Quotes or a backslash take what follows as it is.",
-    "A word without a key is a part of the name, or the beginning or end of the id. No words at all: everything.",
+    "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
+    "* matches any text, ? any character. Quotes, or a backslash, take what follows literally.",
+    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all.",
 )
 
 

@@ -22,7 +22,7 @@ _KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "its status; live is pending, running or paused, done is any other",
+        "the status; live is pending, running or paused, done is any other",
         "status:failed,paused",
         tuple(_STATES),
         KEYS["status"].also,
@@ -30,7 +30,7 @@ _KEYS: Final = keyed(
     Key(
         "name",
         Kind.TEXT,
-        "its name",
+        "the name",
         "name:order_*",
         also=("workflow", "flow", "wf"),
         sql=TextColumn("name"),
@@ -54,7 +54,7 @@ _KEYS: Final = keyed(
     Key(
         "id",
         Kind.ID,
-        "its id, or how that begins or ends",
+        "the id, or how it begins or ends",
         "id:1cd6ba9a",
         also=("workflow_id", "uuid"),
         sql=TextColumn("id", id_patterns),
@@ -62,7 +62,7 @@ _KEYS: Final = keyed(
     Key(
         "parent",
         Kind.WORKFLOW,
-        "whether it is part of another workflow; or that one's id, or how it begins or ends",
+        "whether it is part of another workflow; or the id of that, or how it begins or ends",
         "parent:no",
         ("yes", "no"),
         ("child", "sub", "subworkflow", "parent_workflow_id"),
@@ -81,7 +81,7 @@ WORKFLOWS: Final = Language(
         **dict.fromkeys(("stopped", "held", "halted"), "paused"),
         **dict.fromkeys(("canceled", "aborted"), "cancelled"),
     },
-    tuple(sentence for sentence in TASKS.grammar if not sentence.startswith("Of has")),
+    tuple(sentence for sentence in TASKS.grammar if not sentence.startswith("For has")),
     "status:failed,paused name:order_* since:1h -error:CARD_DECLINED",
     {status.value: (status.value,) for status in WorkflowStatus},
     BareWords("name", "id"),
