@@ -13,7 +13,7 @@ from statements import statement
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind
 from horsies.operations.why import ReasonKind, why_pending
-from horsies.views.settings import READER_SETTINGS
+from horsies.views.reading import READER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

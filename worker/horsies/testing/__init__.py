@@ -13,10 +13,10 @@ Ready-made pytest fixtures are in `horsies.testing.fixtures`.
 from horsies.testing.draining import drain, drain_async
 from horsies.testing.embedded import embedded_database
 from horsies.testing.faults import Fault, FaultAction, FaultMoment, FaultPoint, fault
+from horsies.testing.here import Ran
 from horsies.testing.inline import inline
 from horsies.testing.inline_queue import Inline
 from horsies.testing.inline_task import InlineTask
-from horsies.testing.ran import Ran
 
 __all__ = [
     "Fault",

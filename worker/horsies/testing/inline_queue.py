@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.store.enqueue import Enqueued, EnqueueOutcome
-from horsies.testing.here import next_try, run_here, run_here_async
+from horsies.testing.here import Ran, next_try, run_here, run_here_async
 from horsies.testing.inline_task import InlineTask
-from horsies.testing.ran import Ran
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

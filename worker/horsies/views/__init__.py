@@ -37,9 +37,9 @@ from horsies.views.flow import (
 )
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.queues import QueueRow, queue_rows
+from horsies.views.reading import READER_SETTINGS
 from horsies.views.searching import Cursor
 from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
-from horsies.views.settings import READER_SETTINGS
 from horsies.views.tasks import matching, task_page
 from horsies.views.workers import (
     GONE_AFTER_S,

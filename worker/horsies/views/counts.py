@@ -10,9 +10,9 @@ from horsies.query import TaskConditions, parameters, parse
 from horsies.store.statements import statement
 from horsies.views import search
 from horsies.views.pages import Sort
+from horsies.views.reading import aware
 from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, few_wait, rows_at_once, source_for
 from horsies.views.searching import Rest, Stretch, over, stretch_of
-from horsies.views.times import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

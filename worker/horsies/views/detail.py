@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
+from horsies.views.reading import aware
 from horsies.views.tasks import task_page
-from horsies.views.times import aware
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.store.statements import statement
 from horsies.views.buckets import by_bucket
 from horsies.views.queues import MOST_WAITING
-from horsies.views.times import aware
+from horsies.views.reading import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

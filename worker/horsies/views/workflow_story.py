@@ -11,7 +11,7 @@ from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.detail import Ambiguous, Stored, stored
-from horsies.views.times import aware
+from horsies.views.reading import aware
 from horsies.views.workflows import workflow_page
 
 if TYPE_CHECKING:
