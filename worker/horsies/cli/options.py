@@ -88,8 +88,7 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
 
 
 def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
-    """The same, for a command that needs an existing database: if none is configured, none is created without a
-    question."""
+    """`choose`, for a command that needs an existing database: none is created without a question."""
     return existing(choose(database_url, context))
 
 

@@ -40,8 +40,7 @@ class Run:
     """The exception it failed with, until `let_go`."""
 
     def begin(self) -> None:
-        """Mark the start in memory that the parent reads even after this process has died; TaskStopped without a
-        lease."""
+        """Mark the start in memory that the parent can read after a death; TaskStopped without a lease."""
         self.leases.begin(self.slot, self.number)
         self.began = True
 
@@ -59,8 +58,7 @@ class Run:
 
 
 def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
-    """Run a plain task; TaskStopped, raised by a signal handler, determines its outcome at whatever point it is
-    raised."""
+    """Run a plain task. TaskStopped, raised by a signal handler at any point, determines its outcome."""
     result: TaskResult[Any, Any] | None = None
     try:
         prepared = _prepare(tasks, job)

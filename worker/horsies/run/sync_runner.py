@@ -72,8 +72,7 @@ class SyncRunner:
             raise stop
 
     def _insist(self, run: Run, stop: TaskStopped) -> None:
-        """Repeat the signal until it was handled: one just before a system call does not interrupt it, and waits for
-        its end."""
+        """Repeat the signal until it was handled: one just before a system call does not interrupt that."""
         sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
             _wake()

@@ -107,8 +107,7 @@ class Inline:
         return Enqueued(request.task_id, EnqueueOutcome.CREATED)
 
     def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
-        """Yields a task to run, receives its outcome, and so on until `done` or nothing is due by `until` (None:
-        ever)."""
+        """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever)."""
         ran = Ran()
         while not done():
             ran += self._expire()

@@ -83,8 +83,7 @@ class NodeView:
 
     @property
     def state(self) -> str:
-        """The status, or before it is stored, the state of its task: RUNNING once that runs, RETRY while it waits
-        for a try."""
+        """The status, or before it is stored that of its task: RUNNING once it runs, RETRY while it waits."""
         if self.status not in ("ENQUEUED", "RUNNING") or self.task_status is None:
             return self.status
         if self.task_status == "PENDING" and self.retry_count > 0:

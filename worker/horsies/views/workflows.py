@@ -147,8 +147,7 @@ def workflow_count_parts(wanted: WorkflowConditions) -> list[WorkflowConditions]
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:
-    """The values of the newest workflows in that column, the most frequent first; for codes, of those that ended
-    badly."""
+    """The values of the newest workflows in that column, most frequent first; codes only of those that failed."""
     wanted = WorkflowConditions(UNSUCCESSFUL_STATUSES if by == "error_code" else None)
     source = source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)

@@ -22,8 +22,7 @@ def dump_value(value: Any, name: str = "value") -> str:
 
 
 def load_value(text: str, name: str = "value") -> Any:
-    """The value of stored text, with its classes imported: CorruptJsonError, or HydrationError if one no longer
-    exists."""
+    """The value of stored text. CorruptJsonError, or HydrationError for a class that no longer exists."""
     return from_tree(parse_json(text, name), name)
 
 
@@ -67,8 +66,7 @@ def dump_task_error(error: TaskError) -> str:
 
 
 def load_task_result(text: str) -> TaskResult[Any, Any]:
-    """The result of the text; BROKER_ERROR for corrupt text, PYDANTIC_HYDRATION_ERROR for a class that no longer
-    exists."""
+    """The result. Corrupt text gives BROKER_ERROR, a class that no longer exists PYDANTIC_HYDRATION_ERROR."""
     try:
         tree = parse_json(text, "result")
         if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:
