@@ -482,7 +482,7 @@ async def test_the_public_helper_takes_a_broker_or_a_connection_and_counts_repai
         await task_ends(connection, workflow_id, 0, seconds_ago=11)
     broker = PostgresBroker(PostgresConfig(database_url=database))
     assert await recover_stuck_workflows(broker) == 2
-    assert "workflow w2 could not be put right" in caplog.text
+    assert "workflow w2 could not be repaired" in caplog.text
     assert await recover_stuck_workflows(broker) == 0
     await ends(connection, "w1", 1)
     await task_ends(connection, "w1", 2, seconds_ago=11)

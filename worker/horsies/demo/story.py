@@ -139,7 +139,7 @@ class Story:
     async def pause_mail(self) -> None:
         """Tasks with a short deadline expire meanwhile."""
         await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house")
-        self._say("ops pauses the queue mail; what is good for ten seconds only will expire")
+        self._say("ops pauses the queue mail; tasks with a deadline of 10 s will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
         flash = send_newsletter.with_options(good_until=good_until)
         await app.send_many_async([flash.to_send(f"reader{n}@mail.example", "ten seconds only!") for n in range(12)])

@@ -41,5 +41,5 @@ async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) ->
 
 def _told(done: Reconciled) -> int:
     for refused in done.refused:
-        _log.warning("workflow %s could not be put right: %s", refused.item, mask(refused.error))
+        _log.warning("workflow %s could not be repaired: %s", refused.item, mask(refused.error))
     return done.repairs
