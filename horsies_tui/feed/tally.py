@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.pace import Rhythm
 
 PartT = TypeVar("PartT")
-CountsT = TypeVar("CountsT", bound="StateCounts[Any]")
+CountsT = TypeVar("CountsT", bound="StateCounts")
 
 MOST_TURNS: Final = 100
 """Turns per part before counting stops: half a million to a million rows."""

@@ -80,7 +80,7 @@ def _when(tell: StoryContext) -> Iterator[Spans]:
     if row.good_until is not None:
         late = row.finished_at is None and row.good_until <= tell.now
         until = Span(_moment(tell, row.good_until), Tone.WARNING if late else None)
-        yield (Span("good until " if not late else "was good until ", Tone.MUTED), until)
+        yield (Span("deadline " if not late else "deadline passed ", Tone.MUTED), until)
     if row.claim_expires_at is not None and row.status == "CLAIMED":
         yield _fact("lease ends", _moment(tell, row.claim_expires_at), tell)
     rule = RetryRule.from_text(tell.detail.options.text if tell.detail.options else None)
@@ -121,7 +121,7 @@ def by_hand(tell: StoryContext, width: int) -> Section:
     audit = tell.detail.audit
     lines = tuple(Line(row.id, cut_spans(tuple(_action(row, tell)), width, tell.glyphs)) for row in audit)
     nothing = (Line("", (Span("nothing", Tone.MUTED),)),)
-    return Section("hand", "by hand", lines or nothing)
+    return Section("hand", "operator actions", lines or nothing)
 
 
 def _action(row: AuditRow, tell: StoryContext) -> Iterator[Span]:

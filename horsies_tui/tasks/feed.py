@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from horsies.query import TaskParameters
+    from horsies.query import TaskConditions
     from horsies.views import TaskCounts, TaskPage
     from horsies_tui.feed.link import Link
     from horsies_tui.tasks.snapshot import Edge
@@ -67,7 +67,7 @@ class TaskFeed(Feed):
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
         self._further = Pace(seldom)
-        self._counts: Tally[TaskParameters, TaskCounts] = Tally(seldom, count_parts(self._parameters))
+        self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._parameters))
         self._paces = (self._rows, self._above, self._groups, self._counts)
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""

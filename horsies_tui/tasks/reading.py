@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies.query import TaskParameters, Texts
+from horsies.query import TaskConditions
 from horsies.views import task_page
 
 if TYPE_CHECKING:
@@ -30,18 +30,18 @@ class Fresh:
             window.settle(part, self.page)
 
 
-async def read_fresh(conn: Connection, parameters: TaskParameters, window: RowWindow, part: Slice) -> Fresh:
+async def read_fresh(conn: Connection, parameters: TaskConditions, window: RowWindow, part: Slice) -> Fresh:
     """Does not change the window."""
     page = await task_page(conn, parameters, sort=window.sort, limit=part.limit, after=part.after)
     untold = tuple(window.untold(part, page))
     matching = await _by_ids(conn, parameters, untold)
     found = {row.id for row in matching}
-    others = await _by_ids(conn, TaskParameters(), tuple(task_id for task_id in untold if task_id not in found))
+    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in untold if task_id not in found))
     return Fresh(page, untold, matching, others)
 
 
-async def _by_ids(conn: Connection, parameters: TaskParameters, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
+async def _by_ids(conn: Connection, parameters: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
     """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
     if not ids:
         return ()
-    return (await task_page(conn, replace(parameters, id=Texts(exact=ids)), limit=len(ids))).rows
+    return (await task_page(conn, parameters.among("id", ids), limit=len(ids))).rows

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
-    from horsies.query.tree import Filter
+    from horsies.query.language import Filter
 
 PLACEHOLDER: Final = "filter, as in status:failed queue:mail name:send_* since:1h"
 MOST_REMEMBERED: Final = 50

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.query import TaskParameters, Texts
+from horsies.query import TaskConditions
 from horsies.views import Sort, task_page, worker_rows
 from horsies.views.series import worker_series
 from horsies.views.tables import tables
@@ -153,7 +153,7 @@ class WorkersFeed(Feed):
     async def _read_one(self) -> None:
         need = self._need
         worker_id = need.selected or ""
-        wanted = TaskParameters(statuses=_HELD, worker=Texts(exact=(worker_id,)))
+        wanted = TaskConditions(_HELD).among("worker", (worker_id,))
 
         async def ask(conn: Connection) -> OneWorker:
             page = await task_page(conn, wanted, sort=Sort.OLDEST, limit=MOST_HELD)

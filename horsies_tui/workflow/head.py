@@ -72,7 +72,7 @@ def _when(tell: FlowTelling) -> Iterator[Spans]:
     yield _fact("on error", row.on_error, tell)
     for action in tell.story.audit[:1]:
         who = f"{action.verb} by {action.os_user or '?'}@{action.os_host or '?'}"
-        yield _fact("by hand", f"{who} {moment_text(action.acted_at, tell.now, tell.zone)}", tell)
+        yield _fact("last action", f"{who} {moment_text(action.acted_at, tell.now, tell.zone)}", tell)
 
 
 def _fact(name: str, value: str, tell: FlowTelling) -> Spans:

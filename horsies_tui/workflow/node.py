@@ -39,7 +39,7 @@ NODE: Final = "node"
 _LABEL: Final = 11
 _MOST_NEEDS: Final = 40
 """Of a node with a thousand dependencies the first are listed; the graph shows all."""
-_JOINS: Final = {"all": "all of them", "any": "the first that succeeds"}
+_JOINS: Final = {"all": "all dependencies succeeded", "any": "one dependency succeeded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _facts(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]
         yield "task", [(_plain(tell, node.name), _plain(tell, where, Tone.MUTED))], None
     if node.dependencies:
         yield "waits for", [*_needs(tell)], None
-        yield "joined by", [(_plain(tell, _join_words(node)),)], None
+        yield "runs when", [(_plain(tell, _join_words(node)),)], None
     taken = [
         f"{'its items' if name == MAP_ITEMS else name} from {_name_of(tell, need)}"
         for name, need in sorted(node.args_from.items())
@@ -173,9 +173,10 @@ def _sign_and_name(tell: NodeTelling, node: NodeView) -> Spans:
 
 
 def _join_words(node: NodeView) -> str:
-    how = _JOINS.get(node.join) or f"{node.min_success} that succeed"
-    also = "also after failures" if node.allow_failed_deps else "a failure skips it" if node.join == "all" else ""
-    return f"{how}, {also}" if also else how
+    if node.allow_failed_deps and node.join == "all":
+        return "all dependencies ended"
+    how = _JOINS.get(node.join) or f"at least {node.min_success} of its dependencies succeeded"
+    return f"{how}, also after failures" if node.allow_failed_deps else how
 
 
 def _name_of(tell: NodeTelling, index: int) -> str:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from horsies.query import WorkflowParameters
-    from horsies.views import WorkflowCounts, WorkflowCursor, WorkflowRow
+    from horsies.query import WorkflowConditions
+    from horsies.views import Cursor, WorkflowCounts, WorkflowRow
     from horsies_tui.feed.link import Link
 
 PAGE: Final = 100
@@ -48,8 +48,8 @@ class WorkflowsSnapshot:
 @dataclass(slots=True)
 class _Found:
     rows: list[WorkflowRow] = field(default_factory=list)
-    next: WorkflowCursor | None = None
-    reached: WorkflowCursor | None = None
+    next: Cursor | None = None
+    reached: Cursor | None = None
 
 
 class WorkflowsFeed(Feed):
@@ -65,7 +65,7 @@ class WorkflowsFeed(Feed):
         self._wanted = PAGE
         self._rows = Pace(rhythm)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
-        self._counts: Tally[WorkflowParameters, WorkflowCounts] = Tally(seldom, _parts(self._filter))
+        self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
 
     def ask(self, wanted: WorkflowFilter) -> None:
         """Show the workflows that match this filter from now on."""
@@ -151,6 +151,6 @@ class WorkflowsFeed(Feed):
             self._publish_to(self.snapshot)
 
 
-def _parts(wanted: WorkflowFilter) -> list[WorkflowParameters]:
+def _parts(wanted: WorkflowFilter) -> list[WorkflowConditions]:
     """Counted one after the other, each in several reads if one does not reach its end."""
     return workflow_count_parts(workflow_parameters(wanted))

@@ -49,7 +49,7 @@ async def test_the_whole_story_is_there_at_every_size(
             "(38 lines) ValueError: no",
             '"s3://shop/a.csv"',
             'api_token "***"',
-            "by hand",
+            "operator actions",
             "worker    web-1",
             "shop.charge_card with CARD_DECLINED",
         ):

@@ -65,7 +65,7 @@ async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
         await detail.press("R")
         await detail.sees("Requeue 1 task")
         await detail.press("ctrl+y")
-        await detail.sees("by hand", "requeue by ", "3 of 3 tries", "requeued after")
+        await detail.sees("operator actions", "requeue by ", "3 of 3 tries", "requeued after")
         await detail.sees("✓ COMPLETED")
 
     attempts = await connection.fetch(

@@ -206,7 +206,7 @@ async def test_a_skipped_node_says_for_what_and_a_waiting_one_how_it_is_joined(
         await go_to(screen, "reconcile")
         await screen.sees("skipped    import_us failed", "books from open_books")
         await go_to(screen, "report")
-        await screen.sees("the first that succeeds", "not sent yet")
+        await screen.sees("one dependency succeeded", "not sent yet")
 
 
 async def test_enter_opens_the_task_and_its_link_leads_back_to_the_node(

@@ -398,8 +398,8 @@ async def test_the_audit_tells_what_was_done_to_a_workflow_and_to_a_node(connect
     for words, verb in ((["--workflow", "month-"], "pause"), (["--node", "month-:3"], "skip")):
         actions = (await horsies("audit", "ls", "--json", *words)).json["actions"]
         assert [action["verb"] for action in actions] == [verb]
-    assert "by hand" in (await horsies("workflows", "show", "month-end")).out
-    assert "by hand" in (await horsies("workflows", "show", "month-end", "--node", "report")).out
+    assert "operator actions" in (await horsies("workflows", "show", "month-end")).out
+    assert "operator actions" in (await horsies("workflows", "show", "month-end", "--node", "report")).out
 
 
 async def test_reconciling_tells_each_repair_before_it_is_done(connection: asyncpg.Connection) -> None:

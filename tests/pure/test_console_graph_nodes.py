@@ -216,11 +216,11 @@ def test_a_node_tells_what_it_waits_for_takes_and_holds_up() -> None:
         "skipped": "import_us failed",
         "task": "shop.reconcile  queue default  priority 100  without a task",
         "waits for": "▶ import_eu  ✗ import_us",
-        "joined by": "all of them, a failure skips it",
+        "runs when": "all dependencies succeeded",
         "takes": "books from open_books",
         "then": "· report",
     }
-    assert told(4)["joined by"] == "1 that succeed, also after failures"
+    assert told(4)["runs when"] == "at least 1 of its dependencies succeeded, also after failures"
     assert told(2)["failed"] == "TIMEOUT after 3 tries"
     assert told(2)["task"] == "shop.import_us  t-2  its row is gone"
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 from horsies.query import parameters, parse
 from horsies.views import Count, Cursor, TaskCounts, count_parts
-from horsies.views.counts import Rest as Left
-from horsies.views.search import Source
+from horsies.views.search import UNSUCCESSFUL
+from horsies.views.searching import Rest as Left
 from horsies_tui.feed.pace import Pace, Rest, Rhythm
 from horsies_tui.feed.tally import MOST_TURNS, Tally
 
@@ -149,7 +149,7 @@ def stretches(*numbers: int) -> list[TaskCounts]:
     """The counts of each turn for one part: a number, and for all but the last that there is more."""
     found = []
     for place, number in enumerate(numbers, 1):
-        rest = Left(Source.UNSUCCESSFUL, Cursor(NOON - timedelta(minutes=place))) if place < len(numbers) else None
+        rest = Left(UNSUCCESSFUL, Cursor(NOON - timedelta(minutes=place))) if place < len(numbers) else None
         states = {"FAILED": Count(number, rest is not None)}
         found.append(TaskCounts(states, rest.after.time if rest else None, 7, rest))
     return found

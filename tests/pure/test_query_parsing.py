@@ -53,7 +53,7 @@ def test_any_text_is_either_understood_or_refused_with_places_inside_it(text: st
     assert problems
     assert all(0 <= problem.start <= problem.end <= len(text) for problem in problems)
     assert [problem.start for problem in problems] == sorted(problem.start for problem in problems)
-    assert str(FilterError(problems, text)).count("\n") >= len(problems)
+    assert str(FilterError(problems, text, TASKS.example)).count("\n") >= len(problems)
 
 
 @given(filters)

@@ -1,9 +1,6 @@
-"""The transition tables are closed, complete and consistent with the documentation."""
+"""The transition table is closed, complete and consistent with the documentation."""
 
 from __future__ import annotations
-
-from enum import Enum
-from typing import Any
 
 import pytest
 
@@ -17,63 +14,39 @@ from horsies.domain.codes import (
     why_not_a_code,
 )
 from horsies.domain.states import (
-    NODE_TRANSITIONS,
     TASK_TERMINAL_STATES,
     TASK_TRANSITIONS,
     WORKFLOW_TASK_TERMINAL_STATES,
     WORKFLOW_TERMINAL_STATES,
-    WORKFLOW_TRANSITIONS,
     OnError,
     TaskAttemptOutcome,
     TaskStatus,
-    Transition,
     Verb,
     WorkflowStatus,
     WorkflowTaskStatus,
-    targets,
 )
 
-TABLES: list[tuple[tuple[Transition[Any], ...], type[Enum], frozenset[Any]]] = [
-    (TASK_TRANSITIONS, TaskStatus, TASK_TERMINAL_STATES),
-    (NODE_TRANSITIONS, WorkflowTaskStatus, WORKFLOW_TASK_TERMINAL_STATES),
-    (WORKFLOW_TRANSITIONS, WorkflowStatus, WORKFLOW_TERMINAL_STATES),
-]
+
+def test_every_state_can_be_reached_and_every_live_one_left() -> None:
+    assert {arrow.target for arrow in TASK_TRANSITIONS} == set(TaskStatus)
+    assert set(TaskStatus) - TASK_TERMINAL_STATES <= {arrow.source for arrow in TASK_TRANSITIONS}
 
 
-@pytest.mark.parametrize(("table", "states", "terminal"), TABLES)
-def test_every_state_but_the_unused_can_be_reached_and_every_live_one_left(
-    table: tuple[Transition[Any], ...], states: type[Enum], terminal: frozenset[Any]
-) -> None:
-    reached = {arrow.target for arrow in table}
-    left = {arrow.source for arrow in table}
-    never_written = {WorkflowStatus.PENDING}  # upstream's rows may have it; this engine never writes it
-    assert set(states) - reached <= never_written
-    assert set(states) - terminal <= left
-
-
-@pytest.mark.parametrize(("table", "states", "terminal"), TABLES)
-def test_only_an_operator_leaves_a_terminal_state(
-    table: tuple[Transition[Any], ...], states: type[Enum], terminal: frozenset[Any]
-) -> None:
-    leaving = [arrow for arrow in table if arrow.source in terminal and arrow.target not in terminal]
+def test_only_an_operator_leaves_a_terminal_state() -> None:
+    leaving = [
+        arrow
+        for arrow in TASK_TRANSITIONS
+        if arrow.source in TASK_TERMINAL_STATES and arrow.target not in TASK_TERMINAL_STATES
+    ]
     assert {arrow.who for arrow in leaving} == {"operator"}
-    assert Verb.REQUEUE in {arrow.verb for arrow in leaving} <= {Verb.REQUEUE, Verb.UNDO, Verb.COMPLETE}
-    assert terminal < set(states)
+    assert {arrow.verb for arrow in leaving} == {Verb.REQUEUE, Verb.UNDO}
 
 
-@pytest.mark.parametrize(("table", "states", "terminal"), TABLES)
-def test_no_arrow_is_written_twice_and_each_says_who_and_when(
-    table: tuple[Transition[Any], ...], states: type[Enum], terminal: frozenset[Any]
-) -> None:
-    arrows = [(arrow.source, arrow.verb, arrow.target) for arrow in table]
+def test_no_arrow_is_written_twice_and_each_says_who_and_when() -> None:
+    arrows = [(arrow.source, arrow.verb, arrow.target) for arrow in TASK_TRANSITIONS]
     assert len(set(arrows)) == len(arrows)
-    assert all(arrow.who and arrow.guard for arrow in table)
-
-
-def test_a_verb_leads_only_where_the_table_says() -> None:
-    assert targets(TASK_TRANSITIONS, TaskStatus.RUNNING, Verb.FINISH) == {TaskStatus.COMPLETED, TaskStatus.FAILED}
-    assert targets(TASK_TRANSITIONS, TaskStatus.PENDING, Verb.START) == frozenset()
-    assert targets(TASK_TRANSITIONS, None, Verb.ENQUEUE) == {TaskStatus.PENDING}
+    assert all(arrow.who and arrow.guard for arrow in TASK_TRANSITIONS)
+    assert {arrow.verb for arrow in TASK_TRANSITIONS} == set(Verb)
 
 
 def test_status_names_fit_the_column_and_match_the_documents() -> None:

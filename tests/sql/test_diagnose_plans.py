@@ -15,7 +15,7 @@ from horsies.operations.findings.in_flight import STALE_RUN, WORKER_LOST
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.findings.waiting import PAUSED_QUEUE, UNKNOWN_NAME
 from horsies.operations.why import ReasonKind, why_pending
-from horsies.views.settings import READER_SETTINGS
+from horsies.views.reading import READER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

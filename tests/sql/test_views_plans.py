@@ -19,13 +19,15 @@ from horsies.views import (
     cluster_status,
     matching,
     queue_rows,
+    search,
     task_counts,
     task_detail,
     task_groups,
     task_page,
     worker_rows,
 )
-from horsies.views.search import Source, Stretch, bound, over_tasks
+from horsies.views.search import TASKS
+from horsies.views.searching import Source, Stretch, over
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -226,26 +228,35 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 # The index of each source, with the later steps of its order: a source read in order may only sort ties.
 INDEX_OF = {
-    Source.CREATED: "ix_horsies_tasks_created",
-    Source.UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful_created",
-    Source.FINISHED: "ix_horsies_tasks_finished",
-    Source.FINISHED_UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful",
-    Source.WAITING: "ix_horsies_tasks_ready",
-    Source.RUNNING: "ix_horsies_tasks_in_flight",
+    search.CREATED: "ix_horsies_tasks_created",
+    search.UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful_created",
+    search.FINISHED: "ix_horsies_tasks_finished",
+    search.FINISHED_UNSUCCESSFUL: "ix_horsies_tasks_unsuccessful",
+    search.WAITING: "ix_horsies_tasks_ready",
+    search.RUNNING: "ix_horsies_tasks_in_flight",
 }
 
 
-@pytest.mark.parametrize("source", INDEX_OF)
+@pytest.mark.parametrize("source", INDEX_OF, ids=lambda source: source.name)
 @pytest.mark.parametrize("ascending", [True, False])
 async def test_each_source_is_read_along_its_index_in_either_direction(
     conn: asyncpg.Connection, source: Source, ascending: bool
 ) -> None:
-    parameters = wanted("status:failed" if source is Source.FINISHED_UNSUCCESSFUL else "")
+    parameters = wanted("status:failed" if source is search.FINISHED_UNSUCCESSFUL else "")
     stretch = Stretch(source, ascending, None, None, 101)
-    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_tasks(statement("view_task_page"))
-    plan = json.loads(await conn.fetchval(query, *bound(stretch, parameters), 101))
+    query, values = over(TASKS, parameters, stretch, statement("view_task_page"), 101)
+    plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
     steps = [step for step in nodes(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_tasks"]
     assert {step.get("Index Name", INDEX_OF[source]) for step in steps} == {INDEX_OF[source]}
     assert "Seq Scan" not in {step["Node Type"] for step in steps}
-    if source not in (Source.RUNNING, Source.WAITING):
+    if source not in (search.RUNNING, search.WAITING):
         assert sum(step["Actual Rows"] * step["Actual Loops"] for step in steps) < 300
+
+
+@pytest.mark.parametrize("text", ["workflow:beef", "-workflow:beef"])
+async def test_the_nodes_of_a_task_are_looked_up_and_not_all_nodes_joined(conn: asyncpg.Connection, text: str) -> None:
+    stretch = Stretch(search.CREATED, False, None, None, 10_000)
+    query, values = over(TASKS, wanted(text), stretch, statement("view_task_counts"))
+    plan = json.loads(await conn.fetchval(f"EXPLAIN (FORMAT JSON) {query}", *values))
+    joins = {step.get("Join Type") for step in nodes(plan[0]["Plan"])}
+    assert not joins & {"Semi", "Anti", "Right Semi", "Right Anti"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ import asyncpg
 import pytest
 from view_steps import cost, reader
 
-from horsies.query import TaskParameters, Texts
+from horsies.query import TaskConditions
 from horsies.views import Liveness, Sort, task_page, worker_rows
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ SELECT id, claimed_by_worker_id, CASE status WHEN 'RUNNING' THEN 'runner' ELSE '
   FROM horsies_tasks CROSS JOIN generate_series(0, 19) k;
 """
 ROUNDS = 20
-HELD = TaskParameters(statuses=("CLAIMED", "RUNNING"), worker=Texts(exact=("web-7",)))
+HELD = TaskConditions(("CLAIMED", "RUNNING")).among("worker", ("web-7",))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +103,7 @@ async def test_what_one_worker_holds_is_found_among_what_is_in_flight(conn: asyn
     assert len(page.rows) == 8
     whole, entries = await cost(conn, lambda: task_page(conn, HELD, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
-    nobody = replace(HELD, worker=Texts(exact=("nobody",)))
+    nobody = HELD.among("worker", ("nobody",))
     whole, entries = await cost(conn, lambda: task_page(conn, nobody, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
 

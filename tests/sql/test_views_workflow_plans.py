@@ -13,16 +13,18 @@ from view_steps import cost, reader
 from workflow_view_steps import every_workflow_id, wanted_workflows
 
 from horsies.views import (
-    WorkflowCursor,
+    Cursor,
     find_workflow,
     node_story,
     workflow_counts,
     workflow_matching,
     workflow_page,
+    workflow_search as search,
     workflow_story,
     workflow_values,
 )
-from horsies.views.workflow_search import Source, Stretch, bound, over_workflows
+from horsies.views.searching import Source, Stretch, over
+from horsies.views.workflow_search import WORKFLOWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -63,9 +65,9 @@ MOST = 45_000
 """A page reads 10,000 entries for its edge, the rows up to there, and the nodes of its workflows."""
 
 INDEX_OF = {
-    Source.CREATED: "ix_horsies_workflows_created",
-    Source.LIVE: "ix_horsies_workflows_live_created",
-    Source.UNSUCCESSFUL: "ix_horsies_workflows_unsuccessful_created",
+    search.CREATED: "ix_horsies_workflows_created",
+    search.LIVE: "ix_horsies_workflows_live_created",
+    search.UNSUCCESSFUL: "ix_horsies_workflows_unsuccessful_created",
 }
 
 
@@ -86,7 +88,7 @@ async def conn(full_database: str) -> AsyncIterator[asyncpg.Connection]:
 async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
     conn: asyncpg.Connection, text: str
 ) -> None:
-    middle = WorkflowCursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
+    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 d'"), "8")
     for after, backwards in ((None, False), (middle, False), (middle, True)):
 
         async def page() -> None:
@@ -99,7 +101,7 @@ async def test_a_page_is_bounded_whatever_the_filter_and_wherever_it_begins(
 
 @pytest.mark.parametrize("text", ["", "status:live", "status:failed,cancelled"])
 async def test_a_page_of_a_whole_source_reads_little_more_than_it_shows(conn: asyncpg.Connection, text: str) -> None:
-    middle = WorkflowCursor(await conn.fetchval("SELECT now() - interval '12 h'"), "8")
+    middle = Cursor(await conn.fetchval("SELECT now() - interval '12 h'"), "8")
     whole, entries = await cost(conn, lambda: workflow_page(conn, wanted_workflows(text), limit=50, after=middle))
     assert whole == 0
     assert entries < 300  # 51 rows and their three nodes each
@@ -172,14 +174,14 @@ async def test_a_beginning_is_found_by_the_primary_key_and_an_end_in_an_index(co
     }
 
 
-@pytest.mark.parametrize("source", INDEX_OF)
+@pytest.mark.parametrize("source", INDEX_OF, ids=lambda source: source.name)
 @pytest.mark.parametrize("ascending", [True, False])
 async def test_each_source_is_read_along_its_index_in_either_direction(
     conn: asyncpg.Connection, source: Source, ascending: bool
 ) -> None:
     stretch = Stretch(source, ascending, None, None, 101)
-    query = "EXPLAIN (ANALYZE, FORMAT JSON) " + over_workflows(statement("view_workflow_page"))
-    plan = json.loads(await conn.fetchval(query, *bound(stretch, wanted_workflows("")), 101))
+    query, values = over(WORKFLOWS, wanted_workflows(""), stretch, statement("view_workflow_page"), 101)
+    plan = json.loads(await conn.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {query}", *values))
     read = [step for step in steps(plan[0]["Plan"]) if step.get("Relation Name") == "horsies_workflows"]
     assert {step.get("Index Name") for step in read} == {INDEX_OF[source]}
     assert sum(step["Actual Rows"] * step["Actual Loops"] for step in read) < 300

@@ -21,7 +21,7 @@ from workflow_view_steps import (
 
 from horsies.views import (
     Count,
-    WorkflowCursor,
+    Cursor,
     node_story,
     workflow_counts,
     workflow_cursor_of,
@@ -120,7 +120,7 @@ async def test_the_first_page_has_nothing_before_it_and_the_last_nothing_after(f
 
 async def test_a_cursor_can_stand_at_a_time(filled: asyncpg.Connection) -> None:
     newest = await filled.fetchval("SELECT max(created_at) FROM horsies_workflows")
-    at = WorkflowCursor(newest - timedelta(minutes=4))
+    at = Cursor(newest - timedelta(minutes=4))
     page = await workflow_page(filled, wanted_workflows(""), limit=300, after=at)
     assert page.rows
     assert all(row.created_at < at.time for row in page.rows)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from horsies.query import TaskParameters, parameters, parse
+from horsies.query import TaskConditions, parameters, parse
 from horsies.views import READER_SETTINGS, Sort, task_page
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ async def reader(database: str) -> asyncpg.Connection:
     return await asyncpg.connect(database, server_settings=dict(READER_SETTINGS), statement_cache_size=0)
 
 
-def wanted(text: str) -> TaskParameters:
+def wanted(text: str) -> TaskConditions:
     return parameters(parse(text))
 
 

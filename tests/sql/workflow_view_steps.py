@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.query import WorkflowParameters, parse_workflows, workflow_parameters
+from horsies.query import WorkflowConditions, parse_workflows, workflow_parameters
 from horsies.views import WorkflowStory, workflow_page, workflow_story
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from horsies.views import NodeView, WorkflowCursor, WorkflowRow
+    from horsies.views import Cursor, NodeView, WorkflowRow
 
 
-def wanted_workflows(text: str) -> WorkflowParameters:
+def wanted_workflows(text: str) -> WorkflowConditions:
     return workflow_parameters(parse_workflows(text))
 
 
@@ -41,7 +41,7 @@ async def every_workflow(
     text: str = "",
     *,
     limit: int = 100,
-    after: WorkflowCursor | None = None,
+    after: Cursor | None = None,
     backwards: bool = False,
 ) -> list[WorkflowRow]:
     """All rows in one direction, page by page."""

@@ -31,8 +31,7 @@ class TaskRegistry(Mapping[str, AnyTask]):
         self._tasks: dict[str, AnyTask] = {}
 
     def register(self, task: AnyTask) -> None:
-        """Add a task. A module imported twice defines its tasks twice: the first is kept. Any other duplicate is
-        HRS-301."""
+        """Add a task. Of a module that is imported twice the first task is kept; any other duplicate is HRS-301."""
         known = self._tasks.setdefault(task.task_name, task)
         if _place(known.location) == _place(task.location):
             return

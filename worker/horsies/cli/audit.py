@@ -18,13 +18,11 @@ from horsies.cli.verb_options import (
     fit_for_text,
 )
 
-app = typer.Typer(name="audit", help="See who did what by hand, and take it back.", no_args_is_help=True)
+app = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
 
 OperationArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="OPERATION", help="Its id, which the outcome showed, or how that ends.", callback=fit_for_text
-    ),
+    typer.Argument(metavar="OPERATION", help="The id of the operation, or how it ends.", callback=fit_for_text),
 ]
 
 
@@ -47,7 +45,7 @@ def ls(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List what was done by hand, newest first; of an operation on many rows one line, unless it is asked for.
+    """List operator actions, newest first: one line for each operation, or all rows of the one that is named.
 
     `--json` prints `now`, `actions` (each row with its state before and after) and `next`, the cursor of the next page
     or null.

@@ -16,12 +16,12 @@ def check(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.WARNING,
-    live: Annotated[bool, typer.Option("--live", help="Ask the database as well.", show_default=False)] = False,
+    live: Annotated[bool, typer.Option("--live", help="Also check the database.", show_default=False)] = False,
     debug: DebugOption = False,
 ) -> None:
     """Import an application and its task modules, and report everything that is wrong with them.
 
-    Nothing is sent and nothing is stored. Exits with 0 when a worker could start, with 1 otherwise.
+    Nothing is sent or stored. The exit code is 0 if a worker could start, otherwise 1.
     """
     from horsies.locate import locate_app
     from horsies.run.events import configure_logging

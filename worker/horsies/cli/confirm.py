@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
 
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask, also in a production context.", show_default=False)
+    bool, typer.Option("--yes", "-y", help="Do not ask, not even in a production context.", show_default=False)
 ]
 
 

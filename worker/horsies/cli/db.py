@@ -11,10 +11,10 @@ import typer
 from horsies.cli import prune
 from horsies.cli.confirm import YesOption, confirm_write
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose, choose_existing
+from horsies.cli.schema import migrate
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
-    from horsies.store.schema import Migration
 
 app = typer.Typer(name="db", help="Create, inspect, upgrade and prune the database.", no_args_is_help=True)
 
@@ -33,8 +33,8 @@ def init(
 ) -> None:
     """Create the schema in an empty database.
 
-    Safe to repeat, and safe from several machines at once: one creates, the others wait. A database that has an
-    older schema is left alone; `horsies db upgrade` brings it up to date.
+    Safe to repeat, and to run on several machines at once: one creates the schema, the others wait. An older schema is
+    not changed; `horsies db upgrade` brings it up to date.
     """
     choice = choose(database_url, context)
     if not dry_run:
@@ -53,7 +53,7 @@ def upgrade(
     """Bring an older schema, or one made by upstream horsies, up to date.
 
     No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
-    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Look at `--dry-run` first.
+    tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Use `--dry-run` first.
     """
     choice = choose(database_url, context)
     if not dry_run:
@@ -68,9 +68,9 @@ def status(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Say which database is used and why, and whether its schema fits this version.
+    """Show which database is used and why, and whether its schema fits this version.
 
-    Exits with 0 when workers can start on it, with 1 otherwise.
+    The exit code is 0 if workers can start on it, otherwise 1.
     """
     report = asyncio.run(_status(choose_existing(database_url, context)))
     if as_json:
@@ -121,24 +121,3 @@ def _as_lines(report: dict[str, Any]) -> list[tuple[str, str]]:
     if report["read_only"]:
         lines.append(("access", "read-only: this context never writes"))
     return lines
-
-
-async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
-    from horsies.store.connect import open_database
-    from horsies.store.schema import creatable, create, script, upgradable, upgrade
-
-    async with open_database(choice) as database:
-        async with database.connected(f"db {command}") as connection:
-            if dry_run:
-                state = await (creatable if command == "init" else upgradable)(connection)
-                typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
-                return
-            applied = await (create if command == "init" else upgrade)(connection)
-        typer.echo(_done(applied, database.label))
-
-
-def _done(applied: list[Migration], label: str) -> str:
-    if not applied:
-        return f"nothing to do: the schema in {label} is current"
-    steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
-    return f"{steps}\nthe schema in {label} is ready"

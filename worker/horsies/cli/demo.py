@@ -30,20 +30,20 @@ _APP: Final = "horsies.demo.shop:app"
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the database, and say how to come back to it.", show_default=False)
+        bool, typer.Option("--keep", help="Keep the database, and print how to open it again.", show_default=False)
     ] = False,
     headless: Annotated[
         bool,
         typer.Option(
             "--headless",
-            help=f"No console: run for {_HEADLESS_S:.0f} seconds, or as --for says, and print what has become of the"
-            " tasks and workflows. So it is where there is no terminal, too.",
+            help=f"Without the console: run for {_HEADLESS_S:.0f} seconds, or as long as --for says, and print the"
+            " outcomes of tasks and workflows. This is the default where there is no terminal.",
             show_default=False,
         ),
     ] = False,
     for_s: Annotated[
         float | None,
-        typer.Option("--for", metavar="SECONDS", min=1, help="The same for so long.", show_default=False),
+        typer.Option("--for", metavar="SECONDS", min=1, help="Without the console, for this long.", show_default=False),
     ] = None,
     as_json: JsonOption = False,
     processes: Annotated[
@@ -51,10 +51,10 @@ def demo(
     ] = 4,
     debug: DebugOption = False,
 ) -> None:
-    """See it all in one go: a shop whose workers fail, hang and die, and the console opened on it.
+    """Open the console on a demo shop whose tasks fail, hang and crash.
 
-    It brings a PostgreSQL of its own in a temporary directory, two workers and their customers. Leaving the console, by
-    `q` or ctrl+c, ends all of it and leaves nothing behind.
+    It starts a PostgreSQL in a temporary directory, two workers, and simulated customers. Leaving the console, by `q`
+    or ctrl+c, ends all of them and removes the directory.
     """
     from horsies.demo.opening import Demo
 

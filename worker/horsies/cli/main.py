@@ -96,8 +96,8 @@ def _show_version(value: bool) -> None:
 
 @app.callback(
     invoke_without_command=True,
-    epilog="`horsies demo` shows it all. Then start with `horsies db init`, then `horsies db status`: on a machine "
-    "where no database is configured both use the embedded one.",
+    epilog="To try everything: `horsies demo`. To begin: `horsies db init`, then `horsies db status`. Where no "
+    "database is configured, both use the embedded one.",
 )
 def root(
     context: typer.Context,
@@ -110,7 +110,7 @@ def root(
 
     Every command finds its database the same way: `--database-url` or `--context`, then `HORSIES_DATABASE_URL`, then
     `DATABASE_URL`, then the default context of `~/.config/horsies/config.toml`, and last an embedded PostgreSQL in
-    your data directory (`HORSIES_HOME` moves it). `horsies db status` says which was taken and why.
+    your data directory (`HORSIES_HOME` moves it). `horsies db status` shows which one was chosen and why.
     """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -49,7 +49,7 @@ DatabaseUrlOption = Annotated[
     typer.Option(
         "--database-url",
         metavar="URL",
-        help="The database to work on: `postgresql://user@host/database`, or "
+        help="The database to use: `postgresql://user@host/database`, or "
         "`embedded:///directory` for a server of its own in that directory.",
         show_default=False,
         rich_help_panel="Which database",
@@ -70,10 +70,12 @@ DebugOption = Annotated[
     bool, typer.Option("--debug", help="Show the traceback of a failure.", callback=_set_debugging, show_default=False)
 ]
 ModuleArgument = Annotated[
-    str | None, typer.Argument(metavar="MODULE", help="Where the application is: `shop.tasks:app`, or `shop/tasks.py`.")
+    str | None, typer.Argument(metavar="MODULE", help="The application: `shop.tasks:app`, or `shop/tasks.py`.")
 ]
-ModuleOption = Annotated[str | None, typer.Option("--module", "-m", help="The same, as an option.", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.", show_default=False)]
+ModuleOption = Annotated[
+    str | None, typer.Option("--module", "-m", help="The application, in place of the argument.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.", show_default=False)]
 
 
 def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
@@ -86,14 +88,13 @@ def choose(database_url: str | None, context: str | None) -> DatabaseChoice:
 
 
 def choose_existing(database_url: str | None, context: str | None) -> DatabaseChoice:
-    """The same, for a command that needs an existing database: if none is configured, none is created without a
-    question."""
+    """`choose`, for a command that needs an existing database: none is created without a question."""
     return existing(choose(database_url, context))
 
 
 def existing(choice: DatabaseChoice) -> DatabaseChoice:
     """Returns once the chosen database exists."""
-    from horsies.cli.unconfigured import make_if_wished
+    from horsies.cli.schema import make_if_wished
 
     if choice.url is None:
         make_if_wished(choice)

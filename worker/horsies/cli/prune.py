@@ -43,10 +43,10 @@ def prune(
 ) -> None:
     """Delete old heartbeats, worker snapshots, finished tasks and workflows, and operator actions.
 
-    Workers do the same every hour. Without `--older-than` a category is kept as long as the newest worker keeps it, or
-    where no worker has told: heartbeats 24 h, worker states 7 d, terminal records 30 d, operator actions 365 d. Tasks
-    of unfinished workflows stay; an operation whose actions were deleted cannot be undone any more. At most 5 000 rows
-    go in one transaction: it may run beside everything else, and be interrupted.
+    Workers do the same every hour. Without `--older-than` a category is kept as long as the newest worker keeps it. If
+    no worker has reported that: heartbeats 24 h, worker states 7 d, terminal records 30 d, operator actions 365 d.
+    Tasks of unfinished workflows are kept. An operation whose actions were deleted can no longer be undone. At most
+    5,000 rows are deleted in one transaction, so it may run while workers are busy, and may be interrupted.
     """
     choice = choose_existing(database_url, context)
     ages = dict(_age(text) for text in older_than or ())

@@ -8,7 +8,7 @@ from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import Asked, DryRunOption, QueuesArgument, ReadOnlyOption, ReasonOption
 
-app = typer.Typer(name="queues", help="Look at queues, pause them and let them go on.", no_args_is_help=True)
+app = typer.Typer(name="queues", help="List queues, pause and resume them.", no_args_is_help=True)
 
 
 @app.command("ls")
@@ -18,7 +18,7 @@ def ls(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List queues: what is due, what comes later, what is claimed and runs, and under which cap.
+    """List queues: how many tasks are due, scheduled, claimed and running, and the limits.
 
     `--json` prints `now` and `queues`.
     """

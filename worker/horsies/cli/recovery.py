@@ -10,20 +10,24 @@ from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import Asked, DryRunOption, ReadOnlyOption
 
-app = typer.Typer(name="recovery", help="See what is stuck and what becomes of it; sweep now.", no_args_is_help=True)
+app = typer.Typer(
+    name="recovery",
+    help="List what is stuck and what will happen to it; run the recovery sweep now.",
+    no_args_is_help=True,
+)
 
 
 @app.command("ls")
 def ls(
     why: Annotated[
-        bool, typer.Option("--why", help="Also say why, and the commands that help.", show_default=False)
+        bool, typer.Option("--why", help="Also explain each finding, with the commands that help.", show_default=False)
     ] = False,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List what is not where it should be, worst first: the evidence, what the system will do, which actions there are.
+    """List what is stuck, worst first: the evidence, what recovery will do, and which actions there are.
 
     `--json` prints `now`, `database`, `workers_alive`, `settings`, `settings_from`, `settings_differ`, `sweep`,
     `sweeps`, `spared` and `findings`; each with `kind`, `severity`, `target_kind`, `name`, `ids`, `count`, `at_least`,
@@ -44,13 +48,13 @@ def run(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Sweep once, now: stale claims go back, crashed runs are tried again or fail, what came too late expires.
+    """Run the recovery sweep once: release stale claims, retry or fail crashed runs, expire what is past its deadline.
 
-    It does what the next sweep of a worker would do, by the settings of the newest worker, and so leaves attempts and
-    no audit. Meant for a time in which no worker lives. Runs and claims whose workers may not have had the time to beat
-    again are spared; it says why, and when to come back. `--json` prints `database`, `dry_run`, `settings_from`,
-    `spared_runs`, `spared_claims`, `spared_until` and `requeued`, `retried`, `failed`, `expired`, `refused`, or with
-    `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
+    It does what the next sweep of a worker would do, with the settings of the newest worker, so it writes attempts and
+    no audit rows. Use it while no worker is alive. Runs and claims whose workers may not have had the time to beat
+    again are spared; the output says why, and when to run it again. `--json` prints `database`, `dry_run`,
+    `settings_from`, `spared_runs`, `spared_claims`, `spared_until` and `requeued`, `retried`, `failed`, `expired`,
+    `refused`, or with `--dry-run` `stale_claims`, `stale_runs`, `overdue`.
     """
     from horsies.cli.sweep_now import sweep
 

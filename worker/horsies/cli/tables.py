@@ -61,8 +61,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`least`: the minimum width, None if it is never cut. `rank`: if that is not enough, the highest is dropped; 0
-    stays."""
+    """`least`: the minimum width, None if never cut. `rank`: the highest is dropped first if needed; 0 stays."""
 
     title: str
     right: bool = False

@@ -21,7 +21,7 @@ from horsies.views.workers import place_of
 if TYPE_CHECKING:
     from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.query import TaskParameters
+    from horsies.query import TaskConditions
     from horsies.views import TaskRow
 
 _COLUMNS: Final = (
@@ -77,7 +77,7 @@ def task_report(row: TaskRow, now: datetime) -> dict[str, Any]:
 
 
 async def _page(
-    connection: Connection, wanted: TaskParameters, sort: Sort, limit: int, after: Cursor | None
+    connection: Connection, wanted: TaskConditions, sort: Sort, limit: int, after: Cursor | None
 ) -> tuple[list[TaskRow], datetime, Cursor | None]:
     """A page may end before it is full, if little matches: here there is time to continue."""
     rows: list[TaskRow] = []

@@ -98,7 +98,7 @@ def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) ->
     yield from titled("kwargs", _stored(detail.kwargs, masks), screen)
     yield from titled("result", _stored(detail.result, masks), screen)
     yield from titled("options", _stored(detail.options, masks), screen)
-    yield from titled("by hand", [action(row, detail.now) for row in detail.audit], screen)
+    yield from titled("operator actions", [action(row, detail.now) for row in detail.audit], screen)
     yield from titled("links", _links(detail), screen)
 
 
@@ -133,7 +133,7 @@ def _times(detail: TaskDetail) -> list[str]:
         "started": row.started_at,
         "code ended": row.finalizing_at,
         "ended": row.finished_at,
-        "good until": row.good_until,
+        "deadline": row.good_until,
     }
     return [f"{name:<11}{at(moment, now)}" for name, moment in moments.items() if moment is not None]
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="tasks",
-    help="Look at tasks, and act on them by hand.",
+    help="List and inspect tasks, and act on them.",
     no_args_is_help=True,
     epilog="Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. "
     "Exit codes: 0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, "
@@ -50,7 +50,7 @@ class TaskOrder(StrEnum):
 def ls(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:failed queue:mail since:1h`."),
+        typer.Argument(metavar="FILTER", help="A filter: `status:failed queue:mail since:1h`."),
     ] = None,
     filter_text: FilterOption = None,
     sort: Annotated[
@@ -84,7 +84,7 @@ def ls(
 @app.command("show")
 def show(
     task_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Its id, or how that begins or ends: `1cd6ba9a`.", callback=fit_for_text)
+        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
     ],
     mask: MaskOption = None,
     as_json: JsonOption = False,
@@ -92,10 +92,10 @@ def show(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Tell the whole story of one task.
+    """Show everything that is stored about one task.
 
-    Attempts with how long each waited and ran, heartbeats, why it waits, arguments and result, what was done to it by
-    hand. `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`, `failed_reason`, `attempts`,
+    Attempts with how long each waited and ran, heartbeats, why it waits, arguments and result, operator actions.
+    `--json` prints `now`, `task`, `args`, `kwargs`, `options`, `result`, `failed_reason`, `attempts`,
     `earlier_attempts`, `executions`, `why`, `audit`, `reruns` and `workflow`.
     """
     from horsies.cli.task_story import tell_story

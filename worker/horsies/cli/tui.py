@@ -21,12 +21,12 @@ _What = Annotated[
     typer.Argument(metavar="[task ID]", help="Open this task; the beginning of its id is enough.", show_default=False),
 ]
 _ReadOnly = Annotated[
-    bool, typer.Option("--read-only", help="Change nothing: the database itself refuses.", show_default=False)
+    bool, typer.Option("--read-only", help="Refuse every change; the database enforces it.", show_default=False)
 ]
 _Screen = Annotated[
     str | None,
     typer.Option(
-        help=f"Which one first: {', '.join(_SCREENS)}; without it the overview, with a filter the tasks.",
+        help=f"The screen to open: {', '.join(_SCREENS)}. Without it the overview, or with --filter the tasks.",
         show_default=False,
     ),
 ]
@@ -34,13 +34,13 @@ _Filter = Annotated[
     str, typer.Option(metavar="TEXT", help="Which tasks to show: `status:failed since:1h`.", show_default=False)
 ]
 _Ascii = Annotated[
-    bool, typer.Option("--ascii", help="No signs beyond ASCII.", show_default=False, rich_help_panel=_TERMINAL)
+    bool, typer.Option("--ascii", help="Use only ASCII characters.", show_default=False, rich_help_panel=_TERMINAL)
 ]
 _NoMouse = Annotated[
     bool,
     typer.Option(
         "--no-mouse",
-        help="Leave the mouse to the terminal, to select text.",
+        help="Do not use the mouse, so that the terminal can select text.",
         show_default=False,
         rich_help_panel=_TERMINAL,
     ),
@@ -58,13 +58,15 @@ _Refresh = Annotated[
     typer.Option(
         min=0.5,
         max=60,
-        help="Seconds between two reads where the server tells nothing by itself.",
+        help="Seconds between two reads where the database sends no notifications.",
         rich_help_panel=_TERMINAL,
     ),
 ]
 _Fps = Annotated[
     int,
-    typer.Option(min=1, max=60, help="Most frames per second; 4 is for slow links.", rich_help_panel=_TERMINAL),
+    typer.Option(
+        min=1, max=60, help="The most frames per second; 4 is for slow connections.", rich_help_panel=_TERMINAL
+    ),
 ]
 
 
@@ -82,9 +84,9 @@ def tui(
     fps: _Fps = 60,
     debug: DebugOption = False,
 ) -> None:
-    """Watch the tasks live, see what hurts, and repair it.
+    """Open the console: watch tasks live, see what is wrong, and repair it.
 
-    `horsies tui task 7f3a` opens that task. `?` inside shows every key.
+    `horsies tui task 7f3a` opens that task. In the console, `?` shows all keys.
     """
     from horsies.config.contexts import config_path, read_config_file
 

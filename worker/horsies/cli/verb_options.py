@@ -66,13 +66,11 @@ def _show_worker_filter_help(value: bool) -> None:
 
 TaskIdsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Tasks by id, or by how it begins or ends: `1cd6ba9a`.", callback=fit_for_text),
+    typer.Argument(metavar="ID", help="Ids of tasks, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
 ]
 WorkerIdsArgument = Annotated[
     list[str],
-    typer.Argument(
-        metavar="WORKER", help="Workers by id, or by how it begins or ends: `web-1`.", callback=fit_for_text
-    ),
+    typer.Argument(metavar="WORKER", help="Ids of workers, or how they begin or end: `web-1`.", callback=fit_for_text),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
 FilterOption = Annotated[
@@ -89,7 +87,7 @@ FilterHelpOption = Annotated[
     bool,
     typer.Option(
         "--filter-help",
-        help="Explain the language of filters.",
+        help="Explain the filter language.",
         callback=_show_filter_help,
         is_eager=True,
         show_default=False,
@@ -97,16 +95,15 @@ FilterHelpOption = Annotated[
 ]
 WorkflowIdsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="ID", help="Workflows by id, or by how it begins or ends: `1cd6ba9a`.", callback=fit_for_text
-    ),
+    typer.Argument(metavar="ID", help="Ids of workflows, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
 ]
 WorkflowIdArgument = Annotated[
     str,
-    typer.Argument(metavar="WORKFLOW", help="Its id, or how that begins or ends: `1cd6ba9a`.", callback=fit_for_text),
+    typer.Argument(metavar="WORKFLOW", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text),
 ]
 NodeArgument = Annotated[
-    str, typer.Argument(metavar="NODE", help="Its node id, or its index: `import_eu`, `3`.", callback=fit_for_text)
+    str,
+    typer.Argument(metavar="NODE", help="The id of the node, or its index: `import_eu`, `3`.", callback=fit_for_text),
 ]
 WorkflowFilterOption = Annotated[
     str | None,
@@ -122,7 +119,7 @@ WorkflowFilterHelpOption = Annotated[
     bool,
     typer.Option(
         "--filter-help",
-        help="Explain the language of filters.",
+        help="Explain the filter language.",
         callback=_show_workflow_filter_help,
         is_eager=True,
         show_default=False,
@@ -142,7 +139,7 @@ WorkerFilterHelpOption = Annotated[
     bool,
     typer.Option(
         "--filter-help",
-        help="Explain the language of filters.",
+        help="Explain the filter language.",
         callback=_show_worker_filter_help,
         is_eager=True,
         show_default=False,
@@ -164,17 +161,19 @@ DryRunOption = Annotated[
 ReasonOption = Annotated[
     str | None,
     typer.Option(
-        "--reason", metavar="TEXT", help="Why; it stands in the audit trail.", callback=fit_for_text, show_default=False
+        "--reason", metavar="TEXT", help="The reason, for the audit trail.", callback=fit_for_text, show_default=False
     ),
 ]
 ReadOnlyOption = Annotated[
     bool,
     typer.Option("--read-only", help="Refuse to change anything.", envvar="HORSIES_READ_ONLY", show_default=False),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="Most rows.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-l", min=1, max=10_000, metavar="N", help="The most rows to list.")
+]
 AfterOption = Annotated[
     str | None,
     typer.Option(
-        "--after", metavar="CURSOR", help="Go on where a page ended: it prints its cursor.", show_default=False
+        "--after", metavar="CURSOR", help="Continue after a page, by the cursor that it printed.", show_default=False
     ),
 ]

@@ -46,13 +46,15 @@ def worker(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
     processes: Annotated[int, typer.Option(min=1, help="Child processes; each runs one sync task at a time.")] = 1,
-    async_concurrency: Annotated[int, typer.Option(min=1, help="`async def` tasks at once in one child.")] = 100,
-    max_claim_batch: Annotated[int, typer.Option(min=0, help="Most tasks claimed at once; 0: all that fit.")] = 0,
+    async_concurrency: Annotated[
+        int, typer.Option(min=1, help="How many `async def` tasks one child runs at once.")
+    ] = 100,
+    max_claim_batch: Annotated[int, typer.Option(min=0, help="The most tasks to claim at once; 0: all that fit.")] = 0,
     max_claim_per_worker: Annotated[
-        int, typer.Option(min=0, help="Most tasks claimed but not started; 0: as many as fit into the children.")
+        int, typer.Option(min=0, help="The most tasks to keep claimed and not started; 0: as many as fit.")
     ] = 0,
     max_tasks_per_child: Annotated[
-        int | None, typer.Option(min=1, help="Replace a child after so many tasks (for tasks that leak).")
+        int | None, typer.Option(min=1, help="Replace a child after this many tasks, for tasks that leak memory.")
     ] = None,
     shutdown_grace: Annotated[
         float | None,
@@ -60,14 +62,14 @@ def worker(
             parser=_grace,
             metavar="auto|SECONDS",
             show_default="auto",
-            help="How long running tasks may go on after SIGTERM or ctrl+c. auto: 8 s where a container runtime kills "
-            "after 10, 25 s under Kubernetes, which kills after 30, and elsewhere.",
+            help="How long running tasks may continue after SIGTERM or ctrl+c. auto: 8 s where a container runtime "
+            "kills after 10 s, otherwise 25 s, because Kubernetes kills after 30 s.",
         ),
     ] = None,
     unknown_tasks: Annotated[
         UnknownTasks | None,
         typer.Option(
-            help="Waiting tasks of names that the application does not have: leave them for another worker, or fail "
+            help="Waiting tasks whose names the application does not define: leave them for other workers, or fail "
             "them with WORKER_RESOLUTION_ERROR. Without this option, AppConfig.unknown_tasks decides.",
             show_default=False,
         ),
@@ -81,9 +83,9 @@ def worker(
 ) -> None:
     """Run the tasks of an application until SIGTERM or ctrl+c.
 
-    The database is the one that the application configures. The first signal stops claiming, gives back what has not
-    started and lets running tasks end; a second one stops them at once. Exits with 0 after a clean stop, and with 1
-    where outcomes of tasks could not be stored: the log names these tasks.
+    The worker uses the database that the application configures. On the first signal it claims no more tasks, releases
+    those that have not started, and lets running tasks finish; on the second it stops them at once. The exit code is 0
+    after a clean stop, and 1 if the outcomes of some tasks could not be stored; the log names these tasks.
     """
     from horsies.run.settings import WorkerSettings
 

@@ -20,7 +20,7 @@ from horsies.cli.verb_options import (
 
 app = typer.Typer(
     name="workers",
-    help="Look at workers, let them run empty, recover what dead ones held, acknowledge deaths.",
+    help="List workers, drain them, recover the tasks of lost ones, acknowledge losses.",
     no_args_is_help=True,
 )
 
@@ -29,11 +29,12 @@ app = typer.Typer(
 def ls(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:lost host:web-* has:tasks`."),
+        typer.Argument(metavar="FILTER", help="A filter: `status:lost host:web-* has:tasks`."),
     ] = None,
     filter_text: WorkerFilterOption = None,
     everyone: Annotated[
-        bool, typer.Option("--all", help="Also those that were last seen more than an hour ago.", show_default=False)
+        bool,
+        typer.Option("--all", help="Also list workers that were last seen more than an hour ago.", show_default=False),
     ] = False,
     as_json: JsonOption = False,
     filter_help: WorkerFilterHelpOption = False,
@@ -41,7 +42,7 @@ def ls(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """List workers: those that live, that hold tasks, or that were seen in the last hour.
+    """List workers that are alive, have tasks, or were seen in the last hour.
 
     `--json` prints `now`, `filter` and `workers`.
     """

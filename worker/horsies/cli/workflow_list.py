@@ -15,12 +15,12 @@ from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
 from horsies.query import workflow_parameters
-from horsies.views import WorkflowCursor, workflow_page
+from horsies.views import Cursor, workflow_page
 
 if TYPE_CHECKING:
     from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-    from horsies.query import WorkflowParameters
+    from horsies.query import WorkflowConditions
     from horsies.views import WorkflowRow
 
 _COLUMNS: Final = (
@@ -42,7 +42,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
     wanted = understood_workflows(text)
     cursor = None if after is None else _read_cursor(after)
 
-    async def work(session: Session) -> tuple[list[WorkflowRow], datetime, WorkflowCursor | None]:
+    async def work(session: Session) -> tuple[list[WorkflowRow], datetime, Cursor | None]:
         return await _page(session.connection, workflow_parameters(wanted), limit, cursor)
 
     rows, now, further = read(choice, "workflows ls", work)
@@ -66,8 +66,8 @@ def workflow_report(row: WorkflowRow, now: datetime) -> dict[str, Any]:
 
 
 async def _page(
-    connection: Connection, wanted: WorkflowParameters, limit: int, after: WorkflowCursor | None
-) -> tuple[list[WorkflowRow], datetime, WorkflowCursor | None]:
+    connection: Connection, wanted: WorkflowConditions, limit: int, after: Cursor | None
+) -> tuple[list[WorkflowRow], datetime, Cursor | None]:
     """A page may end before it is full, if little matches: here there is time to continue."""
     rows: list[WorkflowRow] = []
     while True:
@@ -108,16 +108,16 @@ def _footer(rows: list[WorkflowRow], text: str, next_cursor: str | None, *, firs
     return ["no workflow has been started in this database yet", "an application starts one with `spec.start()`"]
 
 
-def _write_cursor(cursor: WorkflowCursor) -> str:
+def _write_cursor(cursor: Cursor) -> str:
     return f"{cursor.time.isoformat().replace('+00:00', 'Z')}/{cursor.id}"
 
 
-def _read_cursor(text: str) -> WorkflowCursor:
+def _read_cursor(text: str) -> Cursor:
     try:
         time, workflow_id = text.split("/", 1)
         moment = datetime.fromisoformat(time)
         if moment.tzinfo is None:
             raise ValueError("no time zone")
-        return WorkflowCursor(moment, workflow_id)
+        return Cursor(moment, workflow_id)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no cursor; it is what a page prints at its end") from None

@@ -106,7 +106,7 @@ def _workflow(story: WorkflowStory, masks: Masks, screen: Screen) -> Iterator[st
     yield from titled("result", _lines(story.result, masks), screen)
     yield from titled("error", _lines(story.error, masks), screen)
     yield from titled("success policy", _lines(story.success_policy, Masks()), screen)
-    yield from titled("by hand", [action(each, story.now) for each in story.audit], screen)
+    yield from titled("operator actions", [action(each, story.now) for each in story.audit], screen)
     links = {
         "definition": row.definition_key,
         "parent": parent and f"{parent.name} {parent.status} {parent.workflow_id}",
@@ -134,7 +134,7 @@ def _node(story: NodeStory, nodes: dict[int, NodeView], masks: Masks, screen: Sc
     yield from titled("result", _lines(story.result, masks), screen)
     yield from titled("child workflow", _lines(story.summary, masks), screen)
     yield from titled("options", _lines(story.options, masks), screen)
-    yield from titled("by hand", [action(each, story.now) for each in story.audit], screen)
+    yield from titled("operator actions", [action(each, story.now) for each in story.audit], screen)
     links = {
         "workflow": f"{story.workflow_name} {story.workflow_status} {story.workflow_id}",
         "task": node.task_id and f"{node.task_status or 'is not there any more'} {node.task_id}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="workflows",
-    help="Look at workflows, and act on them by hand.",
+    help="List and inspect workflows, and act on them.",
     no_args_is_help=True,
     epilog="Verbs show what would change and ask before they do it: `--dry-run` only shows, `--yes` does not ask. "
     "Exit codes: 0 all applied, 3 some refused, 4 nothing matched, 1 it failed, 2 the command line was wrong, "
@@ -41,7 +41,7 @@ app = typer.Typer(
 def ls(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="FILTER", help="A filter, word by word: `status:failed name:order_* since:1h`."),
+        typer.Argument(metavar="FILTER", help="A filter: `status:failed name:order_* since:1h`."),
     ] = None,
     filter_text: WorkflowFilterOption = None,
     limit: LimitOption = 50,
@@ -54,9 +54,9 @@ def ls(
 ) -> None:
     """List workflows, newest first, a page at a time.
 
-    NODES counts those that have ended, of all. AGE counts from when it was sent, RUN from its start to its end or to
-    now. `parent:no` leaves out those that are part of another. `--json` prints `now`, `filter`, `workflows` and `next`,
-    the cursor of the next page or null.
+    NODES is how many nodes have ended, of how many. AGE counts from when it was sent, RUN from its start to its end or
+    to now. `parent:no` leaves out sub-workflows. `--json` prints `now`, `filter`, `workflows` and `next`, the cursor of
+    the next page or null.
     """
     from horsies.cli.workflow_list import list_workflows
 
@@ -83,7 +83,7 @@ def show(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Tell the whole story of one workflow, or of one node of it.
+    """Show everything that is stored about one workflow, or about one of its nodes.
 
     `--json` prints `now`, `workflow`, `nodes`, `result`, `error`, `success_policy`, `output_index`, `parent` and
     `audit`; with `--node` instead `now`, `workflow_id`, `workflow_name`, `workflow_status`, `node`, `args`, `kwargs`,
@@ -109,7 +109,7 @@ def graph(
     context: ContextOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Draw the nodes of a workflow and what waits for what, with their states.
+    """Draw the nodes of a workflow with their dependencies and states.
 
     `--json` prints `now`, `workflow`, `nodes` and `edges`, pairs of indexes.
     """

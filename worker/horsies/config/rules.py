@@ -1,5 +1,4 @@
-"""The base of every configuration class: field ranges by pydantic, cross-field rules by horsies, all reported
-together."""
+"""The base of every configuration class: all broken rules, of fields and between them, are reported together."""
 
 from __future__ import annotations
 

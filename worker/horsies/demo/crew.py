@@ -44,8 +44,7 @@ class Crew:
         return self._members[name].process.pid
 
     async def start(self, name: str, processes: int) -> None:
-        """From the main thread only: for the kernel, the end of the thread that started a process is the end of its
-        parent."""
+        """From the main thread only: to the kernel, the parent is the thread that started the process."""
         with (self._directory / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *_command(processes),

@@ -11,7 +11,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies import Ok
-from horsies.demo.orders import order_workflow
 from horsies.demo.shop import (
     DECLINED,
     GOOD,
@@ -25,6 +24,7 @@ from horsies.demo.shop import (
     send_confirmation,
     sync_inventory,
 )
+from horsies.demo.workflows import order_workflow
 
 if TYPE_CHECKING:
     from horsies.task import TaskCall

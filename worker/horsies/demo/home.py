@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.store.embedded import Place
 from horsies.store.embedded.locks import FileLock
-from horsies.store.embedded.temporary import fast_place, left_behind
+from horsies.store.embedded.temporary import fast_place, make_directory, remove_left_behind
 
 if TYPE_CHECKING:
     from horsies.store.embedded import EmbeddedServer
@@ -24,12 +24,8 @@ def make(*, keep: bool) -> Path:
     disk = Path(tempfile.gettempdir())
     parent = disk if keep or "TMPDIR" in os.environ else fast_place()
     for place in {disk, parent}:
-        for left in left_behind(place, PREFIX):
-            remove(left)
-    directory = Path(tempfile.mkdtemp(prefix=KEPT if keep else PREFIX, dir=parent))
-    if os.geteuid() == 0:
-        directory.chmod(0o755)  # root's server runs as another user
-    return directory
+        remove_left_behind(place, PREFIX)
+    return make_directory(parent, KEPT if keep else PREFIX)
 
 
 def url_of(directory: Path) -> str:

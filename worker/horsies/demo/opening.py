@@ -79,8 +79,7 @@ class Demo:
         return home.url_of(self.directory)
 
     def close(self) -> None:
-        """End the demo and wait for it. If another process uses the database, `gone` stays false: that process ends
-        it."""
+        """End the demo and wait for it. `gone` stays false while another process uses the database."""
         assert self._stage.stdin is not None
         self._stage.stdin.close()
         with suppress(subprocess.TimeoutExpired):

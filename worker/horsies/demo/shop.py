@@ -23,7 +23,6 @@ from horsies import (
     TaskError,
     TaskResult,
 )
-from horsies.demo.mishaps import about, failed, happens
 from horsies.store.embedded import default_place
 
 DECLINED: Final = "card_declined"
@@ -63,6 +62,19 @@ app = Horsies(
         ),
     )
 )
+
+
+def failed(code: str, message: str, **data: Any) -> TaskResult[Any, TaskError]:
+    return TaskResult(err=TaskError(error_code=code, message=message, data=data))
+
+
+def about(seconds: float) -> float:
+    """Most take about this long, some much longer."""
+    return seconds * random.lognormvariate(0, 0.4)
+
+
+def happens(probability: float) -> bool:
+    return random.random() < probability  # noqa: S311 - mishaps of a shop that does not exist
 
 
 @app.task(
@@ -166,4 +178,4 @@ def nightly_import(path: str) -> TaskResult[None, TaskError]:
         time.sleep(1)
 
 
-app.discover_tasks(["horsies.demo.orders", "horsies.demo.month_end"])
+app.discover_tasks(["horsies.demo.workflows"])

@@ -190,8 +190,7 @@ def spell(hint: Any) -> str:
 
 
 def _is_alias(hint: Any) -> bool:
-    """Checked by name: in Python 3.12 and 3.13 typing_extensions has a class of its own beside that of `type X =
-    ...`."""
+    """By name, because in Python 3.12 and 3.13 typing_extensions has a class of its own for `type X = ...`."""
     return type(hint).__name__ == "TypeAliasType"
 
 

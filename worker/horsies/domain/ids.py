@@ -26,8 +26,7 @@ class _Source:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Another thread may have held the lock, which no thread here releases; and the parent uses its random
-        numbers."""
+        """After a fork: the lock may be held by a thread that is not here, and the random numbers are the parent's."""
         self._lock = threading.Lock()
         self._random: Iterator[int] = iter(())
 

@@ -121,8 +121,7 @@ def references(kwargs: str | None) -> frozenset[NodeRef]:
 
 
 def resolve(kwargs: str, found: Mapping[NodeRef, NodeTexts]) -> str:
-    """The kwargs with references replaced by texts; a reference that is not in `found` is replaced by an error
-    result."""
+    """The kwargs with each reference replaced by its text, or by an error result if `found` lacks it."""
     tree = parse_json(kwargs, "kwargs")
     context = tree.get(tags.WORKFLOW_CTX)
     summaries = context.get("summaries_by_id") if isinstance(context, dict) else None

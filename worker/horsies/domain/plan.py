@@ -1,5 +1,4 @@
-"""A workflow in the form in which it is stored when it starts: its nodes in their order, with all that a worker
-needs."""
+"""A workflow as it is stored when it starts: its nodes in their order, with all that a worker needs."""
 
 from __future__ import annotations
 

@@ -31,8 +31,7 @@ class UnwrapError(Exception):
 
 
 class _Immutable:
-    """Written out, because a frozen slotted dataclass that is generic fails in `Ok[int](1)` (Python 3.11, see
-    task_result)."""
+    """Written out: a generic frozen dataclass with slots fails in `Ok[int](1)` on Python 3.11 (see task_result)."""
 
     __slots__ = ()
 

@@ -1,13 +1,13 @@
-"""The states as data: which transitions exist, by which verb, by whom, under which guard.
+"""The states as data, and for tasks which transitions exist: by which verb, by whom, under which guard.
 
-The statements of the store, the property tests, the operator actions and the console's legend all use these tables.
+The eligibility of operator actions is read from the table of transitions, and the property tests hold every change
+against it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, TypeVar
 
 
 class TaskStatus(Enum):
@@ -94,24 +94,15 @@ class Verb(StrEnum):
     CANCEL = "cancel"
     EXPIRE = "expire"
     INTERRUPT = "interrupt"
-    ADVANCE = "advance"
-    RECONCILE = "reconcile"
-    PAUSE = "pause"
-    RESUME = "resume"
-    SKIP = "skip"
-    COMPLETE = "complete"
-
-
-StateT = TypeVar("StateT", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
-class Transition(Generic[StateT]):
-    """One transition. `source` is None for a row that does not exist yet."""
+class Transition:
+    """One transition of a task. `source` is None for a row that does not exist yet."""
 
-    source: StateT | None
+    source: TaskStatus | None
     verb: Verb
-    target: StateT
+    target: TaskStatus
     who: str
     guard: str
 
@@ -120,7 +111,7 @@ _T, _V = TaskStatus, Verb
 _TOKEN = "the claim token still matches"  # noqa: S105 - no secret: claimed_by_worker_id and claimed_at
 _UNTOUCHED = "the row is as it was left"
 
-TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
+TASK_TRANSITIONS: tuple[Transition, ...] = (
     Transition(None, _V.ENQUEUE, _T.PENDING, "producer, scheduler, workflow", "the id is new"),
     Transition(_T.PENDING, _V.CLAIM, _T.CLAIMED, "worker", "due, not past good_until, caps free, nothing paused"),
     Transition(_T.PENDING, _V.CLAIM, _T.RUNNING, "worker", "as above, and one of its children waits for work"),
@@ -159,61 +150,3 @@ TASK_TRANSITIONS: tuple[Transition[TaskStatus], ...] = (
     Transition(_T.PENDING, _V.UNDO, _T.CANCELLED, "operator", f"{_UNTOUCHED} by a requeue"),
     Transition(_T.PENDING, _V.UNDO, _T.EXPIRED, "operator", f"{_UNTOUCHED} by a requeue"),
 )
-
-_N = WorkflowTaskStatus
-_NOT_TERMINAL = "the node is not terminal"
-
-NODE_TRANSITIONS: tuple[Transition[WorkflowTaskStatus], ...] = (
-    Transition(None, _V.ENQUEUE, _N.PENDING, "workflow start", "the node has dependencies"),
-    Transition(None, _V.ENQUEUE, _N.READY, "workflow start", "the node has no dependencies"),
-    Transition(_N.PENDING, _V.ADVANCE, _N.READY, "advance, reconcile", "the join is satisfied, the workflow RUNNING"),
-    Transition(_N.PENDING, _V.ADVANCE, _N.SKIPPED, "advance, reconcile", "the join cannot be satisfied"),
-    Transition(_N.READY, _V.ENQUEUE, _N.ENQUEUED, "advance, reconcile", "the workflow is RUNNING, no task linked"),
-    Transition(_N.ENQUEUED, _V.START, _N.RUNNING, "worker, advance", "its task, or its child workflow, has started"),
-    Transition(_N.ENQUEUED, _V.FINISH, _N.COMPLETED, "advance, reconcile", _NOT_TERMINAL),
-    Transition(_N.ENQUEUED, _V.FINISH, _N.FAILED, "advance, reconcile", _NOT_TERMINAL),
-    Transition(_N.RUNNING, _V.FINISH, _N.COMPLETED, "advance, reconcile", _NOT_TERMINAL),
-    Transition(_N.RUNNING, _V.FINISH, _N.FAILED, "advance, reconcile", _NOT_TERMINAL),
-    Transition(_N.READY, _V.FAIL, _N.FAILED, "advance", "its task cannot be enqueued"),
-    Transition(_N.PENDING, _V.CANCEL, _N.SKIPPED, "workflow cancel", "not started"),
-    Transition(_N.READY, _V.CANCEL, _N.SKIPPED, "workflow cancel", "not started"),
-    Transition(_N.ENQUEUED, _V.CANCEL, _N.SKIPPED, "workflow cancel", "its task has not started"),
-    Transition(_N.RUNNING, _V.CANCEL, _N.FAILED, "workflow cancel", "its task, or child workflow, has not ended"),
-    Transition(_N.READY, _V.RECONCILE, _N.READY, "reconcile", "no worker has built its child workflow"),
-    Transition(_N.ENQUEUED, _V.RECONCILE, _N.READY, "reconcile", "its child workflow was never made"),
-    *(
-        Transition(source, _V.SKIP, _N.SKIPPED, "operator", "the row is as the operator saw it")
-        for source in (_N.PENDING, _N.READY, _N.ENQUEUED, _N.RUNNING)
-    ),
-    *(
-        Transition(source, _V.COMPLETE, _N.COMPLETED, "operator", "the row is as the operator saw it")
-        for source in (_N.PENDING, _N.READY, _N.ENQUEUED, _N.RUNNING, _N.FAILED, _N.SKIPPED)
-    ),
-    Transition(_N.FAILED, _V.REQUEUE, _N.READY, "operator", "it has no dependencies; a fresh task follows"),
-    Transition(_N.FAILED, _V.REQUEUE, _N.PENDING, "operator", "it has dependencies; a fresh task follows"),
-    Transition(_N.FAILED, _V.REQUEUE, _N.ENQUEUED, "operator", "its task was requeued"),
-    Transition(_N.FAILED, _V.REQUEUE, _N.RUNNING, "operator", "its child workflow goes on"),
-    Transition(_N.SKIPPED, _V.REQUEUE, _N.PENDING, "operator", "an ancestor is run again"),
-    Transition(_N.SKIPPED, _V.REQUEUE, _N.ENQUEUED, "operator", "its task was requeued"),
-)
-
-_W = WorkflowStatus
-
-WORKFLOW_TRANSITIONS: tuple[Transition[WorkflowStatus], ...] = (
-    Transition(None, _V.ENQUEUE, _W.RUNNING, "producer, scheduler, parent workflow", "the id is new"),
-    Transition(_W.RUNNING, _V.FINISH, _W.COMPLETED, "advance, reconcile", "every node terminal, success rule met"),
-    Transition(_W.RUNNING, _V.FINISH, _W.FAILED, "advance, reconcile", "every node terminal, success rule not met"),
-    Transition(_W.RUNNING, _V.PAUSE, _W.PAUSED, "user, operator, on_error", "still RUNNING"),
-    Transition(_W.PAUSED, _V.RESUME, _W.RUNNING, "user, operator", "still PAUSED"),
-    Transition(_W.PENDING, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
-    Transition(_W.RUNNING, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
-    Transition(_W.PAUSED, _V.CANCEL, _W.CANCELLED, "user, operator", "not terminal"),
-    Transition(_W.FAILED, _V.REQUEUE, _W.RUNNING, "operator", "a node of it is opened again"),
-    Transition(_W.PAUSED, _V.REQUEUE, _W.RUNNING, "operator", "retry from the failed nodes"),
-    Transition(_W.FAILED, _V.COMPLETE, _W.RUNNING, "operator", "a node of it is completed by hand"),
-)
-
-
-def targets(table: tuple[Transition[StateT], ...], source: StateT | None, verb: Verb) -> frozenset[StateT]:
-    """The states that `verb` may lead to from `source`; empty means that it is refused there."""
-    return frozenset(arrow.target for arrow in table if arrow.source is source and arrow.verb is verb)

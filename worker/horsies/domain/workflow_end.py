@@ -39,8 +39,7 @@ class WorkflowEnd:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether it succeeded, determined before any result is read: `blamed` is the node whose error is the
-    workflow's."""
+    """Whether it succeeded, determined before results are read; the error of `blamed` is the workflow's."""
 
     status: WorkflowStatus
     blamed: EndedNode | None
@@ -162,8 +161,7 @@ def _tree(text: str | None) -> Any:
 
 
 def _cases(success_policy: str) -> list[frozenset[int]]:
-    """The required indexes of each case; a policy that cannot be read has none, so that it never counts as a
-    success."""
+    """The required indexes of each case; none for a policy that cannot be read, so that it never succeeds."""
     tree = _tree(success_policy)
     cases = tree.get("cases") if isinstance(tree, dict) else None
     if not isinstance(cases, list):

@@ -28,8 +28,7 @@ _PATIENCE = "5s"
 
 
 class FamilyLockedError(asyncpg.LockNotAvailableError):  # type: ignore[misc]
-    """Another session holds the lock of a workflow's family; the message names that session where it can be
-    determined."""
+    """Another session holds the lock of a workflow's family; the message names it if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +187,7 @@ async def end_node(
 
 
 async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Collection[str]) -> Advanced:
-    """Everything that follows from the ends of these nodes, and in the workflows of `whole` from their present
-    state."""
+    """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`."""
     course = _Course()
     touched, unasked = set(whole), list(whole)
     children, parents = list(whole), list(whole)
@@ -215,8 +213,7 @@ async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Coll
 async def _waves(
     conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Sequence[str], course: _Course
 ) -> list[tuple[str, int | None]]:
-    """Evaluate the nodes that depend on ended nodes, and repeat for those that end by being SKIPPED. Returns READY
-    nodes."""
+    """Evaluate the nodes after ended ones, and again those after nodes that this SKIPPED. Returns READY nodes."""
     ready: list[tuple[str, int | None]] = []
     wave: list[tuple[str, int | None]] = [(end.workflow_id, end.task_index) for end in ended]
     wave += [(workflow_id, None) for workflow_id in whole]

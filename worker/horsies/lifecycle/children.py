@@ -47,15 +47,13 @@ class ReadyChild:
 async def ready_children(
     conn: asyncpg.Connection, workflow_ids: Collection[str] | None, limit: int
 ) -> list[tuple[str, int]]:
-    """Workflow and index of nodes that wait for their child, of RUNNING workflows; None for `workflow_ids` means
-    all."""
+    """Workflow and index of nodes that wait for their child, in RUNNING workflows; None for all workflows."""
     asked = None if workflow_ids is None else list(workflow_ids)
     return [(row[0], row[1]) for row in await conn.fetch(statement(__name__, "child_waiting"), asked, limit)]
 
 
 async def read_child(conn: asyncpg.Connection, workflow_id: str, index: int) -> ReadyChild | None:
-    """The data needed to build this child; None if the node no longer waits. A node that cannot be read is FAILED
-    here."""
+    """The data to build this child; None if the node no longer waits. A node that cannot be read is FAILED here."""
     nodes = await ready_nodes(conn, [(workflow_id, index)])
     if not nodes:
         return None

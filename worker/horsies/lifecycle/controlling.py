@@ -128,8 +128,7 @@ async def stop_tasks(conn: asyncpg.Connection, task_ids: Collection[str], words:
 
 
 async def skip_node(conn: asyncpg.Connection, workflow_id: str, index: int, words: str) -> bool:
-    """A node that has not ended is SKIPPED; its task or child is cancelled. False if the node already has an
-    outcome."""
+    """Skip a node that has not ended, and cancel its task or child. False if it already has an outcome."""
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         node = await _node(conn, workflow_id, index)

@@ -59,15 +59,13 @@ class Made:
 
 
 async def ready_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> list[ReadyNode]:
-    """Those of these nodes that are READY in a RUNNING workflow without a task or child; an index of None means all
-    nodes."""
+    """Those of these nodes that are READY without a task or child, in RUNNING workflows; index None: all nodes."""
     rows = await conn.fetch(statement(__name__, "advance_ready"), [key[0] for key in keys], [key[1] for key in keys])
     return [ReadyNode(*row) for row in rows]
 
 
 async def enqueue_nodes(conn: asyncpg.Connection, keys: Sequence[tuple[str, int | None]]) -> Made:
-    """Create tasks for these nodes, under the families' locks; nodes that need a child workflow are announced to
-    workers."""
+    """Create tasks for these nodes, under the families' locks; nodes with child workflows are announced."""
     made = Made()
     if not keys:
         return made

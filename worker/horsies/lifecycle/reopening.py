@@ -135,8 +135,7 @@ async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
 
 
 async def write(conn: asyncpg.Connection, reopening: Reopening) -> None:
-    """Under the family's lock. PAUSED workflows stay PAUSED; a deadline that has passed is dropped where a task is
-    made."""
+    """Under the family's lock. PAUSED workflows stay PAUSED; new tasks do not get a deadline that has passed."""
     ordered = [reopening.reopened[key] for key in sorted(reopening.reopened)]
     await conn.execute(
         statement(__name__, "reopen_nodes"),

@@ -101,8 +101,7 @@ class Pruned:
 
 
 def ages_of(config: RecoveryConfig) -> Ages:
-    """Heartbeats are kept as long as a sweep may need them: without its last beat a run would count as dead too
-    early."""
+    """Heartbeats stay as long as a sweep may need them: a run without its last beat would count as dead too early."""
     judged_s = max(config.running_stale_threshold_ms, config.claimed_stale_threshold_ms) / 1000
     heartbeats = _seconds(config.heartbeat_retention_hours)
     return {
@@ -184,8 +183,7 @@ def _due(ages: Ages) -> Iterator[tuple[_Part, float]]:
 
 
 async def _pages(conn: asyncpg.Connection, part: _Part, age_s: float) -> AsyncIterator[list[_Old]]:
-    """Each page starts after the last row of the page before, deleted or not: rows that cannot be deleted appear
-    once."""
+    """Each page starts after the last row of the page before, so that rows that cannot be deleted appear once."""
     after, after_id = _LONG_AGO, part.first_id
     while found := await conn.fetch(statement(__name__, f"old_{part.scan}"), age_s, after, after_id, MOST_ROWS):
         _, after, after_id, _ = found[-1]

@@ -31,8 +31,7 @@ class RecoveredTask:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """The result for all tasks of a worker. `left`: how many it still owns; `refused`: why some of them were not
-    changed."""
+    """The result for a worker's tasks. `left`: how many it still owns; `refused`: why some were not changed."""
 
     freed: tuple[RecoveredTask, ...]
     left: int

@@ -79,8 +79,7 @@ def _of_key(begun: Word, whole: Word, language: Language, values: Mapping[str, S
 
 
 def _written(prefix: str, key: Key, values: Mapping[str, Sequence[str]]) -> Iterable[str]:
-    """The key's own words and the caller's values in their written form: first those with this prefix, then the
-    others."""
+    """The key's own words and the caller's values, as they are written; those with this prefix come first."""
     prefix = prefix.lower()
     known = [*((value, value) for value in key.values)]
     known += [(value, str(Glob.literal(value))) for value in values.get(key.name, ()) if value]

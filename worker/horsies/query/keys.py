@@ -1,10 +1,24 @@
-"""The language of filters for tasks, as data."""
+"""The language of filters for tasks, as data: each key with its words, its help and its condition in SQL."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
+from horsies.query.conditions import (
+    BareWords,
+    Facts,
+    Length,
+    Membership,
+    Number,
+    Parts,
+    Past,
+    States,
+    TextColumn,
+    TimeBound,
+    id_patterns,
+    worker_patterns,
+)
 from horsies.query.language import Key, Kind, Language, keyed
 
 RETRY: Final = "RETRY"
@@ -31,52 +45,100 @@ STATES: Final = _EXACT | {
 A cancel of `status:pending` once included four tasks that waited for a retry, so these have a state of their own.
 """
 
+_STATUSES: Final = {status.value: (status.value,) for status in TaskStatus} | {
+    "PENDING": ("PENDING", SCHEDULED, RETRY),
+    "FAILED": ("FAILED", INTERRUPTED),
+}
+_STATE_OF: Final = {
+    "PENDING": "CASE WHEN next_retry_at > statement_timestamp() THEN 'RETRY'"
+    " WHEN enqueued_at > statement_timestamp() THEN 'SCHEDULED' ELSE 'PENDING' END",
+    "FAILED": "CASE WHEN error_code = 'TASK_INTERRUPTED' THEN 'INTERRUPTED' ELSE 'FAILED' END",
+}
+# A row that was requeued keeps the times of its last run until it starts again.
+_ENDED_AT: Final = (
+    "CASE WHEN status NOT IN ('PENDING', 'CLAIMED', 'RUNNING') THEN COALESCE(completed_at, failed_at) END"
+)
+_WAIT: Final = (
+    "(CASE WHEN status NOT IN ('PENDING', 'CLAIMED') THEN started_at"
+    " WHEN enqueued_at <= statement_timestamp() THEN statement_timestamp() END - enqueued_at)"
+)
+_RUN: Final = (
+    "(CASE WHEN status = 'RUNNING' THEN statement_timestamp()"
+    " WHEN status NOT IN ('PENDING', 'CLAIMED') THEN COALESCE(completed_at, failed_at) END - started_at)"
+)
+_NODE: Final = "SELECT FROM horsies_workflow_tasks node WHERE node.task_id = task.id"
 
 KEYS: Final = keyed(
     Key(
         "status",
         Kind.STATUS,
-        "its state; pending has not run in this round, scheduled is pending and due later, retry waits for its next"
-        " try, interrupted was stopped at a shutdown and waits for a decision, live is pending, retry, claimed or"
-        " running, done is any other",
+        "the state; pending has not started yet, scheduled is pending and due later, retry waits for its next attempt,"
+        " interrupted was stopped by a shutdown and needs a decision, live is pending, retry, claimed or running,"
+        " done is any other",
         "status:failed,running",
         tuple(STATES),
         ("state", "is", "st"),
+        sql=States(_STATE_OF),
     ),
-    Key("queue", Kind.TEXT, "its queue", "queue:email,sms", also=("q",)),
-    Key("name", Kind.TEXT, "name of the task", "name:send_*", also=("task", "task_name", "fn", "function")),
-    Key("error", Kind.TEXT, "its error code", "error:TIMEOUT", also=("code", "error_code", "err", "reason")),
+    Key("queue", Kind.TEXT, "the queue", "queue:email,sms", also=("q",), sql=TextColumn("queue_name")),
+    Key(
+        "name",
+        Kind.TEXT,
+        "the name of the task",
+        "name:send_*",
+        also=("task", "task_name", "fn", "function"),
+        sql=TextColumn("task_name"),
+    ),
+    Key(
+        "error",
+        Kind.TEXT,
+        "the error code",
+        "error:TIMEOUT",
+        also=("code", "error_code", "err", "reason"),
+        sql=TextColumn("error_code"),
+    ),
     Key(
         "worker",
         Kind.TEXT,
-        "id or host:pid of the worker that has or had it",
+        "the worker that has or had it, by its id or host:pid",
         "worker:web-1*",
         also=("host", "by"),
+        sql=TextColumn("claimed_by_worker_id", worker_patterns),
     ),
-    Key("id", Kind.ID, "its id, or how that begins or ends", "id:1cd6ba9a", also=("task_id", "uuid")),
+    Key(
+        "id",
+        Kind.ID,
+        "the id, or how it begins or ends",
+        "id:1cd6ba9a",
+        also=("task_id", "uuid"),
+        sql=TextColumn("task.id", id_patterns),
+    ),
     Key(
         "since",
         Kind.MOMENT,
-        "sent so long ago or later; or from a day or time on, in UTC",
+        "sent at most so long ago; or since a day or time, in UTC",
         "since:1h",
         ("10m", "1h", "6h", "24h", "7d"),
         ("after", "from", "age", "newer"),
+        sql=TimeBound("created_at >="),
     ),
     Key(
         "until",
         Kind.MOMENT,
-        "sent so long ago or earlier; or up to a day or time, in UTC",
+        "sent at least so long ago; or until a day or time, in UTC",
         "until:10m",
         ("10m", "1h", "6h", "24h", "7d"),
         ("before", "to", "older"),
+        sql=TimeBound("created_at <="),
     ),
     Key(
         "tries",
         Kind.TRIES,
-        "which try it is at, 1 for the first",
+        "the number of its attempt, 1 for the first",
         "tries:>1",
         (">1", ">2", ">3"),
         ("try", "attempt", "attempts", "retries"),
+        sql=Number("retry_count + 1"),
     ),
     Key(
         "wait",
@@ -85,6 +147,7 @@ KEYS: Final = keyed(
         "wait:>30s",
         (">10s", ">1m", ">10m", ">1h"),
         ("waited", "waiting", "latency"),
+        sql=Length(_WAIT),
     ),
     Key(
         "run",
@@ -93,47 +156,67 @@ KEYS: Final = keyed(
         "run:>5m",
         (">10s", ">1m", ">10m", ">1h"),
         ("ran", "duration", "took", "runtime"),
+        sql=Length(_RUN),
     ),
     Key(
         "ended",
         Kind.PAST,
-        "how long ago it ended; or from or up to a day or time, in UTC: ended:>=2026-11-18T14:05",
+        "how long ago it ended; or since or until a day or time, in UTC: ended:>=2026-11-18T14:05",
         "ended:<10m",
         ("<5m", "<10m", "<1h", "<24h"),
         ("finished", "done_since"),
+        sql=Past(_ENDED_AT),
     ),
     Key(
         "args",
         Kind.PART,
-        "a part of its arguments as they are stored, which is JSON; with double quotes in it, put single ones around",
+        "a part of the stored arguments, which are JSON; put a text that has double quotes between single ones",
         'args:"order 42"',
         also=("kwargs", "arg", "payload"),
+        sql=Parts(("args", "kwargs")),
     ),
     Key(
         "has",
         Kind.HAS,
-        "it has an error code, a good_until, a unique key, another task of which it is a rerun, or come due",
+        "it has an error code, a good_until, or a unique key; it is a rerun of another task; or it is due",
         "has:error",
         ("error", "deadline", "unique", "rerun", "due"),
         ("with",),
+        sql=Facts(
+            {
+                "error": "error_code IS NOT NULL",
+                "deadline": "good_until IS NOT NULL",
+                "unique": "unique_key IS NOT NULL",
+                "rerun": "rerun_of IS NOT NULL",
+                "due": "enqueued_at <= statement_timestamp()",
+            }
+        ),
     ),
     Key(
         "workflow",
         Kind.WORKFLOW,
-        "whether it belongs to a workflow; or that one's id, or how it begins or ends",
+        "whether it belongs to a workflow; or the id of that, or how it begins or ends",
         "workflow:yes",
         ("yes", "no"),
         ("flow", "wf"),
+        sql=Membership("is_workflow_task", TextColumn("node.workflow_id", id_patterns, exists=_NODE)),
     ),
-    Key("unique", Kind.TEXT, "its unique key", "unique:invoice-*", also=("unique_key",)),
+    Key(
+        "unique",
+        Kind.TEXT,
+        "the unique key",
+        "unique:invoice-*",
+        also=("unique_key",),
+        sql=TextColumn("unique_key"),
+    ),
 )
 
 _GRAMMAR: Final = (
     "Words are separated by spaces, and each must hold. A word is key:value; a minus before it excludes.",
     "Several values after one key, with commas or with the key again, mean any of them. So do several bare words.",
-    "Of has, tries, wait, run and ended each that is given must hold: run:>1m run:<=1h, or run:1m..1h.",
-    "* stands for anything, ? for one character. Quotes or a backslash take what follows as it is.",
-    "A word without a key is a part of the name, or the beginning or end of the id. No words at all: everything.",
+    "For has, tries, wait, run and ended, all that are given must hold: run:>1m run:<=1h, or run:1m..1h.",
+    "* matches any text, ? any character. Quotes, or a backslash, take what follows literally.",
+    "A word without a key is a part of the name, or the beginning or end of the id. An empty filter matches all.",
 )
 
 
@@ -155,4 +238,6 @@ TASKS: Final = Language(
     _STATES_ELSEWHERE,
     _GRAMMAR,
     "status:failed,running queue:email name:send_* since:1h -error:TIMEOUT",
+    _STATUSES,
+    BareWords("task_name", "task.id"),
 )

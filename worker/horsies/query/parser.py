@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.query.language import BARE, Kind
+from horsies.query.filters import TaskFilter, WorkerFilter, WorkflowFilter
+from horsies.query.language import BARE, Filter, Kind, Term
 from horsies.query.problems import FilterError, Problem, Unreadable, nearest
 from horsies.query.reading import read
 from horsies.query.scanner import words
 from horsies.query.sense import contradictions
-from horsies.query.tree import Filter, TaskFilter, Term, WorkerFilter, WorkflowFilter
 from horsies.query.values import Glob
 
 if TYPE_CHECKING:

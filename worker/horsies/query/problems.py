@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.domain.errors import ErrorCode, HorsiesError
-from horsies.query.keys import TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,7 +30,7 @@ class FilterError(HorsiesError, ValueError):
 
     default_code = ErrorCode.CLI_INVALID_ARGS
 
-    def __init__(self, problems: Sequence[Problem], text: str = "", example: str = TASKS.example) -> None:
+    def __init__(self, problems: Sequence[Problem], text: str, example: str) -> None:
         self.problems = list(problems)
         self.text = text
         self.example = example

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from horsies.query.language import Language
-    from horsies.query.tree import Filter
+    from horsies.query.language import Filter, Language
 
 
 def states(understood: Filter) -> frozenset[str]:

@@ -180,8 +180,7 @@ class Advancer:
             self._on_ready_children()
 
     async def _piecemeal(self, task_ids: list[str], do: Callable[[Collection[str]], Awaitable[T]]) -> list[T]:
-        """A workflow that cannot be changed, because its row is damaged or a trigger forbids it, must not block
-        others."""
+        """A workflow that cannot be changed, being damaged or forbidden by a trigger, must not block others."""
         try:
             return [await do(task_ids)]
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:

@@ -11,7 +11,7 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from horsies.run.execute import Run, TaskStopped, execute_async
+from horsies.run.execute import Run, execute_async
 from horsies.run.frames import CHUNK, FrameReader, pack
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from horsies.run.child_leases import ChildLeases
     from horsies.run.execute import Message, Tasks
-    from horsies.run.outcomes import Report
+    from horsies.run.outcomes import Report, TaskStopped
 
 current_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("current_key", default=None)
 

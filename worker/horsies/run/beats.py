@@ -78,8 +78,7 @@ class Beats:
         self._refusal_is_proof = False
 
     def look(self) -> None:
-        """An operator has changed tasks of this worker: beat now to find which are still its own, and stop the
-        others."""
+        """An operator has changed tasks of this worker: beat now, and stop those that are no longer its own."""
         self._asked += 1
         self.wake.set()
 

@@ -1,5 +1,4 @@
-"""The parent's end of a socket to a child process, in the event loop: never blocks, sends all waiting messages at
-once."""
+"""The parent's end of a socket to a child process: it never blocks, and sends all waiting messages at once."""
 
 from __future__ import annotations
 

@@ -165,8 +165,7 @@ class Child:
         self._process.kill()
 
     async def close(self, grace_s: float) -> None:
-        """Send no more jobs; wait until the submitted ones have ended and the child has exited, or kill it after
-        `grace_s`."""
+        """Send no more jobs; wait until the submitted ones and the child have ended, or kill it after `grace_s`."""
         self._finish()
         await asyncio.wait([self._gone], timeout=grace_s)
         await self._end()

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.codes import OperationalErrorCode
-from horsies.run.execute import TaskStopped
 from horsies.run.guard import FAR, LeaseTable, clock
+from horsies.run.outcomes import TaskStopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,15 +27,14 @@ from horsies.run.async_runner import AsyncRunner, current_key
 from horsies.run.child_leases import ChildLeases, end_with_guard
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
-from horsies.run.execute import TaskStopped
-from horsies.run.forks import ForkGuard
 from horsies.run.frames import CHUNK, FrameReader, pack
 from horsies.run.guard import LeaseTable
+from horsies.run.outcomes import TaskStopped
 from horsies.run.stdio import mark_prints
 from horsies.run.sync_runner import SyncRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from horsies.run.execute import Tasks
 
@@ -78,7 +77,7 @@ def main() -> None:
     sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
     for each in sockets:
         each.set_inheritable(False)
-    ForkGuard().install(sockets)
+    _ForkGuard().install(sockets)
     try:
         _serve(table, *sockets)
     except BaseException:  # noqa: BLE001 - threads that user code has left behind must not keep a broken child alive
@@ -178,6 +177,32 @@ def _take_sigterm(runner: SyncRunner) -> None:
     signal.signal(signal.SIGTERM, runner.on_sigterm)
     # The parent starts this process with both signals blocked, so that none arrives before this line.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+
+
+class _ForkGuard(threading.local):
+    """Blocks SIGTERM while user code forks, in several threads perhaps. The new process must not act for the child.
+
+    A SIGTERM that arrives before the new process has removed our handler is lost: Python forgets signals that are
+    pending at a fork, and our handler ignores those that the parent did not send.
+    """
+
+    def __init__(self) -> None:
+        self.mask: set[signal.Signals | int] = set()
+
+    def install(self, sockets: Sequence[socket.socket]) -> None:
+        def leave() -> None:
+            for each in sockets:
+                each.close()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._restore()
+
+        os.register_at_fork(before=self._block, after_in_parent=self._restore, after_in_child=leave)
+
+    def _block(self) -> None:
+        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def _restore(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
 
 if __name__ == "__main__":

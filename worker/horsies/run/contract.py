@@ -20,8 +20,7 @@ Stream: TypeAlias = Literal["stdout", "stderr"]
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """In milliseconds after the last confirmation: when user code is stopped, when killed, when the run counts as
-    crashed."""
+    """In ms after the last confirmation: user code is stopped, is killed, and the run counts as crashed."""
 
     stop_ms: int
     kill_ms: int
@@ -50,8 +49,7 @@ class LeaseTerms:
 
     @property
     def late_ns(self) -> int:
-        """A run whose confirmation is older than this at its start must be announced to the guard: its alarm is set
-        for later."""
+        """A run that starts with an older confirmation must be announced to the guard, whose alarm is set for later."""
         return (self.threshold_ms - self.kill_ms) * 250_000
 
     def is_over(self, confirmed_at: int) -> bool:

@@ -10,7 +10,7 @@ from horsies.domain.codec import load_args, load_kwargs
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.run.outcomes import Outcome, failed, outcome_of
+from horsies.run.outcomes import Outcome, TaskStopped, failed, outcome_of
 from horsies.workflow.context import call_kwargs
 
 if TYPE_CHECKING:
@@ -27,18 +27,6 @@ Message: TypeAlias = "tuple[int, str, str, str | None, str | None, int]"
 _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
 
 
-class TaskStopped(BaseException):
-    """Raised inside user code that must stop; `except Exception` there does not catch it."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-    def outcome(self, exception: BaseException) -> Outcome:
-        """The outcome of the job; the traceback of `exception` shows where it was stopped."""
-        return failed(self.code, str(self), exception)
-
-
 @dataclass(slots=True, eq=False)
 class Run:
     """A job in execution. `stop` is set once it has been asked to stop, `began` before the task's code is called."""
@@ -52,8 +40,7 @@ class Run:
     """The exception it failed with, until `let_go`."""
 
     def begin(self) -> None:
-        """Mark the start in memory that the parent reads even after this process has died; TaskStopped without a
-        lease."""
+        """Mark the start in memory that the parent can read after a death; TaskStopped without a lease."""
         self.leases.begin(self.slot, self.number)
         self.began = True
 
@@ -71,8 +58,7 @@ class Run:
 
 
 def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
-    """Run a plain task; TaskStopped, raised by a signal handler, determines its outcome at whatever point it is
-    raised."""
+    """Run a plain task. TaskStopped, raised by a signal handler at any point, determines its outcome."""
     result: TaskResult[Any, Any] | None = None
     try:
         prepared = _prepare(tasks, job)

@@ -354,8 +354,7 @@ class Finisher:
         return finished
 
     def has_ended_before(self, moment: float) -> bool:
-        """Whether an outcome from before that moment waits to be stored, apart from those that the database has
-        rejected."""
+        """Whether an outcome from before then waits to be stored, apart from those that the database rejected."""
         aside = self._refused.keys() | self._locked.keys()
         return any(ended.ended_at <= moment for held, ended in self._outcomes.items() if held not in aside)
 

@@ -29,8 +29,7 @@ _DEATH_S: Final = 5.0
 
 
 class Guard:
-    """The worker's side of its guard. When the guard ends, so do its children; `on_end` is called unless close()
-    ended it."""
+    """The worker's side of its guard, with which its children end; `on_end` is called unless close() ended it."""
 
     def __init__(self, terms: LeaseTerms, on_end: Callable[[Guard, int], None]) -> None:
         self.ended = False

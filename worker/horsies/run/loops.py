@@ -168,8 +168,7 @@ class Supervisor:
         self._blocked = (now, now) if self._blocked is None else (self._blocked[0], now)
 
     def _tell_unblocked(self) -> None:
-        """After no loop has been blocked for a while: one success means little, its step may have had nothing to
-        write."""
+        """After no loop has been blocked for a while; one success alone may have had nothing to write."""
         if self._blocked is not None and time.monotonic() - self._blocked[1] > _UNBLOCKED_AFTER_S:
             self._events.unblocked(self._blocked[1] - self._blocked[0])
             self._blocked = None

@@ -71,8 +71,7 @@ class Orders:
             self._claimer.wake.set()
 
     async def _give_back(self, connection: asyncpg.Connection) -> None:
-        """Otherwise these tasks would wait behind running ones; they include those of a claim under way at the
-        order."""
+        """Otherwise these tasks, and those of a claim under way at the order, would wait behind running ones."""
         async with self._claimer.claiming, self._starter.stepping:
             waiting = self._starter.take_all()
             for held in waiting:

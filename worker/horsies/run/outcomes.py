@@ -1,4 +1,4 @@
-"""The outcome of a job, made fit for its columns: text that PostgreSQL accepts, of limited size."""
+"""The outcome of a job, made fit for its columns: text that PostgreSQL accepts, of limited size; and a stop of it."""
 
 from __future__ import annotations
 
@@ -46,6 +46,18 @@ def failed(
     """The outcome of a job that ends with an error of the engine."""
     error = TaskError(error_code=to_builtin(code), message=message, exception=exception, data=data)
     return outcome_of(TaskResult(err=error))
+
+
+class TaskStopped(BaseException):
+    """Raised inside user code that must stop; `except Exception` there does not catch it."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def outcome(self, exception: BaseException) -> Outcome:
+        """The outcome of the job; the traceback of `exception` shows where it was stopped."""
+        return failed(self.code, str(self), exception)
 
 
 def _code_text(code: object) -> str | None:

@@ -38,8 +38,7 @@ class WorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The identity for writes: one per start of a worker, so that a reused pid or host name is never confused with
-    another."""
+    """The identity for writes: each start of a worker has its own, because pids and host names are reused."""
 
     hostname: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)

@@ -206,8 +206,7 @@ class Starter:
         return Start(held.task.token, child.pid, self._identity.hostname, name, held.task.queue_name)
 
     async def _fetch_large(self, connection: asyncpg.Connection, batch: list[InFlightTask]) -> None:
-        """The arguments that the claim left in the table. A stale token finds nothing; the start is about to report
-        that, too."""
+        """The arguments that the claim left in the table; nothing for a stale token, which the start reports, too."""
         for held in batch:
             if held.task.large and held.large_arguments is None:
                 held.large_arguments = await large_arguments(connection, held.task.token)

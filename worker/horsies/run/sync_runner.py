@@ -12,7 +12,7 @@ from collections import deque
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
-from horsies.run.execute import Run, TaskStopped, execute
+from horsies.run.execute import Run, execute
 from horsies.run.frames import CHUNK, FrameReader, pack
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from horsies.run.child_leases import ChildLeases
     from horsies.run.execute import Message, Tasks
-    from horsies.run.outcomes import Report
+    from horsies.run.outcomes import Report, TaskStopped
 
 _HEARD_AFTER_S: Final = 0.05
 """A signal is handled within a millisecond, unless C code is running that does not return."""
@@ -72,8 +72,7 @@ class SyncRunner:
             raise stop
 
     def _insist(self, run: Run, stop: TaskStopped) -> None:
-        """Repeat the signal until it was handled: one just before a system call does not interrupt it, and waits for
-        its end."""
+        """Repeat the signal until it was handled: one just before a system call does not interrupt that."""
         sleep(_HEARD_AFTER_S)
         while self._current is run and self._stops.get(run.number) is stop:
             _wake()

@@ -120,8 +120,7 @@ class Worker:
         await self._leave(begin + times.end_s)
 
     async def _leave(self, end: float) -> None:
-        """End the loops, write the last snapshot and close all connections; after `end` without waiting for an
-        answer."""
+        """End the loops, write the last snapshot, close all connections; after `end`, do not wait for an answer."""
         try:
             async with asyncio.timeout(end - time.monotonic()):
                 await self._supervisor.stop_all()
@@ -267,8 +266,7 @@ class Worker:
         self.unknown_tasks.notice()
 
     def _heard(self, queue: str, payload: str) -> None:
-        """The payload is the id of a new task, or `capacity:` with how tasks came back or the task whose end left
-        room."""
+        """The payload is the id of a new task, or `capacity:` with the reason for which there is room or work."""
         if payload.startswith("capacity:") and payload not in _TASKS_ARE_BACK:
             self.claimer.notice_room(queue)
             self.starter.retry_waiting()
@@ -322,8 +320,7 @@ class Worker:
         self.starter.forget(held)
 
     def _started(self) -> None:
-        """Running tasks do not count against the limit of claims; without a limit the claimer has claimed all that
-        fits."""
+        """Running tasks do not count against the limit of claims; without one, the claimer claims all that fits."""
         if self.settings.max_claim_per_worker:
             self.claimer.wake.set()
 
@@ -370,8 +367,7 @@ class Worker:
                 self.events.warn("could not give claims back", locked=len(locked))
 
     async def _say_goodbye(self) -> None:
-        """A last snapshot, which reports no more claiming: else consoles show each worker late that a deployment
-        stops."""
+        """A last snapshot, with no more claiming: otherwise consoles show a worker that was stopped as late."""
         try:
             async with asyncio.timeout(_GOODBYE_S):
                 await self.snapshots.step()
@@ -399,8 +395,7 @@ class Worker:
         return self.finisher.pending + self.advancer.pending == 0
 
     async def _until(self, done: Callable[[], bool], end: float, *, hurried: float = 0.0) -> None:
-        """Wait until `done`, checking whenever an outcome was stored; `hurried` is the time left after a second
-        signal."""
+        """Wait until `done`, checked whenever an outcome was stored; `hurried`: the time after a second signal."""
         begin = time.monotonic()
         while not done():
             left = (min(end, begin + hurried) if self._hurry.is_set() else end) - time.monotonic()

@@ -1,5 +1,4 @@
-"""Combine the calls of many callers: one statement runs at a time, and items that arrive meanwhile go into the next
-one."""
+"""Combine the calls of many callers: while one statement runs, items that arrive form the next one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One server among the hosts of a URL: each has a time limit of its own, and one that hangs does not delay the
-others."""
+"""One server among the hosts of a URL: each has its own time limit, so that one that hangs delays no other."""
 
 from __future__ import annotations
 

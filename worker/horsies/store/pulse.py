@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """By the database's clock, in the column order of the statement. The gap is the last that made live workers look
-    dead."""
+    """By the database's clock, in column order. The gap is the last one that made live workers look dead."""
 
     now: datetime
     beaten_at: datetime

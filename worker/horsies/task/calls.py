@@ -26,8 +26,7 @@ class Judge:
     codes: ExceptionCodes
 
     def call(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult[Any, Any]:
-        """Run `fn` in this process. Only KeyboardInterrupt is passed on, because ctrl+c is meant for the whole
-        program."""
+        """Run `fn` in this process. Only KeyboardInterrupt is passed on: ctrl+c is meant for the whole program."""
         try:
             return self.judge(fn(*args, **kwargs))
         except KeyboardInterrupt:
@@ -38,8 +37,7 @@ class Judge:
     async def call_async(
         self, fn: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> TaskResult[Any, Any]:
-        """`call` for `async def`; a cancellation from outside is passed on too, else timeouts around it would not
-        work."""
+        """`call` for `async def`; cancellations from outside are passed on too, for the timeouts around it."""
         try:
             return self.judge(await fn(*args, **kwargs))
         except (KeyboardInterrupt, GeneratorExit):

@@ -86,8 +86,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return self._judge.codes.task_default
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> CallT_co:
-        """Run the function in this process. Its exceptions are returned as an error result, except
-        KeyboardInterrupt."""
+        """Run the function in this process. Exceptions but KeyboardInterrupt are returned as an error result."""
         call = self._judge.call_async if self.is_async else self._judge.call
         return call(self._original_fn, args, kwargs)  # type: ignore[return-value]  # is_async decides, CallT_co follows
 
@@ -187,8 +186,7 @@ class TaskFunction(Generic[P, T, E, CallT_co]):
         return self._sender.stored_options(good_until)
 
     def retry_send(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:
-        """Store exactly what a failed `send` would have stored, under the same id, so that it cannot be stored
-        twice."""
+        """Store what a failed `send` would have stored, under the same id, so that it cannot be stored twice."""
         return self._sender.retry(error, delayed=False)
 
     async def retry_send_async(self, error: TaskSendError) -> TaskSendResult[TaskHandle[T]]:

@@ -12,8 +12,9 @@ Ready-made pytest fixtures are in `horsies.testing.fixtures`.
 
 from horsies.testing.draining import drain, drain_async
 from horsies.testing.embedded import embedded_database
-from horsies.testing.inline import Inline, inline
+from horsies.testing.here import Ran
+from horsies.testing.inline import inline
+from horsies.testing.inline_queue import Inline
 from horsies.testing.inline_task import InlineTask
-from horsies.testing.ran import Ran
 
 __all__ = ["Inline", "InlineTask", "Ran", "drain", "drain_async", "embedded_database", "inline"]

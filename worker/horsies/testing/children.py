@@ -12,7 +12,7 @@ from horsies.run.settings import WorkerSettings
 from horsies.run.worker import Worker
 from horsies.store.statements import statement
 from horsies.testing.claims import connected, pass_time, queues_of
-from horsies.testing.ran import Ran
+from horsies.testing.here import Ran
 
 if TYPE_CHECKING:
     import asyncpg

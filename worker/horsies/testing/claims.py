@@ -23,8 +23,7 @@ from horsies.run.subworkflow_builder import build_child
 from horsies.store.connect import open_database
 from horsies.store.schema import create, require_current
 from horsies.store.statements import statement
-from horsies.testing.here import next_try
-from horsies.testing.ran import Ran
+from horsies.testing.here import Ran, next_try
 
 if TYPE_CHECKING:
     import asyncpg

@@ -11,7 +11,7 @@ from horsies.testing.here import run_here, run_here_async
 
 if TYPE_CHECKING:
     from horsies.app import Horsies
-    from horsies.testing.ran import Ran
+    from horsies.testing.here import Ran
 
 
 def drain(app: Horsies, *, seconds: float = 0, processes: int = 0, raises: bool = False) -> Ran:

@@ -6,22 +6,29 @@ import asyncio
 import atexit
 import itertools
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from horsies.config.url import DatabaseUrl
 from horsies.store.connect import Database
+from horsies.store.embedded import Place, acquire
+from horsies.store.embedded.locks import FileLock
+from horsies.store.embedded.temporary import fast_place, make_directory
 from horsies.store.schema import create
 from horsies.testing.seam import database_replaced
-from horsies.testing.server import TemporaryServer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
     from horsies.app import Horsies
+
+
+_PREFIX: Final = "horsies-test-"
+_STOPPING_S: Final = 30.0
 
 
 @contextmanager
@@ -44,10 +51,29 @@ def embedded_database(app: Horsies | None = None) -> Iterator[str]:
         databases.drop(name)
 
 
+class _Server:
+    """In a directory of its own; runs until `remove`, or until this process has ended, however it ends."""
+
+    def __init__(self) -> None:
+        self._directory = make_directory(fast_place(), _PREFIX)
+        self._pid = os.getpid()
+        self._held = acquire(Place(self._directory))
+        self.url = self._held.url
+
+    def remove(self) -> None:
+        """Stop the server and remove its files; does nothing in a forked process, which inherits this call."""
+        if os.getpid() != self._pid:
+            return
+        self._held.release()
+        with FileLock(self._held.place.keeper_lock) as keeper:
+            keeper.exclusive_within(_STOPPING_S)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
 class _Databases:
     """Copies of one database with the schema."""
 
-    def __init__(self, server: TemporaryServer) -> None:
+    def __init__(self, server: _Server) -> None:
         self._server = server
         self._numbers = itertools.count(1)
         self._template = f"template_{os.getpid()}"
@@ -82,7 +108,7 @@ def _databases() -> _Databases:
     """Those of this process: a forked process starts a server of its own, because its parent may end first."""
     with _making:
         if (known := _made.get(os.getpid())) is None:
-            server = TemporaryServer()
+            server = _Server()
             atexit.register(server.remove)
             known = _made[os.getpid()] = _Databases(server)
         return known

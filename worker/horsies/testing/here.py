@@ -1,11 +1,11 @@
-"""Executes one task in this process, between the same stored texts as in a worker."""
+"""Executes one task in this process, between the same stored texts as in a worker, and counts the outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from random import Random
 
     from horsies.registry import AnyTask
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """Executions by their outcome; after a `retried` one the task waits for its next try."""
+
+    completed: int = 0
+    failed: int = 0
+    retried: int = 0
+    expired: int = 0
+
+    def __add__(self, other: Ran) -> Ran:
+        return Ran(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,34 +1,29 @@
-"""Inline mode: tasks run in this process when they are sent, without a database."""
+"""Inline mode: tasks run in this process when they are sent, and the calls to the database are answered from memory."""
 
 from __future__ import annotations
 
-import random
-import threading
 from contextlib import contextmanager
-from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from horsies.domain.states import TaskStatus
-from horsies.store.enqueue import Enqueued, EnqueueOutcome
-from horsies.testing.here import next_try, run_here, run_here_async
-from horsies.testing.inline_broker import InlineBroker
-from horsies.testing.inline_task import InlineTask
-from horsies.testing.ran import Ran
+from horsies.broker import PostgresBroker
+from horsies.domain.codes import RetrievalCode
+from horsies.domain.result import Err, Ok
+from horsies.domain.task_result import TaskError, TaskResult
+from horsies.handle import BrokerErrorCode, BrokerOperationError
+from horsies.store.connect import DatabaseUnavailable
+from horsies.store.enqueue import EnqueueOutcome
+from horsies.testing.inline_queue import Inline
 from horsies.testing.seam import broker_replaced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-    from typing import TypeAlias
+    from collections.abc import Iterator, Sequence
 
     from horsies.app import Horsies
-    from horsies.registry import AnyTask
-    from horsies.store.enqueue import EnqueueRequest
-    from horsies.testing.here import Ended
-
-    Steps: TypeAlias = Generator[InlineTask, Ended, Ran]
-
-_in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
+    from horsies.domain.infos import TaskInfo
+    from horsies.handle import BrokerResult
+    from horsies.store.enqueue import Enqueued, EnqueueRequest
+    from horsies.store.producer_client import Link
+    from horsies.testing.inline_task import InlineTask
 
 
 @contextmanager
@@ -48,179 +43,84 @@ def inline(app: Horsies, *, at_once: bool = True, raises: bool = False) -> Itera
         yield queue
 
 
-class Inline:
-    """The tasks sent inside one `inline()` block, and a clock that is ahead of the real one by the simulated waits."""
+class InlineBroker(PostgresBroker):
+    """Sends and reads use the queue in memory; everything else returns an error that says so."""
 
-    def __init__(self, tasks: Mapping[str, AnyTask], *, at_once: bool, raises: bool) -> None:
-        self._tasks = tasks
-        self._at_once = at_once
-        self._raises = raises
-        self._sent: dict[str, InlineTask] = {}
-        self._ahead = timedelta()
-        self._lock = threading.Lock()
-        self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
+    def __init__(self, app: Horsies, queue: Inline) -> None:
+        super().__init__(app.config.broker)
+        self.app = app
+        self._queue = queue
 
-    def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
-        """The tasks sent so far, in that order: all, or those of one task function."""
-        return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
+    async def ensure_schema_initialized(self) -> BrokerResult[None]:
+        return Ok(None)
 
-    def run(self, seconds: float = 0) -> Ran:
-        """Run everything that is due, and what falls due in the next `seconds`, as if these had passed."""
-        return self._run(self._steps(self._now() + timedelta(seconds=seconds)))
+    def send(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        return _stored(self._queue.send([request])[0])
 
-    async def run_async(self, seconds: float = 0) -> Ran:
-        """`run` for a running event loop: `async def` tasks run in that loop."""
-        return await self._run_async(self._steps(self._now() + timedelta(seconds=seconds)))
+    async def send_async(self, request: EnqueueRequest, *, connection: object = None) -> BrokerResult[Enqueued]:
+        return _stored((await self._queue.send_async([request]))[0])
 
-    # From here on: called by the broker of the block.
+    def send_many(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        return Ok(self._queue.send(requests))
 
-    def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        enqueued = self._add(requests)
-        if self._runs_now():
-            self.run()
-        return enqueued
+    async def send_many_async(
+        self, requests: Sequence[EnqueueRequest], *, connection: object = None
+    ) -> BrokerResult[list[Enqueued]]:
+        return Ok(await self._queue.send_async(requests))
 
-    async def send_async(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        enqueued = self._add(requests)
-        if self._runs_now():
-            await self.run_async()
-        return enqueued
+    def get_result(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, self._queue.wait(task_id, timeout_ms), timeout_ms)
 
-    def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
-        """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
-        if (task := self._sent.get(task_id)) is not None:
-            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final))
-        return task
+    async def get_result_async(self, task_id: str, timeout_ms: int | None = None) -> TaskResult[Any, TaskError]:
+        return _answer(task_id, await self._queue.wait_async(task_id, timeout_ms), timeout_ms)
 
-    async def wait_async(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
-        if (task := self._sent.get(task_id)) is not None:
-            await self._run_async(self._steps(self._until(timeout_ms), lambda: task.is_final))
-        return task
+    def get_task_info(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        task = self._queue.look(task_id)
+        info = None if task is None else task.info(include_result=include_result, include_attempts=include_attempts)
+        return Ok(info)
 
-    def look(self, task_id: str) -> InlineTask | None:
-        return self._sent.get(task_id)
+    async def get_task_info_async(
+        self,
+        task_id: str,
+        *,
+        include_result: bool = False,
+        include_failed_reason: bool = False,
+        include_attempts: bool = False,
+    ) -> BrokerResult[TaskInfo | None]:
+        return self.get_task_info(task_id, include_result=include_result, include_attempts=include_attempts)
 
-    def _runs_now(self) -> bool:
-        """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
-        return self._at_once and not _in_a_task.get()
-
-    def _now(self) -> datetime:
-        return datetime.now(UTC) + self._ahead
-
-    def _until(self, timeout_ms: int | None) -> datetime | None:
-        return None if timeout_ms is None else self._now() + timedelta(milliseconds=max(timeout_ms, 0))
-
-    def _add(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
-        with self._lock:
-            return [self._add_one(request) for request in requests]
-
-    def _add_one(self, request: EnqueueRequest) -> Enqueued:
-        if (known := self._sent.get(request.task_id)) is not None:
-            same = known.request.enqueue_sha == request.enqueue_sha
-            return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
-        if request.unique_key is not None:
-            for other in self._sent.values():
-                if other.request.unique_key == request.unique_key and not other.is_final:
-                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE)
-        due = request.enqueued_at or self._now() + timedelta(seconds=request.delay_seconds or 0)
-        *_, max_retries = request.columns()
-        self._sent[request.task_id] = InlineTask(request, due, max_retries)
-        return Enqueued(request.task_id, EnqueueOutcome.CREATED)
-
-    def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
-        """Yields a task to run, receives its outcome, and so on until `done` or nothing is due by `until` (None:
-        ever)."""
-        ran = Ran()
-        while not done():
-            ran += self._expire()
-            if (task := self._take()) is not None:
-                ran += self._end(task, (yield task))
-            elif not self._pass_time(until):
-                return ran + self._expire()
-        return ran
-
-    def _waiting(self) -> list[InlineTask]:
-        """A task with a name that this application does not know waits for ever, as in its workers."""
-        return [
-            each for each in self._sent.values() if each.status is TaskStatus.PENDING and each.task_name in self._tasks
-        ]
-
-    def _expire(self) -> Ran:
-        with self._lock:
-            now = self._now()
-            late = [each for each in self._waiting() if (limit := each.request.good_until) is not None and limit <= now]
-            for task in late:
-                task.expire(now)
-            return Ran(expired=len(late))
-
-    def _take(self) -> InlineTask | None:
-        """The first due task, started."""
-        with self._lock:
-            now = self._now()
-            due = [each for each in self._waiting() if each.due <= now]
-            if not due:
-                return None
-            task = min(due, key=lambda each: (each.request.priority, each.due))
-            task.start(now)
-            return task
-
-    def _pass_time(self, until: datetime | None) -> bool:
-        """Advance the clock to when the next task is due, at most to `until`; False if none is due by then."""
-        with self._lock:
-            due = min((each.due for each in self._waiting()), default=None)
-            within = due is not None and (until is None or due <= until)
-            if (moment := due if within else until) is not None:
-                self._ahead += max(moment - self._now(), timedelta())
-            return within
-
-    def _end(self, task: InlineTask, ended: Ended) -> Ran:
-        now, request = self._now(), task.request
-        delay_s, ended = next_try(
-            ended,
-            request.task_options,
-            retry_count=task.retry_count,
-            max_retries=task.max_retries,
-            now=now,
-            good_until=request.good_until,
-            rng=self._rng,
+    async def _connected(self) -> Link:
+        raise DatabaseUnavailable(
+            "inside inline() there is no database",
+            help_text="sends, results and info work here; for the rest use embedded_database() of horsies.testing",
+            transient=False,
         )
-        if delay_s is not None:
-            task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
-            return Ran(retried=1)
-        task.end(ended, now)
-        if self._raises:
-            ended.raise_exception()
-        return Ran(completed=1) if ended.ok else Ran(failed=1)
-
-    def _run(self, steps: Steps) -> Ran:
-        try:
-            task = next(steps)
-            while True:
-                with _inside(task):
-                    ended = run_here(self._tasks[task.task_name], task.request.args_json, task.request.kwargs_json)
-                task = steps.send(ended)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-
-    async def _run_async(self, steps: Steps) -> Ran:
-        try:
-            task = next(steps)
-            while True:
-                with _inside(task):
-                    request = task.request
-                    ended = await run_here_async(self._tasks[task.task_name], request.args_json, request.kwargs_json)
-                task = steps.send(ended)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
 
 
-@contextmanager
-def _inside(task: InlineTask) -> Iterator[None]:
-    before = _in_a_task.set(True)
-    try:
-        yield
-    except BaseException:
-        task.unstart()
-        raise
-    finally:
-        _in_a_task.reset(before)
+def _stored(enqueued: Enqueued) -> BrokerResult[Enqueued]:
+    if enqueued.outcome is not EnqueueOutcome.MISMATCH:
+        return Ok(enqueued)
+    message = f"the id {enqueued.task_id} belongs to a task with other contents; send under a new id"
+    return Err(BrokerOperationError(BrokerErrorCode.PAYLOAD_MISMATCH, message, retryable=False))
+
+
+def _answer(task_id: str, task: InlineTask | None, timeout_ms: int | None) -> TaskResult[Any, TaskError]:
+    if task is None:
+        return _failure(RetrievalCode.TASK_NOT_FOUND, "there is no such task in this inline()", task_id)
+    if task.result is not None:
+        return task.result
+    why = "and nothing here can end it" if timeout_ms is None else f"after {timeout_ms} ms"
+    return _failure(RetrievalCode.WAIT_TIMEOUT, f"the task is still {task.status.value}, {why}", task_id)
+
+
+def _failure(code: RetrievalCode, message: str, task_id: str) -> TaskResult[Any, TaskError]:
+    return TaskResult(err=TaskError(error_code=code, message=message, data={"task_id": task_id}))

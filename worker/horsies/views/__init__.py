@@ -35,10 +35,11 @@ from horsies.views.flow import (
     queue_rates,
     task_series,
 )
-from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
+from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.queues import QueueRow, queue_rows
+from horsies.views.reading import READER_SETTINGS
+from horsies.views.searching import Cursor
 from horsies.views.series import ClusterPoint, WorkerPoint, cluster_series, worker_series
-from horsies.views.settings import READER_SETTINGS
 from horsies.views.tasks import matching, task_page
 from horsies.views.workers import (
     GONE_AFTER_S,
@@ -50,7 +51,6 @@ from horsies.views.workers import (
     worker_clocks,
     worker_rows,
 )
-from horsies.views.workflow_search import WorkflowCursor
 from horsies.views.workflow_story import (
     NodeStory,
     NodeView,
@@ -115,7 +115,6 @@ __all__ = [
     "WorkerPoint",
     "WorkerRow",
     "WorkflowCounts",
-    "WorkflowCursor",
     "WorkflowPage",
     "WorkflowRow",
     "WorkflowStory",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from horsies.views.times import aware
+from horsies.views.reading import aware
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

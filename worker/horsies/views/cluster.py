@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from horsies.store.statements import statement
 from horsies.views.counts import Count
 from horsies.views.queues import queue_rows
+from horsies.views.reading import aware
 from horsies.views.tables import tables
-from horsies.views.times import aware
 from horsies.views.workers import worker_rows
 
 if TYPE_CHECKING:

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from horsies.domain.states import TaskStatus
-from horsies.query import TaskParameters
+from horsies.query import TaskConditions, parameters, parse
 from horsies.store.statements import statement
+from horsies.views import search
 from horsies.views.pages import Sort
-from horsies.views.search import (
-    UNSUCCESSFUL,
-    Source,
-    Stretch,
-    bound,
-    narrowed,
-    over_tasks,
-    rows_at_once,
-    source_for,
-    stretch_of,
-)
-from horsies.views.times import aware
+from horsies.views.reading import aware
+from horsies.views.search import TASKS, UNSUCCESSFUL_STATUSES, few_wait, rows_at_once, source_for
+from horsies.views.searching import Rest, Stretch, over, stretch_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,9 +20,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.views.pages import Cursor
-
-RestT = TypeVar("RestT")
 GroupBy: TypeAlias = Literal["error_code", "task_name", "queue_name", "worker"]
 GROUPINGS: Final[tuple[GroupBy, ...]] = get_args(GroupBy)
 
@@ -49,15 +38,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """The part that is not counted yet: of this source, from here on."""
-
-    source: Source
-    after: Cursor
-
-
-@dataclass(frozen=True, slots=True)
-class StateCounts(Generic[RestT]):
+class StateCounts:
     """By state; states without a match are left out."""
 
     states: Mapping[str, Count]
@@ -65,7 +46,7 @@ class StateCounts(Generic[RestT]):
     """Older tasks were not counted in all states; None: everything was counted."""
     in_table: int | None
     """About how many rows there are, matching or not; None if the table was never vacuumed or analyzed."""
-    rest: RestT | None = None
+    rest: Rest | None = None
     """Where to continue counting, for a part of a filter; None if all was counted."""
 
     def __add__(self, more: Self) -> Self:
@@ -85,7 +66,7 @@ class StateCounts(Generic[RestT]):
         return Count(sum(count.number for count in counts), partly)
 
 
-class TaskCounts(StateCounts[Rest]):
+class TaskCounts(StateCounts):
     """RETRY and INTERRUPTED are separate from PENDING and FAILED. `task_counts` continues a part of `count_parts`."""
 
 
@@ -108,7 +89,7 @@ class TaskGroups:
     reached: datetime | None
 
 
-async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest: Rest | None = None) -> TaskCounts:
+async def task_counts(conn: asyncpg.Connection, wanted: TaskConditions, rest: Rest | None = None) -> TaskCounts:
     """How many match, in each state. All live ones are counted, up to the number that a refresh may read.
 
     With `rest` only the part not counted yet; added to the earlier counts it gives the total.
@@ -116,11 +97,10 @@ async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest
     states: dict[str, Count] = {}
     reached: datetime | None = None
     left: Rest | None = None
-    parts = count_parts(parameters)
+    parts = count_parts(wanted)
     for part in parts:
-        if replace(part, waiting=None) == TaskParameters(statuses=_WAITING) and part.waiting in _COUNTED_AS:
-            shown = _COUNTED_AS[part.waiting]
-            states |= {state: count for state, count in (await _waiting(conn)).items() if state in shown}
+        if part in _COUNTED_AS:
+            states |= {state: count for state, count in (await _waiting(conn)).items() if state in _COUNTED_AS[part]}
             continue
         stretch = await _stretch(conn, part, rest)
         states |= await _by_state(conn, part, stretch)
@@ -133,22 +113,19 @@ async def task_counts(conn: asyncpg.Connection, parameters: TaskParameters, rest
     )
 
 
-def count_parts(parameters: TaskParameters) -> list[TaskParameters]:
+def count_parts(wanted: TaskConditions) -> list[TaskConditions]:
     """Filters that may be counted one by one, each in a third of the time; no task matches two of them."""
-    parameters = narrowed(parameters)
-    return [replace(parameters, statuses=statuses) for statuses in _apart(parameters)]
+    return [replace(wanted, statuses=statuses) for statuses in _apart(wanted)]
 
 
-async def task_groups(
-    conn: asyncpg.Connection, parameters: TaskParameters, *, by: GroupBy, limit: int = 100
-) -> TaskGroups:
+async def task_groups(conn: asyncpg.Connection, wanted: TaskConditions, *, by: GroupBy, limit: int = 100) -> TaskGroups:
     """Matching tasks by one of their columns. By error code, only failed, cancelled and expired tasks are read."""
-    if by == "error_code" and parameters.statuses is None:
-        parameters = replace(parameters, statuses=tuple(sorted(UNSUCCESSFUL)))
-    parameters = narrowed(parameters)
-    source = await source_for(conn, parameters, Sort.NEWEST)
-    stretch = await stretch_of(conn, parameters, source, ascending=False, most=rows_at_once(parameters, source))
-    rows = await conn.fetch(over_tasks(statement(__name__, "view_task_groups")), *bound(stretch, parameters), by, limit)
+    if by == "error_code" and wanted.statuses is None:
+        wanted = replace(wanted, statuses=tuple(sorted(UNSUCCESSFUL_STATUSES)))
+    source = await source_for(conn, wanted, Sort.NEWEST)
+    stretch = await stretch_of(conn, TASKS, wanted, source, most=rows_at_once(wanted, source))
+    query, values = over(TASKS, wanted, stretch, statement(__name__, "view_task_groups"), by, limit)
+    rows = await conn.fetch(query, *values)
     return TaskGroups(
         now=rows[0]["now"],
         groups=tuple(TaskGroup(*map(aware, row[1:])) for row in rows if row["number"] is not None),
@@ -158,41 +135,42 @@ async def task_groups(
 
 _WAITING: Final = ("PENDING",)
 _COMPLETED: Final = ("COMPLETED",)
-_COUNTED_AS: Final[Mapping[tuple[str, ...] | None, tuple[str, ...]]] = {
-    None: ("PENDING", "RETRY"),
-    ("PENDING", "SCHEDULED"): ("PENDING",),
-    ("RETRY",): ("RETRY",),
+_COUNTED_AS: Final[Mapping[TaskConditions, tuple[str, ...]]] = {
+    parameters(parse("status:pending,retry")): ("PENDING", "RETRY"),
+    parameters(parse("status:pending")): ("PENDING",),
+    parameters(parse("status:retry")): ("RETRY",),
 }
-"""The parts of PENDING that an index alone counts, as the states that are shown."""
+"""The filters that an index alone counts, and the states of what it counts that they show."""
 
 
-def _apart(parameters: TaskParameters) -> list[tuple[str, ...]]:
+def _apart(wanted: TaskConditions) -> list[tuple[str, ...]]:
     """The statuses in groups, each of which has an index of its own."""
-    wanted = parameters.statuses or tuple(status.value for status in TaskStatus)
-    groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL))]
-    return [found for group in groups if (found := tuple(status for status in group if status in wanted))]
+    statuses = wanted.statuses or tuple(status.value for status in TaskStatus)
+    groups = [_WAITING, ("CLAIMED", "RUNNING"), _COMPLETED, tuple(sorted(UNSUCCESSFUL_STATUSES))]
+    return [found for group in groups if (found := tuple(status for status in group if status in statuses))]
 
 
-async def _stretch(conn: asyncpg.Connection, part: TaskParameters, rest: Rest | None) -> Stretch:
+async def _stretch(conn: asyncpg.Connection, part: TaskConditions, rest: Rest | None) -> Stretch:
     if rest is not None:
         most = rows_at_once(part, rest.source) // 2
-        return await stretch_of(conn, part, rest.source, ascending=False, after=rest.after, most=most)
-    by_id = part.id.exact is not None or part.workflow.exact is not None
+        return await stretch_of(conn, TASKS, part, rest.source, after=rest.after, most=most)
+    by_id = part.exact("id") is not None or part.exact("workflow") is not None
     if part.statuses == _WAITING and not by_id:
-        return Stretch(Source.LIVE, ascending=False, after=None, edge=None, most=Source.LIVE.rows_at_once)
+        return Stretch(search.LIVE, ascending=False, after=None, edge=None, most=search.LIVE.rows_at_once)
     # The newest rows may contain no completed task yet; those that ended last do.
-    by_time = part.since_ago is not None or part.since_at is not None
+    by_time = any(condition.key == "since" for condition in part.others)
     sort = Sort.FINISHED if part.statuses == _COMPLETED and not by_id and not by_time else Sort.NEWEST
     source = await source_for(conn, part, sort)
     # Half of what a page may read, because there are up to three such parts.
-    return await stretch_of(conn, part, source, ascending=False, most=rows_at_once(part, source) // 2)
+    return await stretch_of(conn, TASKS, part, source, most=rows_at_once(part, source) // 2)
 
 
-async def _by_state(conn: asyncpg.Connection, part: TaskParameters, stretch: Stretch) -> dict[str, Count]:
-    rows = await conn.fetch(over_tasks(statement(__name__, "view_task_counts")), *bound(stretch, part))
+async def _by_state(conn: asyncpg.Connection, part: TaskConditions, stretch: Stretch) -> dict[str, Count]:
+    query, values = over(TASKS, part, stretch, statement(__name__, "view_task_counts"))
+    rows = await conn.fetch(query, *values)
     all_read = stretch.edge is None
-    if stretch.source is Source.LIVE and part.statuses == _WAITING:
-        all_read = await conn.fetchval(statement("horsies.views.search", "view_few_wait"), stretch.most)
+    if stretch.source is search.LIVE and part.statuses == _WAITING:
+        all_read = await few_wait(conn, stretch.most)
     return {row["state"]: Count(row["number"], not all_read) for row in rows if row["state"] is not None}
 
 

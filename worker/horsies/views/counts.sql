@@ -3,22 +3,22 @@
 SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_tasks'::regclass
 
 -- name: view_task_groups
--- views/counts.py; reads only ($1 to $67 as in `view_candidates`, $68 a column, $69 groups at most)
+-- views/counts.py; reads only, from the rows of `view_candidates` ($1 a column, $2 groups at most)
 -- Without a match: one row without a number.
 SELECT statement_timestamp() AS now, found.*
   FROM (SELECT) always
   LEFT JOIN (
-        SELECT CASE $68::text WHEN 'error_code' THEN error_code WHEN 'task_name' THEN task_name
+        SELECT CASE $1::text WHEN 'error_code' THEN error_code WHEN 'task_name' THEN task_name
                               WHEN 'queue_name' THEN queue_name WHEN 'worker' THEN claimed_by_worker_id END AS key,
                count(*) AS number, min(created_at) AS oldest, max(created_at) AS newest
           FROM task
          GROUP BY 1
          ORDER BY number DESC, key
-         LIMIT $69
+         LIMIT $2
        ) found ON true
 
 -- name: view_task_counts
--- views/counts.py; reads only ($1 to $67 as in `view_candidates`). Without a match: one row without a state
+-- views/counts.py; reads only, from the rows of `view_candidates`. Without a match: one row without a state
 SELECT statement_timestamp() AS now, found.*
   FROM (SELECT) always
   LEFT JOIN (SELECT state, count(*) AS number FROM task GROUP BY state) found ON true

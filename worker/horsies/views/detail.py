@@ -7,11 +7,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.query import TaskParameters, Texts
+from horsies.query import TaskConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
+from horsies.views.reading import aware
 from horsies.views.tasks import task_page
-from horsies.views.times import aware
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -139,7 +139,7 @@ async def task_detail(
     found = await find_task(conn, text)
     if not isinstance(found, str):
         return found
-    page = await task_page(conn, TaskParameters(id=Texts(exact=(found,))), limit=1)
+    page = await task_page(conn, TaskConditions().among("id", (found,)), limit=1)
     story = await conn.fetchrow(statement(__name__, "view_task_story"), found, most_characters, _MOST_RERUNS)
     if not page.rows or story is None:
         return None  # deleted a moment ago

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.store.statements import statement
 from horsies.views.buckets import by_bucket
 from horsies.views.queues import MOST_WAITING
-from horsies.views.times import aware
+from horsies.views.reading import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,8 +87,7 @@ class Failures:
 
 
 async def task_series(conn: asyncpg.Connection, buckets: Buckets) -> tuple[TaskPoint, ...]:
-    """One point for each bucket, oldest first. A read of the last ones alone gives the same points as a longer
-    series."""
+    """One point per bucket, oldest first. The last ones, read alone, are the same as those of a longer series."""
     horizon, now = map(aware, await conn.fetchrow(statement(__name__, "view_horizon")))
     share = max(MOST_ENDED // (2 * buckets.count), 1)
     rows = by_bucket(

@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from horsies.store.statements import statement
-from horsies.views.times import aware
+from horsies.views.reading import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,10 +1,12 @@
-"""Pages of tasks: their orders, the fields of a row, and the position of the next page."""
+"""Pages of tasks: their orders, the fields of a row, and its position in an order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from horsies.views.searching import Cursor, Page
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -21,16 +23,6 @@ class Sort(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """A position between two rows of one order. `Cursor(time)` is a position at a time, for all orders but WAITING."""
-
-    time: datetime
-    id: str = ""
-    priority: int = 0
-    """Only WAITING sorts by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +87,7 @@ class TaskRow:
         return None if self.started_at is None else (self.finished_at or now) - self.started_at
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPage:
-    """Rows in their order. A cursor that is None: there are no further rows in that direction."""
-
-    rows: tuple[TaskRow, ...]
-    now: datetime
-    next: Cursor | None
-    previous: Cursor | None
-    reached: Cursor | None
-    """Set if the search stopped at the limit of one refresh before the page was full; `next` continues there."""
+TaskPage: TypeAlias = Page[TaskRow]
 
 
 def cursor_of(row: TaskRow, sort: Sort) -> Cursor:

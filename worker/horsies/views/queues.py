@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.store.statements import statement
 from horsies.views.counts import Count
+from horsies.views.reading import aware
 from horsies.views.tables import tables
-from horsies.views.times import aware
 from horsies.views.workers import GONE_AFTER_S
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ _ROUND_S: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerPoint:
-    """The last report of a worker in one bucket, in the column order of the statement; all None if there is none: a
-    gap."""
+    """The last report of a worker in one bucket, in column order; all None in a gap."""
 
     start: datetime
     at: datetime | None = None

@@ -32,7 +32,6 @@ async def tables(conn: asyncpg.Connection) -> Tables:
 
 
 async def is_as_the_server(conn: asyncpg.Connection) -> bool:
-    """Whether the default of this session for read-only transactions comes from the server, not from a role or
-    database."""
+    """Whether the default for read-only transactions is the server's, not that of a role or database."""
     found: bool = await conn.fetchval(statement(__name__, "view_default_source"))
     return found

@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.store.statements import statement
-from horsies.views.pages import Cursor, Sort, TaskPage, TaskRow, cursor_of
-from horsies.views.search import (
-    Stretch,
-    bound,
-    matches_all,
-    narrowed,
-    over_tasks,
-    rows_at_once,
-    source_for,
-    stretch_of,
-)
-from horsies.views.times import aware
+from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
+from horsies.views.search import TASKS, rows_at_once, source_for
+from horsies.views.searching import Cursor, Stretch, read_newest, read_page, stretch_of
 
 if TYPE_CHECKING:
     import asyncpg
 
-    from horsies.query import TaskParameters
+    from horsies.query import TaskConditions
 
-_FROZEN_AT_ONCE: Final = 50_000
 _ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
 
 
 async def task_page(
     conn: asyncpg.Connection,
-    parameters: TaskParameters,
+    wanted: TaskConditions,
     *,
     sort: Sort = Sort.NEWEST,
     limit: int = 100,
@@ -42,40 +33,28 @@ async def task_page(
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
     """
-    parameters = narrowed(parameters)
-    source = await source_for(conn, parameters, sort)
+    source = await source_for(conn, wanted, sort)
     ascending = (sort in _ASCENDING) is not backwards
-    if matches_all(parameters, source):
-        stretch = Stretch(source, ascending, after, None, limit + 1 + (after is not None))
+    if source.matches_all(wanted):
+        stretch = Stretch(source, ascending, after, None, limit + 1)
     else:
-        most = rows_at_once(parameters, source)
-        stretch = await stretch_of(conn, parameters, source, ascending=ascending, after=after, most=most)
-    found = await conn.fetch(over_tasks(statement(__name__, "view_task_page")), *bound(stretch, parameters), limit + 1)
-    now, rows = found[0]["now"], [TaskRow(*map(aware, row[1:])) for row in found if row["id"] is not None]
-    further = cursor_of(rows[limit - 1], sort) if len(rows) > limit else stretch.edge
-    back = cursor_of(rows[0], sort) if rows and after else after
-    shown = rows[:limit]
-    return TaskPage(
-        rows=tuple(reversed(shown) if backwards else shown),
-        now=now,
-        next=back if backwards else further,
-        previous=further if backwards else back,
-        reached=stretch.edge if len(rows) <= limit else None,
+        most = rows_at_once(wanted, source)
+        stretch = await stretch_of(conn, TASKS, wanted, source, ascending=ascending, after=after, most=most)
+    return await read_page(
+        conn,
+        TASKS,
+        wanted,
+        stretch,
+        statement(__name__, "view_task_page"),
+        limit=limit,
+        row_of=TaskRow,
+        cursor_of=partial(cursor_of, sort=sort),
+        backwards=backwards,
     )
 
 
-async def matching(conn: asyncpg.Connection, parameters: TaskParameters, limit: int) -> list[ExpectedState]:
-    """The newest `limit` matches, however old they are: many short statements, each bounded."""
-    parameters = narrowed(parameters)
-    source = await source_for(conn, parameters, Sort.NEWEST)
-    found: list[ExpectedState] = []
-    after: Cursor | None = None
-    while True:
-        stretch = await stretch_of(conn, parameters, source, ascending=False, after=after, most=_FROZEN_AT_ONCE)
-        rows = await conn.fetch(
-            over_tasks(statement(__name__, "view_task_matching")), *bound(stretch, parameters), limit - len(found)
-        )
-        found += [ExpectedState(*map(aware, row)) for row in rows]
-        after = stretch.edge
-        if after is None or len(found) >= limit:
-            return found
+async def matching(conn: asyncpg.Connection, wanted: TaskConditions, limit: int) -> list[ExpectedState]:
+    """The newest `limit` matches, however old they are."""
+    source = await source_for(conn, wanted, Sort.NEWEST)
+    selecting = statement(__name__, "view_task_matching")
+    return [ExpectedState(*row) for row in await read_newest(conn, TASKS, wanted, source, selecting, limit)]

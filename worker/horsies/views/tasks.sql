@@ -1,5 +1,5 @@
 -- name: view_task_page
--- views/tasks.py; reads only ($1 to $67 as in `view_candidates`, $68 rows at most)
+-- views/tasks.py; reads only, from the rows of `view_candidates` ($1 rows at most)
 -- Without a match: one row without an id.
 SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priority, page.status, state, created_at,
        page.sent_at, enqueued_at, next_retry_at, good_until, claimed_at, claim_expires_at, started_at, finalizing_at,
@@ -9,10 +9,8 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
   FROM (SELECT) always
   LEFT JOIN (
         SELECT * FROM task
-         ORDER BY CASE WHEN $2 AND $1 = 'waiting' THEN priority END, CASE WHEN $2 THEN at END, CASE WHEN $2 THEN id END,
-                  CASE WHEN NOT $2 AND $1 = 'waiting' THEN priority END DESC, CASE WHEN NOT $2 THEN at END DESC,
-                  CASE WHEN NOT $2 THEN id END DESC
-         LIMIT $68
+         ORDER BY /* order */
+         LIMIT $1
        ) page ON true
   LEFT JOIN LATERAL (
         SELECT sent_at FROM horsies_heartbeats
@@ -25,15 +23,13 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
          WHERE task_id = page.id
          ORDER BY attempt DESC
          LIMIT 1) attempt ON page.status = 'PENDING' AND page.retry_count > 0
- ORDER BY CASE WHEN $2 AND $1 = 'waiting' THEN page.priority END, CASE WHEN $2 THEN at END,
-          CASE WHEN $2 THEN page.id END, CASE WHEN NOT $2 AND $1 = 'waiting' THEN page.priority END DESC,
-          CASE WHEN NOT $2 THEN at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
+ ORDER BY /* order */
 
 -- name: view_task_matching
 -- views/tasks.py; reads only: the rows that an operation freezes, as operator_actions.ExpectedState
--- ($1 to $67 as in `view_candidates`, $68 rows at most)
+-- (from the rows of `view_candidates`, $1 at most)
 SELECT id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, retry_count, error_code,
        GREATEST(enqueued_at, next_retry_at) AS due, good_until, finalizing_at, unique_key, is_workflow_task
   FROM task
- ORDER BY at DESC, id DESC
- LIMIT $68
+ ORDER BY /* order */
+ LIMIT $1

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from horsies.store.statements import statement
 from horsies.views.losses import Loss, worker_losses
+from horsies.views.reading import aware
 from horsies.views.tables import tables
-from horsies.views.times import aware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.plan import MAP_DEFINITION
-from horsies.query import Texts, WorkflowParameters
+from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
 from horsies.views.detail import Ambiguous, Stored, stored
-from horsies.views.times import aware
+from horsies.views.reading import aware
 from horsies.views.workflows import workflow_page
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ class NodeView:
 
     @property
     def state(self) -> str:
-        """The status, or before it is stored, the state of its task: RUNNING once that runs, RETRY while it waits
-        for a try."""
+        """The status, or before it is stored that of its task: RUNNING once it runs, RETRY while it waits."""
         if self.status not in ("ENQUEUED", "RUNNING") or self.task_status is None:
             return self.status
         if self.task_status == "PENDING" and self.retry_count > 0:
@@ -162,7 +161,7 @@ async def workflow_story(
     found = await find_workflow(conn, text)
     if not isinstance(found, str):
         return found
-    page = await workflow_page(conn, WorkflowParameters(id=Texts(exact=(found,))), limit=1)
+    page = await workflow_page(conn, WorkflowConditions().among("id", (found,)), limit=1)
     story = await conn.fetchrow(statement(__name__, "view_workflow_story"), found, most_characters)
     if not page.rows or story is None:
         return None  # deleted a moment ago

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from horsies.domain.states import WorkflowStatus
-from horsies.query import WorkflowParameters
+from horsies.query import WorkflowConditions
 from horsies.store.statements import statement
 from horsies.views.counts import Count, StateCounts
-from horsies.views.times import aware
-from horsies.views.workflow_search import (
-    LIVE,
-    UNSUCCESSFUL,
-    Source,
-    Stretch,
-    WorkflowCursor,
-    bound,
-    matches_all,
-    over_workflows,
-    source_for,
-    stretch_of,
-)
+from horsies.views.searching import Cursor, Page, Rest, Stretch, over, read_newest, read_page, stretch_of
+from horsies.views.workflow_search import LIVE_STATUSES, UNSUCCESSFUL_STATUSES, WORKFLOWS, source_for
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     import asyncpg
-
-_FROZEN_AT_ONCE: Final = 50_000
 
 WorkflowValue: TypeAlias = Literal["name", "definition_key", "error_code"]
 
@@ -77,36 +64,19 @@ class WorkflowRow:
         return (self.completed_at or (self.updated_at if is_over else now)) - (self.started_at or self.sent_at)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowPage:
-    """Newest first. A cursor that is None: there are no further rows in that direction."""
-
-    rows: tuple[WorkflowRow, ...]
-    now: datetime
-    next: WorkflowCursor | None
-    previous: WorkflowCursor | None
-    reached: WorkflowCursor | None
-    """Set if the search stopped at the limit of one refresh before the page was full; `next` continues there."""
+WorkflowPage: TypeAlias = Page[WorkflowRow]
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowRest:
-    """The part that is not counted yet: of this source, from here on."""
-
-    source: Source
-    after: WorkflowCursor
-
-
-class WorkflowCounts(StateCounts[WorkflowRest]):
+class WorkflowCounts(StateCounts):
     """By status. `workflow_counts` continues a part of `workflow_count_parts`."""
 
 
 async def workflow_page(
     conn: asyncpg.Connection,
-    parameters: WorkflowParameters,
+    wanted: WorkflowConditions,
     *,
     limit: int = 100,
-    after: WorkflowCursor | None = None,
+    after: Cursor | None = None,
     backwards: bool = False,
 ) -> WorkflowPage:
     """Up to `limit` rows after a cursor, or before it with `backwards`; rows are newest first either way.
@@ -114,50 +84,37 @@ async def workflow_page(
     Rare matches are searched in parts: a page may have fewer rows, even none, and `reached` then says that the search
     continues with the next one.
     """
-    source = source_for(parameters)
-    if matches_all(parameters, source):
-        stretch = Stretch(source, backwards, after, None, limit + 1 + (after is not None))
+    source = source_for(wanted)
+    if source.matches_all(wanted):
+        stretch = Stretch(source, backwards, after, None, limit + 1)
     else:
-        stretch = await stretch_of(conn, parameters, source, ascending=backwards, after=after, most=source.rows_at_once)
-    found = await conn.fetch(
-        over_workflows(statement(__name__, "view_workflow_page")), *bound(stretch, parameters), limit + 1
-    )
-    now, rows = found[0]["now"], [WorkflowRow(*map(aware, tuple(row)[1:])) for row in found if row["id"] is not None]
-    further = workflow_cursor_of(rows[limit - 1]) if len(rows) > limit else stretch.edge
-    back = workflow_cursor_of(rows[0]) if rows and after else after
-    shown = rows[:limit]
-    return WorkflowPage(
-        rows=tuple(reversed(shown) if backwards else shown),
-        now=now,
-        next=back if backwards else further,
-        previous=further if backwards else back,
-        reached=stretch.edge if len(rows) <= limit else None,
+        most = source.rows_at_once
+        stretch = await stretch_of(conn, WORKFLOWS, wanted, source, ascending=backwards, after=after, most=most)
+    return await read_page(
+        conn,
+        WORKFLOWS,
+        wanted,
+        stretch,
+        statement(__name__, "view_workflow_page"),
+        limit=limit,
+        row_of=WorkflowRow,
+        cursor_of=workflow_cursor_of,
+        backwards=backwards,
     )
 
 
-def workflow_cursor_of(row: WorkflowRow) -> WorkflowCursor:
-    return WorkflowCursor(row.created_at, row.id)
+def workflow_cursor_of(row: WorkflowRow) -> Cursor:
+    return Cursor(row.created_at, row.id)
 
 
-async def workflow_matching(conn: asyncpg.Connection, parameters: WorkflowParameters, limit: int) -> list[str]:
-    """The ids of the newest `limit` matches, however old they are: many short statements, each bounded."""
-    source = source_for(parameters)
-    found: list[str] = []
-    after: WorkflowCursor | None = None
-    while True:
-        stretch = await stretch_of(conn, parameters, source, after=after, most=_FROZEN_AT_ONCE)
-        left = limit - len(found)
-        rows = await conn.fetch(
-            over_workflows(statement(__name__, "view_workflow_matching")), *bound(stretch, parameters), left
-        )
-        found += [row["id"] for row in rows]
-        after = stretch.edge
-        if after is None or len(found) >= limit:
-            return found
+async def workflow_matching(conn: asyncpg.Connection, wanted: WorkflowConditions, limit: int) -> list[str]:
+    """The ids of the newest `limit` matches, however old they are."""
+    selecting = statement(__name__, "view_workflow_matching")
+    return [row[0] for row in await read_newest(conn, WORKFLOWS, wanted, source_for(wanted), selecting, limit)]
 
 
 async def workflow_counts(
-    conn: asyncpg.Connection, parameters: WorkflowParameters, rest: WorkflowRest | None = None
+    conn: asyncpg.Connection, wanted: WorkflowConditions, rest: Rest | None = None
 ) -> WorkflowCounts:
     """How many match, by status. Bounded like a page: `reached` and `Count.at_least` say where counting stopped.
 
@@ -165,37 +122,37 @@ async def workflow_counts(
     """
     states: dict[str, Count] = {}
     reached: datetime | None = None
-    left: WorkflowRest | None = None
-    parts = workflow_count_parts(parameters)
+    left: Rest | None = None
+    parts = workflow_count_parts(wanted)
     for part in parts:
         source = source_for(part) if rest is None else rest.source
         after = None if rest is None else rest.after
-        stretch = await stretch_of(conn, part, source, after=after, most=source.rows_at_once)
-        rows = await conn.fetch(over_workflows(statement(__name__, "view_workflow_counts")), *bound(stretch, part))
+        stretch = await stretch_of(conn, WORKFLOWS, part, source, after=after, most=source.rows_at_once)
+        query, values = over(WORKFLOWS, part, stretch, statement(__name__, "view_workflow_counts"))
+        rows = await conn.fetch(query, *values)
         states |= {status: Count(number, stretch.edge is not None) for status, number in rows}
         if stretch.edge is not None:
             reached = max(stretch.edge.time, reached or stretch.edge.time)
-            left = WorkflowRest(source, stretch.edge) if len(parts) == 1 else None
+            left = Rest(source, stretch.edge) if len(parts) == 1 else None
     size = await conn.fetchval(statement(__name__, "view_workflow_table_size"))
     return WorkflowCounts(states, reached, size if size >= 0 else None, left)
 
 
-def workflow_count_parts(parameters: WorkflowParameters) -> list[WorkflowParameters]:
+def workflow_count_parts(wanted: WorkflowConditions) -> list[WorkflowConditions]:
     """Filters that may be counted one by one; no workflow matches two of them."""
-    wanted = parameters.statuses or tuple(status.value for status in WorkflowStatus)
-    groups = (LIVE, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL)
-    found = (tuple(status for status in group if status in wanted) for group in groups)
-    return [replace(parameters, statuses=statuses) for statuses in found if statuses]
+    asked = wanted.statuses or tuple(status.value for status in WorkflowStatus)
+    groups = (LIVE_STATUSES, (WorkflowStatus.COMPLETED.value,), UNSUCCESSFUL_STATUSES)
+    found = (tuple(status for status in group if status in asked) for group in groups)
+    return [replace(wanted, statuses=statuses) for statuses in found if statuses]
 
 
 async def workflow_values(conn: asyncpg.Connection, by: WorkflowValue, *, limit: int = 200) -> tuple[str, ...]:
-    """The values of the newest workflows in that column, the most frequent first; for codes, of those that ended
-    badly."""
-    wanted = WorkflowParameters(statuses=UNSUCCESSFUL if by == "error_code" else None)
+    """The values of the newest workflows in that column, most frequent first; codes only of those that failed."""
+    wanted = WorkflowConditions(UNSUCCESSFUL_STATUSES if by == "error_code" else None)
     source = source_for(wanted)
     stretch = Stretch(source, ascending=False, after=None, edge=None, most=source.rows_at_once)
     # One more, because workflows without such a value are counted as well.
-    rows = await conn.fetch(
-        over_workflows(statement(__name__, "view_workflow_values")), *bound(stretch, wanted), by, limit + 1
-    )
+    selecting = statement(__name__, "view_workflow_values")
+    query, values = over(WORKFLOWS, wanted, stretch, selecting, by, limit + 1)
+    rows = await conn.fetch(query, *values)
     return tuple(row["value"] for row in rows if row["value"] is not None)[:limit]

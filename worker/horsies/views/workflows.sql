@@ -1,5 +1,5 @@
 -- name: view_workflow_page
--- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`, $39 rows at most)
+-- views/workflows.py; reads only, from the rows of `view_workflow_candidates` ($1 at most)
 -- Without a match: one row without an id.
 SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, definition_key, parent_workflow_id,
        parent_task_index, COALESCE(root_workflow_id, page.id) AS root_workflow_id, depth, page.created_at, sent_at,
@@ -10,9 +10,8 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
   FROM (SELECT) always
   LEFT JOIN (
         SELECT * FROM workflow
-         ORDER BY CASE WHEN $2 THEN created_at END, CASE WHEN $2 THEN id END, CASE WHEN NOT $2 THEN created_at END DESC,
-                  CASE WHEN NOT $2 THEN id END DESC
-         LIMIT $39
+         ORDER BY /* order */
+         LIMIT $1
        ) page ON true
   LEFT JOIN LATERAL (
         SELECT count(*) AS total,
@@ -23,18 +22,17 @@ SELECT statement_timestamp() AS now, page.id, name, page.status, on_error, defin
                min(task_index) FILTER (WHERE status = 'FAILED') AS first_failed
           FROM horsies_workflow_tasks
          WHERE workflow_id = page.id) nodes ON true
- ORDER BY CASE WHEN $2 THEN page.created_at END, CASE WHEN $2 THEN page.id END,
-          CASE WHEN NOT $2 THEN page.created_at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
+ ORDER BY /* order */
 
 -- name: view_workflow_matching
 -- views/workflows.py; reads only: the workflows that an operation acts on, newest first
--- ($1 to $38 as in `view_workflow_candidates`, $39 rows at most)
+-- (from the rows of `view_workflow_candidates`, $1 at most)
 SELECT id FROM workflow
- ORDER BY created_at DESC, id DESC
- LIMIT $39
+ ORDER BY /* order */
+ LIMIT $1
 
 -- name: view_workflow_counts
--- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`)
+-- views/workflows.py; reads only, from the rows of `view_workflow_candidates`
 SELECT status, count(*) AS number FROM workflow GROUP BY status
 
 -- name: view_workflow_table_size
@@ -43,10 +41,10 @@ SELECT status, count(*) AS number FROM workflow GROUP BY status
 SELECT reltuples::bigint FROM pg_class WHERE oid = 'horsies_workflows'::regclass
 
 -- name: view_workflow_values
--- views/workflows.py; reads only ($1 to $38 as in `view_workflow_candidates`, $39 a column, $40 values at most)
-SELECT CASE $39::text WHEN 'name' THEN name WHEN 'definition_key' THEN definition_key WHEN 'error_code' THEN error_code END
+-- views/workflows.py; reads only, from the rows of `view_workflow_candidates` ($1 a column, $2 values at most)
+SELECT CASE $1::text WHEN 'name' THEN name WHEN 'definition_key' THEN definition_key WHEN 'error_code' THEN error_code END
        AS value
   FROM workflow
  GROUP BY 1
  ORDER BY count(*) DESC, 1
- LIMIT $40
+ LIMIT $2

@@ -1,5 +1,4 @@
-"""Functions that build workflows: a check calls them with example arguments, so that errors appear before a worker
-runs."""
+"""Functions that build workflows; a check calls them with example arguments, before any worker does."""
 
 from __future__ import annotations
 

@@ -74,8 +74,7 @@ def _bad_join(node: AnyNode, what: str, help_text: str) -> WorkflowValidationErr
 
 
 def _cycle(graph: Graph) -> list[AnyNode] | None:
-    """One cycle, with its first node again at its end. Iterative: a chain of 1 000 nodes is deeper than Python's
-    stack."""
+    """One cycle, with its first node again at its end. Iterative: 1,000 nodes are too deep for Python's stack."""
     done: set[int] = set()
     for start in graph.nodes:
         path: dict[int, AnyNode] = {}

@@ -1,5 +1,4 @@
-"""`workflow_ctx` and `workflow_meta`, which describe a task's place in its workflow, and how they are passed to a
-call."""
+"""`workflow_ctx` and `workflow_meta`, which tell a task its place in a workflow, as arguments of the call."""
 
 from __future__ import annotations
 
@@ -63,8 +62,7 @@ class WorkflowContext:
     summaries_by_id: Mapping[str, SubWorkflowSummary[Any]] = field(default_factory=dict)
 
     def result_for(self, node: Node[T] | NodeKey[T]) -> TaskResult[T, TaskError]:
-        """The node's result, UPSTREAM_SKIPPED if it did not run. KeyError for a node that is not in
-        `workflow_ctx_from`."""
+        """The node's result, UPSTREAM_SKIPPED if it did not run. KeyError if `workflow_ctx_from` lacks the node."""
         found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
         return found
 

@@ -9,14 +9,15 @@ from horsies.domain.codec.json_text import parse_json, to_json
 from horsies.domain.codec.results import (
     dump_task_error,
     dump_task_result,
+    dump_value,
     load_summary,
     load_task_error,
     load_task_result,
+    load_value,
     storable_task_result,
     with_retries_spent,
 )
 from horsies.domain.codec.text import clean_text
-from horsies.domain.codec.values import dump_value, load_value
 
 __all__ = [
     "CodecError",

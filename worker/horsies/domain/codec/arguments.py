@@ -8,8 +8,7 @@ from horsies.domain import tags
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
 from horsies.domain.codec.json_text import parse_json
 from horsies.domain.codec.read import from_tree
-from horsies.domain.codec.results import load_task_result
-from horsies.domain.codec.values import dump_value
+from horsies.domain.codec.results import dump_value, load_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.result import Err, Ok, Result
 from horsies.domain.task_result import TaskError

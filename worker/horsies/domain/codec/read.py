@@ -145,8 +145,7 @@ class _Reader:
         return error
 
     def error_field(self, name: str, tree: Any) -> Any:
-        """The code of an error must not be lost because a class in its data no longer exists: then the data stays
-        JSON."""
+        """If a class in the data of an error no longer exists, the data stays JSON and the code is kept."""
         return self.attempt(lambda reader, part: reader.step(name, part), tree, lambda _: tree)
 
 

@@ -1,4 +1,4 @@
-"""Task results and errors in their stored form; neither direction ever raises."""
+"""Values, task results and errors in their stored form; of results and errors, neither direction ever raises."""
 
 from __future__ import annotations
 
@@ -7,11 +7,23 @@ from typing import Any
 from horsies.domain import tags
 from horsies.domain.codec.errors import CodecError, CorruptJsonError
 from horsies.domain.codec.json_text import parse_json, to_json
-from horsies.domain.codec.read import error_from_tree, result_from_tree, unreadable
-from horsies.domain.codec.values import dump_value, load_value
+from horsies.domain.codec.plain import plain_json
+from horsies.domain.codec.read import error_from_tree, from_tree, result_from_tree, unreadable
+from horsies.domain.codec.write import to_tree
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowSummary, TaskError, TaskResult
+
+
+def dump_value(value: Any, name: str = "value") -> str:
+    """The compact JSON of `value`; CodecError names what cannot be written, with `name` as the start of its path."""
+    text = plain_json(value)
+    return to_json(to_tree(value, name), name) if text is None else text
+
+
+def load_value(text: str, name: str = "value") -> Any:
+    """The value of stored text. CorruptJsonError, or HydrationError for a class that no longer exists."""
+    return from_tree(parse_json(text, name), name)
 
 
 def storable_task_result(result: TaskResult[Any, Any]) -> tuple[TaskResult[Any, Any], str]:
@@ -54,8 +66,7 @@ def dump_task_error(error: TaskError) -> str:
 
 
 def load_task_result(text: str) -> TaskResult[Any, Any]:
-    """The result of the text; BROKER_ERROR for corrupt text, PYDANTIC_HYDRATION_ERROR for a class that no longer
-    exists."""
+    """The result. Corrupt text gives BROKER_ERROR, a class that no longer exists PYDANTIC_HYDRATION_ERROR."""
     try:
         tree = parse_json(text, "result")
         if not isinstance(tree, dict) or not tree.keys() & {"ok", "err"}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
@@ -17,8 +18,7 @@ from pydantic import BaseModel
 from horsies.domain import tags
 from horsies.domain.codec.classes import address_of, why_not_storable
 from horsies.domain.codec.errors import CodecError, spell_path
-from horsies.domain.codec.exceptions import exception_fields
-from horsies.domain.codec.text import first_surrogate, replace_surrogates
+from horsies.domain.codec.text import clean_text, first_surrogate, replace_surrogates
 from horsies.domain.codes import BuiltInTaskCode
 from horsies.domain.task_result import SubWorkflowError, SubWorkflowSummary, TaskError, TaskResult
 
@@ -40,6 +40,9 @@ _WAY_OUT: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
     (type, "send its name"),
 )
 _OTHER_WAY_OUT: Final = "send plain JSON values, a dataclass or a pydantic model"
+
+_MESSAGE_LIMIT: Final = 8_000
+_TRACEBACK_LIMIT: Final = 32_000
 
 
 def to_tree(value: Any, name: str) -> Any:
@@ -167,7 +170,7 @@ class _Writer:
             "message": None if message is None else replace_surrogates(message),
         }
         if isinstance(exception, BaseException):
-            tree["exception"] = exception_fields(exception)
+            tree["exception"] = _exception_fields(exception)
         elif exception is not None:
             tree["exception"] = self.step("exception", exception)
         return tree | self.own_error_fields(value)
@@ -219,3 +222,13 @@ def _field_values(summary: SubWorkflowSummary[Any]) -> dict[str, Any]:
 
 def _type_name(value: object) -> str:
     return type(value).__name__
+
+
+def _exception_fields(exception: BaseException) -> dict[str, str]:
+    """Type, message and traceback; a `__str__` that raises, NUL, surrogates and megabytes of text are handled."""
+    report = traceback.TracebackException.from_exception(exception)
+    return {
+        "type": type(exception).__name__,
+        "message": clean_text(str(report), _MESSAGE_LIMIT),
+        "traceback": clean_text("".join(report.format()), _TRACEBACK_LIMIT),
+    }

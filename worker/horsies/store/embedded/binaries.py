@@ -73,8 +73,7 @@ class Programs:
 
 
 def _environment() -> dict[str, str]:
-    """Without the user's PGPORT, PGDATESTYLE or TMPDIR: the server does not depend on which user's process starts
-    it."""
+    """Without the user's PGPORT, PGDATESTYLE or TMPDIR, so that the server is the same for all users."""
     kept = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 

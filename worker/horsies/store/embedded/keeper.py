@@ -179,8 +179,7 @@ def _comes_up(server: subprocess.Popen[bytes], place: Place) -> bool:
 
 
 def make_socket_directory(programs: Programs, place: Place) -> None:
-    """Private to the server's account: every process that reaches the socket is superuser. Refuses others'
-    directories."""
+    """Private to the server's account, as all who reach the socket are superusers; others' directories are refused."""
     try:
         place.sockets.mkdir(mode=0o700)
     except FileExistsError:

@@ -52,8 +52,7 @@ class FileLock:
         return self._within(fcntl.LOCK_SH, seconds)
 
     def unlock(self) -> None:
-        """Release it for every process that shares this open file, including forks of the process that handed it
-        over."""
+        """Release it for every process that shares this open file, also for forks of the one that handed it over."""
         fcntl.flock(self.fileno(), fcntl.LOCK_UN)
         self.close()
 

@@ -22,8 +22,7 @@ class Postmaster:
 
 
 def ready_postmaster(place: Place) -> Postmaster | None:
-    """The server of `place` once it accepts connections. After a power cut the file is out of date, so its pid is
-    checked."""
+    """The server of `place` once it accepts connections. Its pid is checked: after a power cut the file is old."""
     try:
         lines = (place.data / "postmaster.pid").read_text().split("\n")
         found = Postmaster(int(lines[0]), lines[4], int(lines[3]))

@@ -27,7 +27,21 @@ def fast_place() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def left_behind(parent: Path, prefix: str) -> Iterable[Path]:
+def make_directory(parent: Path, prefix: str) -> Path:
+    """An empty directory for a server; those that killed processes have left there are removed."""
+    remove_left_behind(parent, prefix)
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    if os.geteuid() == 0:
+        directory.chmod(0o755)  # root's server runs as another user
+    return directory
+
+
+def remove_left_behind(parent: Path, prefix: str) -> None:
+    for directory in _left_behind(parent, prefix):
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _left_behind(parent: Path, prefix: str) -> Iterable[Path]:
     """Those below `parent` whose locks are free, and that are too old to be just under creation."""
     for directory in parent.glob(f"{prefix}*"):
         place = Place(directory)

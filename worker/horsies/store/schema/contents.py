@@ -1,5 +1,4 @@
-"""The expected tables, columns, triggers and indexes, by which a complete schema is told from a damaged or foreign
-one."""
+"""The expected tables, columns, triggers and indexes, which a damaged or foreign schema lacks."""
 
 from __future__ import annotations
 

@@ -32,8 +32,7 @@ _PASSING = (
 
 @asynccontextmanager
 async def explained(conn: asyncpg.Connection, state: SchemaState) -> AsyncIterator[None]:
-    """Around a transaction that changes the schema: the server's errors are raised as SchemaError after the
-    rollback."""
+    """Around a transaction that changes the schema: after its rollback, server errors are raised as SchemaError."""
     try:
         yield
     except _BUSY as error:

@@ -24,8 +24,7 @@ _OLDEST_SERVER = 140000  # CREATE OR REPLACE TRIGGER
 
 
 async def create(conn: asyncpg.Connection, *, lock_timeout: float = LOCK_TIMEOUT_S) -> list[Migration]:
-    """Create all tables in an empty schema, in one transaction; does nothing if they exist. Returns the applied
-    migrations."""
+    """Create all tables in one transaction, if there are none. Returns the applied migrations."""
     state = await creatable(conn)
     if not state.pending:
         return []

@@ -37,7 +37,7 @@ async def order_charged_by(database: Database, customers: Customers, pid: int) -
 
 
 @asynccontextmanager
-async def unheard(database: Database, workflow_id: str) -> AsyncIterator[bool]:
+async def lost_advance(database: Database, workflow_id: str) -> AsyncIterator[bool]:
     """The workflow's row is locked, as by a forgotten transaction: every writer to it waits.
 
     Entered when the charge has FAILED and its node is still RUNNING; False if that does not happen.

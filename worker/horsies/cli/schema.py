@@ -1,4 +1,5 @@
-"""No database is configured: the places that were searched, the remedies, and in a terminal the offer to create one."""
+"""Creates and upgrades the schema. Where no database is configured: the places that were searched, the remedies, and in
+a terminal the offer to create one."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from horsies.domain.errors import ConfigurationError, ErrorCode
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
     from horsies.store.embedded import Place
+    from horsies.store.schema import Migration
 
 
 def make_if_wished(choice: DatabaseChoice) -> None:
@@ -32,8 +34,6 @@ def make_if_wished(choice: DatabaseChoice) -> None:
     typer.echo(f"{error.message}\n{error.notes[0]}", err=True)
     if not typer.confirm(f"Make an embedded PostgreSQL in {place.root}, for development?", default=False, err=True):
         raise error
-    from horsies.cli.db import migrate
-
     asyncio.run(migrate(choice, "init", dry_run=False))
 
 
@@ -56,3 +56,24 @@ def _nothing_configured(place: Place) -> ConfigurationError:
         help_text="name one: --database-url postgresql://user@host/database, or HORSIES_DATABASE_URL;\n"
         "or `horsies db init` makes the embedded one, and `horsies demo` one with traffic to look at",
     )
+
+
+async def migrate(choice: DatabaseChoice, command: str, *, dry_run: bool) -> None:
+    from horsies.store.connect import open_database
+    from horsies.store.schema import creatable, create, script, upgradable, upgrade
+
+    async with open_database(choice) as database:
+        async with database.connected(f"db {command}") as connection:
+            if dry_run:
+                state = await (creatable if command == "init" else upgradable)(connection)
+                typer.echo(script(state.pending, state.schema) or "-- nothing to do: the schema is current")
+                return
+            applied = await (create if command == "init" else upgrade)(connection)
+        typer.echo(_done(applied, database.label))
+
+
+def _done(applied: list[Migration], label: str) -> str:
+    if not applied:
+        return f"nothing to do: the schema in {label} is current"
+    steps = "\n".join(f"  {migration.version:03d} {migration.name}" for migration in applied)
+    return f"{steps}\nthe schema in {label} is ready"

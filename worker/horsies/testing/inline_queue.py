@@ -1,0 +1,204 @@
+"""The tasks of an `inline()` block, in memory: what is due, its retries, and a clock that skips the waits."""
+
+from __future__ import annotations
+
+import random
+import threading
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import TaskStatus
+from horsies.store.enqueue import Enqueued, EnqueueOutcome
+from horsies.testing.here import Ran, next_try, run_here, run_here_async
+from horsies.testing.inline_task import InlineTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from horsies.registry import AnyTask
+    from horsies.store.enqueue import EnqueueRequest
+    from horsies.testing.here import Ended
+
+    Steps: TypeAlias = Generator[InlineTask, Ended, Ran]
+
+_in_a_task: ContextVar[bool] = ContextVar("in_a_task", default=False)
+
+
+class Inline:
+    """The tasks sent inside one `inline()` block, and a clock that is ahead of the real one by the simulated waits."""
+
+    def __init__(self, tasks: Mapping[str, AnyTask], *, at_once: bool, raises: bool) -> None:
+        self._tasks = tasks
+        self._at_once = at_once
+        self._raises = raises
+        self._sent: dict[str, InlineTask] = {}
+        self._ahead = timedelta()
+        self._lock = threading.Lock()
+        self._rng = random.Random(0)  # noqa: S311 - jitter, the same in each run of a test
+
+    def sent(self, task: AnyTask | None = None) -> list[InlineTask]:
+        """The tasks sent so far, in that order: all, or those of one task function."""
+        return [each for each in self._sent.values() if task is None or each.task_name == task.task_name]
+
+    def run(self, seconds: float = 0) -> Ran:
+        """Run everything that is due, and what falls due in the next `seconds`, as if these had passed."""
+        return self._run(self._steps(self._now() + timedelta(seconds=seconds)))
+
+    async def run_async(self, seconds: float = 0) -> Ran:
+        """`run` for a running event loop: `async def` tasks run in that loop."""
+        return await self._run_async(self._steps(self._now() + timedelta(seconds=seconds)))
+
+    # From here on: called by the broker of the block.
+
+    def send(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        enqueued = self._add(requests)
+        if self._runs_now():
+            self.run()
+        return enqueued
+
+    async def send_async(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        enqueued = self._add(requests)
+        if self._runs_now():
+            await self.run_async()
+        return enqueued
+
+    def wait(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
+        """The task after waiting for it; not final if the time, or the tasks that can run here, did not suffice."""
+        if (task := self._sent.get(task_id)) is not None:
+            self._run(self._steps(self._until(timeout_ms), lambda: task.is_final))
+        return task
+
+    async def wait_async(self, task_id: str, timeout_ms: int | None) -> InlineTask | None:
+        if (task := self._sent.get(task_id)) is not None:
+            await self._run_async(self._steps(self._until(timeout_ms), lambda: task.is_final))
+        return task
+
+    def look(self, task_id: str) -> InlineTask | None:
+        return self._sent.get(task_id)
+
+    def _runs_now(self) -> bool:
+        """Not inside a task: in a worker, too, tasks that it sends are not run in the middle of it."""
+        return self._at_once and not _in_a_task.get()
+
+    def _now(self) -> datetime:
+        return datetime.now(UTC) + self._ahead
+
+    def _until(self, timeout_ms: int | None) -> datetime | None:
+        return None if timeout_ms is None else self._now() + timedelta(milliseconds=max(timeout_ms, 0))
+
+    def _add(self, requests: Sequence[EnqueueRequest]) -> list[Enqueued]:
+        with self._lock:
+            return [self._add_one(request) for request in requests]
+
+    def _add_one(self, request: EnqueueRequest) -> Enqueued:
+        if (known := self._sent.get(request.task_id)) is not None:
+            same = known.request.enqueue_sha == request.enqueue_sha
+            return Enqueued(request.task_id, EnqueueOutcome.SAME if same else EnqueueOutcome.MISMATCH)
+        if request.unique_key is not None:
+            for other in self._sent.values():
+                if other.request.unique_key == request.unique_key and not other.is_final:
+                    return Enqueued(other.task_id, EnqueueOutcome.LIVE_DUPLICATE)
+        due = request.enqueued_at or self._now() + timedelta(seconds=request.delay_seconds or 0)
+        *_, max_retries = request.columns()
+        self._sent[request.task_id] = InlineTask(request, due, max_retries)
+        return Enqueued(request.task_id, EnqueueOutcome.CREATED)
+
+    def _steps(self, until: datetime | None, done: Callable[[], bool] = lambda: False) -> Steps:
+        """Yields a task to run and receives its outcome, until `done` or nothing is due by `until` (None: ever)."""
+        ran = Ran()
+        while not done():
+            ran += self._expire()
+            if (task := self._take()) is not None:
+                ran += self._end(task, (yield task))
+            elif not self._pass_time(until):
+                return ran + self._expire()
+        return ran
+
+    def _waiting(self) -> list[InlineTask]:
+        """A task with a name that this application does not know waits for ever, as in its workers."""
+        return [
+            each for each in self._sent.values() if each.status is TaskStatus.PENDING and each.task_name in self._tasks
+        ]
+
+    def _expire(self) -> Ran:
+        with self._lock:
+            now = self._now()
+            late = [each for each in self._waiting() if (limit := each.request.good_until) is not None and limit <= now]
+            for task in late:
+                task.expire(now)
+            return Ran(expired=len(late))
+
+    def _take(self) -> InlineTask | None:
+        """The first due task, started."""
+        with self._lock:
+            now = self._now()
+            due = [each for each in self._waiting() if each.due <= now]
+            if not due:
+                return None
+            task = min(due, key=lambda each: (each.request.priority, each.due))
+            task.start(now)
+            return task
+
+    def _pass_time(self, until: datetime | None) -> bool:
+        """Advance the clock to when the next task is due, at most to `until`; False if none is due by then."""
+        with self._lock:
+            due = min((each.due for each in self._waiting()), default=None)
+            within = due is not None and (until is None or due <= until)
+            if (moment := due if within else until) is not None:
+                self._ahead += max(moment - self._now(), timedelta())
+            return within
+
+    def _end(self, task: InlineTask, ended: Ended) -> Ran:
+        now, request = self._now(), task.request
+        delay_s, ended = next_try(
+            ended,
+            request.task_options,
+            retry_count=task.retry_count,
+            max_retries=task.max_retries,
+            now=now,
+            good_until=request.good_until,
+            rng=self._rng,
+        )
+        if delay_s is not None:
+            task.wait_for_retry(ended, now, now + timedelta(seconds=delay_s))
+            return Ran(retried=1)
+        task.end(ended, now)
+        if self._raises:
+            ended.raise_exception()
+        return Ran(completed=1) if ended.ok else Ran(failed=1)
+
+    def _run(self, steps: Steps) -> Ran:
+        try:
+            task = next(steps)
+            while True:
+                with _inside(task):
+                    ended = run_here(self._tasks[task.task_name], task.request.args_json, task.request.kwargs_json)
+                task = steps.send(ended)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    async def _run_async(self, steps: Steps) -> Ran:
+        try:
+            task = next(steps)
+            while True:
+                with _inside(task):
+                    request = task.request
+                    ended = await run_here_async(self._tasks[task.task_name], request.args_json, request.kwargs_json)
+                task = steps.send(ended)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+@contextmanager
+def _inside(task: InlineTask) -> Iterator[None]:
+    before = _in_a_task.set(True)
+    try:
+        yield
+    except BaseException:
+        task.unstart()
+        raise
+    finally:
+        _in_a_task.reset(before)

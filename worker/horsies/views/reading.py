@@ -1,0 +1,24 @@
+"""What all reads for people share: the settings of their sessions, and times in their stored form."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+READER_SETTINGS: tuple[tuple[str, str], ...] = (
+    # Only a plan made for these very values knows how few rows they leave, and finds that a partial index fits.
+    ("plan_cache_mode", "force_custom_plan"),
+    # For many rows at the end of the table, a plan finds "any ten thousand" by reading it from the beginning.
+    ("enable_seqscan", "off"),
+    ("jit", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+    # Some of upstream's columns have their time without a zone, in UTC; they are compared with now().
+    ("timezone", "UTC"),
+)
+
+
+def aware(value: Any) -> Any:
+    """A column that upstream created without a zone contains UTC; every other value is returned unchanged."""
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value

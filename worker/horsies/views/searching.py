@@ -1,0 +1,295 @@
+"""Searches a table for a filter: along an index, so many rows at once, with the conditions that are wanted.
+
+A search has two statements. The first finds the edge: how far the rows of a source may be read at once. The second
+reads the rows up to there and keeps those that match. Both are put together from texts of ours; every value, be it of
+the filter or of the place where the search stands, is a numbered parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from horsies.query.conditions import STATUS
+from horsies.store.statements import statement
+from horsies.views.reading import aware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.query.conditions import Conditions
+    from horsies.query.language import Condition
+
+RowT = TypeVar("RowT")
+
+_FROZEN_AT_ONCE: Final = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A position between two rows of one order. `Cursor(time)` is a position at a time, for all orders but WAITING."""
+
+    time: datetime
+    id: str = ""
+    priority: int = 0
+    """Only WAITING sorts by it."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[RowT]):
+    """Rows in their order. A cursor that is None: there are no further rows in that direction."""
+
+    rows: tuple[RowT, ...]
+    now: datetime
+    next: Cursor | None
+    previous: Cursor | None
+    reached: Cursor | None
+    """Set if the search stopped at the limit of one refresh before the page was full; `next` continues there."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Rows that are searched together: in the order of an index, which may be large, or few and all at once.
+
+    Texts are SQL of ours. `rows` is what an index in this order has. Of a source without an order, `rows` is the whole
+    query, with the column `at`; `/* wanted */` in it is the place of the texts that `serves` must equal, `/* most */`
+    that of the number of rows.
+    """
+
+    name: str
+    rows: str
+    rows_at_once: int
+    """As many as a refresh may read: more if they are adjacent than if each is on a page of its own."""
+    time: str = ""
+    by_priority: bool = False
+    serves: frozenset[str] = frozenset()
+    """Keys whose conditions the index serves, if they are of a form that an index can serve."""
+    statuses: frozenset[str] | None = None
+    """The statuses that its rows have; None: all."""
+    each: str = ""
+    """A query of names. The index is read for each of them from its beginning, as `one.name`."""
+
+    @property
+    def is_walked(self) -> bool:
+        return bool(self.time)
+
+    @cached_property
+    def place(self) -> str:
+        """The columns of its order, as they are stored."""
+        return ", ".join([*(["priority"] if self.by_priority else []), self.time or "at", "id"])
+
+    def order(self, *, ascending: bool) -> str:
+        """Its order, of rows that have the column `at`."""
+        columns = [*(["priority"] if self.by_priority else []), "at", "id"]
+        return ", ".join(columns if ascending else (f"{column} DESC" for column in columns))
+
+    def served(self, wanted: Conditions) -> list[Condition]:
+        return [one for one in wanted.all if one.indexed and one.key in self.serves]
+
+    def further(self, wanted: Conditions) -> list[Condition]:
+        """The conditions that each of its rows must still be held against."""
+        among = set(wanted.statuses or ())
+        has_only = self.statuses is not None and self.statuses <= among
+        served = self.served(wanted)
+        return [one for one in wanted.all if one not in served and not (has_only and one.key == STATUS and one.indexed)]
+
+    def matches_all(self, wanted: Conditions) -> bool:
+        """Whether each of its rows matches, so that a page needs no more rows than it has lines."""
+        return self.is_walked and not self.further(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is searched. `candidates` selects the columns that are shown, from its `/* rows */` that match."""
+
+    name: str
+    alias: str
+    candidates: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The part of a source to read: from `after` up to and including the edge; no edge: to the end, or `most` rows."""
+
+    source: Source
+    ascending: bool
+    after: Cursor | None
+    edge: Cursor | None
+    most: int
+
+    @property
+    def order(self) -> str:
+        return self.source.order(ascending=self.ascending)
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The part that is not counted yet: of this source, from here on."""
+
+    source: Source
+    after: Cursor
+
+
+class Parameters:
+    """Numbers the values of one statement in the order in which its text is put together."""
+
+    def __init__(self, *first: object) -> None:
+        self.values: list[object] = [*first]
+
+    def add(self, value: object) -> str:
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+    def put(self, condition: Condition) -> str:
+        return condition.sql.format(*map(self.add, condition.values))
+
+
+async def stretch_of(
+    conn: asyncpg.Connection,
+    table: Table,
+    wanted: Conditions,
+    source: Source,
+    *,
+    ascending: bool = False,
+    after: Cursor | None = None,
+    most: int,
+) -> Stretch:
+    """The part to read at once: `most` rows of the source."""
+    # Rows that arrive during the search must not displace the last ones.
+    whole = Stretch(source, ascending, after, None, 2 * most)
+    if not source.is_walked:
+        return whole
+    query, values = edge_of(table, wanted, replace(whole, most=most))
+    edge = await conn.fetchrow(query, *values)
+    return whole if edge is None else replace(whole, edge=Cursor(*map(aware, edge)))
+
+
+def edge_of(table: Table, wanted: Conditions, stretch: Stretch) -> tuple[str, list[object]]:
+    """The statement that finds the last of `most` rows of the source, and no row if there are fewer."""
+    source, given = stretch.source, Parameters()
+    slots = {
+        "time": source.time,
+        "priority": "priority" if source.by_priority else "0",
+        "table": table.name,
+        "alias": table.alias,
+        "rows": _walked_rows(source, wanted, stretch, given),
+        "order": stretch.order,
+        "each": source.each,
+        "named": _named(source, wanted, given),
+        "most": given.add(stretch.most),
+    }
+    return _filled(statement(__name__, "view_edge_of_each" if source.each else "view_edge"), slots), given.values
+
+
+def over(
+    table: Table, wanted: Conditions, stretch: Stretch, selecting: str, *first: object
+) -> tuple[str, list[object]]:
+    """A statement that selects from the matching rows of a stretch, as the table's alias; `first` are $1, $2, …"""
+    source, given = stretch.source, Parameters(*first)
+    if source.is_walked:
+        walk = {
+            "time": source.time,
+            "table": table.name,
+            "alias": table.alias,
+            "rows": _walked_rows(source, wanted, stretch, given),
+            "order": stretch.order,
+            "each": source.each,
+            "named": _named(source, wanted, given),
+            "most": given.add(stretch.most),
+        }
+        rows = _filled(statement(__name__, "view_walk_of_each" if source.each else "view_walk"), walk)
+        holds = []
+    else:
+        rows = _whole(source, wanted, stretch, given)
+        holds = _bounds(f"at, {table.alias}.id", stretch, given)
+    holds += map(given.put, source.further(wanted))
+    candidates = _filled(table.candidates, {"rows": rows, "holds": " AND ".join(holds) or "true"})
+    slots = {"order": stretch.order}
+    return f"WITH {table.alias} AS (\n{candidates})\n{_filled(selecting, slots)}", given.values
+
+
+async def read_page(
+    conn: asyncpg.Connection,
+    table: Table,
+    wanted: Conditions,
+    stretch: Stretch,
+    selecting: str,
+    *,
+    limit: int,
+    row_of: Callable[..., RowT],
+    cursor_of: Callable[[RowT], Cursor],
+    backwards: bool,
+) -> Page[RowT]:
+    """Up to `limit` rows of the stretch. `selecting` has `now` first, then the fields of a row; $1 rows at most."""
+    query, values = over(table, wanted, stretch, selecting, limit + 1)
+    found = await conn.fetch(query, *values)
+    now, rows = found[0]["now"], [row_of(*map(aware, tuple(row)[1:])) for row in found if row["id"] is not None]
+    further = cursor_of(rows[limit - 1]) if len(rows) > limit else stretch.edge
+    back = cursor_of(rows[0]) if rows and stretch.after else stretch.after
+    shown = rows[:limit]
+    return Page(
+        rows=tuple(reversed(shown) if backwards else shown),
+        now=now,
+        next=back if backwards else further,
+        previous=further if backwards else back,
+        reached=stretch.edge if len(rows) <= limit else None,
+    )
+
+
+async def read_newest(
+    conn: asyncpg.Connection, table: Table, wanted: Conditions, source: Source, selecting: str, limit: int
+) -> list[Sequence[Any]]:
+    """The newest `limit` matches, however old they are: many short statements, each bounded ($1 rows at most)."""
+    found: list[Sequence[Any]] = []
+    after: Cursor | None = None
+    while True:
+        stretch = await stretch_of(conn, table, wanted, source, after=after, most=_FROZEN_AT_ONCE)
+        query, values = over(table, wanted, stretch, selecting, limit - len(found))
+        found += [tuple(map(aware, row)) for row in await conn.fetch(query, *values)]
+        after = stretch.edge
+        if after is None or len(found) >= limit:
+            return found
+
+
+def _walked_rows(source: Source, wanted: Conditions, stretch: Stretch, given: Parameters) -> str:
+    served = [] if source.each else map(given.put, source.served(wanted))
+    return " AND ".join([source.rows, *_bounds(source.place, stretch, given), *served])
+
+
+def _bounds(place: str, stretch: Stretch, given: Parameters) -> list[str]:
+    """Beyond `after`, up to the edge."""
+    signs = (">", "<=") if stretch.ascending else ("<", ">=")
+    cursors = zip(signs, (stretch.after, stretch.edge), strict=True)
+    by_priority = stretch.source.by_priority
+    return [f"({place}) {sign} ({_at(cursor, given, by_priority)})" for sign, cursor in cursors if cursor is not None]
+
+
+def _at(cursor: Cursor, given: Parameters, by_priority: bool) -> str:
+    first = [f"{given.add(cursor.priority)}::integer"] if by_priority else []
+    return ", ".join([*first, f"{given.add(cursor.time)}::timestamptz", f"{given.add(cursor.id)}::text"])
+
+
+def _named(source: Source, wanted: Conditions, given: Parameters) -> str:
+    """Which of the names that a source is read by are wanted."""
+    names = [f"name = ANY ({given.add(one.values[0])}::text[])" for one in source.served(wanted) if source.each]
+    return " AND ".join(names) or "true"
+
+
+def _whole(source: Source, wanted: Conditions, stretch: Stretch, given: Parameters) -> str:
+    slots: dict[str, str] = {}
+    for one in source.served(wanted):
+        slots["wanted"] = given.add(one.values[0])
+    if "/* most */" in source.rows:
+        slots["most"] = given.add(stretch.most)
+    return _filled(source.rows, slots)
+
+
+def _filled(text: str, slots: dict[str, str]) -> str:
+    """The text with its slots filled. None of the texts put in has a slot, so the order does not matter."""
+    for name, filling in slots.items():
+        text = text.replace(f"/* {name} */", filling)
+    return text
