@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from horsies.query import parameters
+from horsies.query import TaskParameters, Texts, parameters
 from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
 from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
-from horsies_tui.tasks.reading import read_fresh
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
@@ -19,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from datetime import datetime
 
-    from horsies.query import TaskParameters
-    from horsies.views import TaskCounts, TaskPage
+    from horsies.store.connect import Connection
+    from horsies.views import TaskCounts, TaskPage, TaskRow
     from horsies_tui.feed.link import Link
     from horsies_tui.tasks.snapshot import Edge
+    from horsies_tui.tasks.window import Slice
 
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
@@ -44,6 +44,25 @@ class _Load:
     """Where the search began; `start` has moved on since."""
     rows: int = PAGE
     stretches: int = _MOST_STRETCHES
+
+
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """What one refresh of the window read: a page, and by id the rows of the window that the page lacks.
+
+    `untold` are the ids of those rows.
+    """
+
+    page: TaskPage
+    untold: tuple[str, ...]
+    matching: tuple[TaskRow, ...]
+    others: tuple[TaskRow, ...]
+
+    def put_into(self, window: RowWindow, part: Slice, *, at_rest: bool) -> None:
+        window.refresh(part, self.page)
+        window.renew(self.untold, self.matching, self.others)
+        if at_rest:
+            window.settle(part, self.page)
 
 
 class TaskFeed(Feed):
@@ -242,7 +261,7 @@ class TaskFeed(Feed):
     async def _read_rows(self) -> bool:
         window, wanted = self._window, self._parameters
         part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
-        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
             fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
             self._lets_in_now = self._lets_in_now and not part.from_start
@@ -256,7 +275,7 @@ class TaskFeed(Feed):
         window, wanted, start = self._window, self._parameters, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)
-        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and start == self._further_from and self._rest.at(self._now()):
             fresh.put_into(window, part, at_rest=True)
             self._go_further(fresh.page)
@@ -344,3 +363,20 @@ def _rest_of(load: _Load, page: TaskPage) -> _Load | None:
     if _beyond(load, page) is None or missing <= 0 or load.stretches <= 1:
         return None
     return _Load(load.edge, rows=missing, stretches=load.stretches - 1)
+
+
+async def _read_fresh(conn: Connection, parameters: TaskParameters, window: RowWindow, part: Slice) -> _Fresh:
+    """Does not change the window."""
+    page = await task_page(conn, parameters, sort=window.sort, limit=part.limit, after=part.after)
+    untold = tuple(window.untold(part, page))
+    matching = await _by_ids(conn, parameters, untold)
+    found = {row.id for row in matching}
+    others = await _by_ids(conn, TaskParameters(), tuple(task_id for task_id in untold if task_id not in found))
+    return _Fresh(page, untold, matching, others)
+
+
+async def _by_ids(conn: Connection, parameters: TaskParameters, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
+    """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
+    if not ids:
+        return ()
+    return (await task_page(conn, replace(parameters, id=Texts(exact=ids)), limit=len(ids))).rows

@@ -61,11 +61,6 @@ class GroupList(RowTable[GroupRow]):
             self.marks = frozenset()
         self.show(_rows(groups, by) if groups is not None else (), now=now, empty=empty)
 
-    def chosen(self) -> tuple[GroupRow, ...]:
-        """The marked groups, or the one under the cursor."""
-        marked = tuple(row for row in self.rows if row.id in self.marks)
-        return marked or ((self.cursor_row,) if self.cursor_row is not None else ())
-
 
 def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
     total = sum(group.number for group in groups.groups)

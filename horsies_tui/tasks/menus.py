@@ -1,4 +1,4 @@
-"""The menus of the task list: order, groups, states, columns, and a time to go to."""
+"""The menus of the task list: order, groups, states, and a time to go to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from horsies_tui.tasks.words import SORT_WORDS, states_on
 from horsies_tui.widgets.counts_line import ORDER, counted
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt
-from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -79,13 +78,6 @@ def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> P
         for state in ORDER
     ]
     return PickSome("States (none: any)", items, states_on(current), glyphs)
-
-
-def column_menu(width: int, hidden: frozenset[str], glyphs: Glyphs) -> PickSome:
-    """The columns that fit into a table of this width."""
-    titles = {column.key: column.title for column in TASK_COLUMNS.columns}
-    items = [Item(key, titles[key]) for key in TASK_COLUMNS.keys_at(width)]
-    return PickSome("Columns", items, [item.id for item in items if item.id not in hidden], glyphs)
 
 
 def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[datetime]:

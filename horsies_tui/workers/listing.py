@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
@@ -13,13 +13,12 @@ from horsies_tui.feed.status import not_connected
 from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number
-from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.workers.columns import HOST_COLUMNS, WORKER_COLUMNS
+from horsies_tui.widgets.rows_view import FilteredView, set_height
+from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
-from horsies_tui.workers.held_table import HeldTable
 from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, as_before, by_host, in_order
 from horsies_tui.workers.story import Shown, WorkerStory
 from horsies_tui.workers.summary_line import WorkerLine
@@ -58,7 +57,7 @@ _MOST_STORY: Final = 22
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
-class WorkerList(ConsoleView[WorkersSnapshot]):
+class WorkerList(FilteredView[WorkersSnapshot]):
     """The list with the worker under the cursor below it; `-opened`: that worker alone; `-grouped`: hosts instead."""
 
     DEFAULT_CSS = """
@@ -76,6 +75,8 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         &.-old > RowTable { text-style: dim; }
     }
     """
+
+    _table: RowTable[WorkerRow]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -100,10 +101,10 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
         self._line = WorkerLine(self._glyphs, id="line")
-        self._table: RowTable[WorkerRow] = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._table = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
         self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
         self._story = WorkerStory(self._glyphs, id="story")
-        self._held = HeldTable(self._glyphs, id="held")
+        self._held = RowTable(HELD_COLUMNS, glyphs=self._glyphs, beside=True, id="held")
         yield from (self._filter_bar, self._line, self._table, self._hosts, self._story, self._held)
 
     def on_mount(self) -> None:
@@ -127,9 +128,13 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._filter_bar.learn(_values(snapshot.rows))
         self._show_all()
 
-    def take_focus(self) -> None:
-        if not self._filter_bar.editing:
-            (self._held if self._opened is not None else self._hosts if self._grouped else self._table).focus()
+    @property
+    def _lists(self) -> tuple[RowTable[Any], ...]:
+        return (self._table, self._hosts, self._held)
+
+    @property
+    def _focused(self) -> Widget:
+        return self._held if self._opened is not None else self._hosts if self._grouped else self._table
 
     def refresh_now(self) -> None:
         self._sorted_at = None
@@ -195,8 +200,8 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
             spare = max(room - lines - _STORY - _HELD, 0)
             story = min(_STORY + round(spare * _STORY_SHARE), _MOST_STORY)
             held = _HELD + spare - (story - _STORY)
-        _set_height(self._story, story)
-        _set_height(self._held, held)
+        set_height(self._story, story)
+        set_height(self._held, held)
 
     @property
     def _now(self) -> datetime:
@@ -277,13 +282,6 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
             self._table.tick(now)
             self._hosts.tick(now)
             self._show_one()
-
-
-def _set_height(widget: Widget, height: int | None) -> None:
-    """Set the height (None: the stylesheet's) only if it differs: a layout sends the whole screen again."""
-    wanted = widget.styles.inline.height
-    if (None if wanted is None else wanted.value) != height:
-        widget.styles.height = height
 
 
 def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ from verb_steps import until
 from horsies.domain.ids import new_task_id
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.overview.view import OverviewView
-from horsies_tui.tasks.table import TaskTable
+from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.chart_grid import ChartGrid
 
 HORSIES = Path(sys.executable).with_name("horsies")
@@ -61,7 +61,7 @@ async def alive(conn: asyncpg.Connection, *workers: str, queues: str = "{mail}")
 
 
 def shown_ids(screen: Screen) -> set[str]:
-    return {row.id for table in screen.app.query(TaskTable) for row in table.rows}
+    return {row.id for view in screen.app.query(TasksView) for row in view._table.rows}
 
 
 async def test_it_opens_first_and_says_that_all_is_well(database: str, connection: asyncpg.Connection) -> None:

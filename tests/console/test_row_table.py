@@ -244,3 +244,21 @@ async def test_without_colours_the_cursor_is_reversed_and_what_is_muted_is_dim(m
         assert reverse == [{True}, {False}, {False}]
         muted = [segment.style for segment in app.segments()[2] if "id-0001" in segment.text]
         assert [style and style.dim for style in muted] == [True]
+
+
+async def test_marks_choose_their_rows_loaded_or_not_and_else_the_cursor_does():
+    async with table() as (app, pilot):
+        assert (app.table.chosen_ids, [row.id for row in app.table.chosen]) == (("id-0000",), ["id-0000"])
+        await pilot.press("space", "j", "space")
+        app.table.show(rows(1, first=1), now=NOW)
+        assert app.table.chosen_ids == ("id-0000", "id-0001")
+        assert [row.id for row in app.table.chosen] == ["id-0001"]
+        app.table.show((), now=NOW)
+        assert [row.id for row in app.table.chosen] == []
+
+
+async def test_the_neighbour_is_the_next_row_and_nothing_beyond_the_last():
+    async with table(count=2) as (app, _):
+        assert app.table.neighbour(1) == "id-0001"
+        assert app.table.neighbour(1) is None
+        assert app.table.cursor_id == "id-0001"
