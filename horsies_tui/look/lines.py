@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from rich.cells import cell_len
 
 from horsies_tui.look.cells import GAP, GUTTER
-from horsies_tui.look.text import clean, fit
+from horsies_tui.look.text import clean, cut_start, fit
 from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def row_line(
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
-        text = _cell_text(cell, placed.width, look.glyphs, right=placed.column.right)
+        text = _cell_text(cell, placed, look.glyphs)
         pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
     line = _filled(pieces, width, over)
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
@@ -117,11 +117,14 @@ def changed_part(old: str, new: str) -> tuple[int, int] | None:
     return first, last
 
 
-def _cell_text(cell: Cell, width: int, glyphs: Glyphs, *, right: bool) -> str:
-    text = clean(glyphs.text(cell.text))
-    if cell.brief is not None and cell_len(text) > width:
-        text = clean(glyphs.text(cell.brief))
-    return fit(text, width, glyphs, right=right)
+def _cell_text(cell: Cell, placed: Placed[RowT], glyphs: Glyphs) -> str:
+    text, width = clean(glyphs.text(cell.text)), placed.width
+    if cell_len(text) > width:
+        if placed.column.keep_end:
+            text = cut_start(text, width, glyphs)
+        elif cell.brief is not None:
+            text = clean(glyphs.text(cell.brief))
+    return fit(text, width, glyphs, right=placed.column.right)
 
 
 def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:

@@ -297,9 +297,8 @@ class TasksView(FilteredView[TaskSnapshot]):
         self._group_by(None)
 
     def _use(self, wanted: TaskFilter) -> None:
-        self._clear_marks()
+        super()._use(wanted)
         self._ask(filter=wanted, follow=self._need.sort is Sort.NEWEST)
-        self._filter_bar.show(wanted.text)
 
     @property
     def _choice(self) -> Choice:

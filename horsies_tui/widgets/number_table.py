@@ -84,13 +84,13 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
             self.post_message(self.NumberOpened(self, self.cursor_id, self.selected))
 
     def on_click(self, event: events.Click) -> None:
-        for placed in self._columns.place(self.size.width):
+        for placed in self.placed:
             if placed.column.key in self._numbers and placed.x <= event.x <= placed.x + placed.width:
                 self._number = placed.column.key
         super().on_click(event)
 
     def _shown(self) -> list[str]:
-        keys = [placed.column.key for placed in self._columns.place(self.size.width)]
+        keys = [placed.column.key for placed in self.placed]
         return [key for key in keys if key in self._numbers]
 
     def _row_line(self, row: ItemT, columns: Sequence[Placed[ItemT]], look: Look, width: int) -> Line:

@@ -128,6 +128,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._struck: frozenset[str] = frozenset()
         self._empty = ""
         self._edge_told: dict[Edge, str] = {}
+        self._needs: dict[str, int] = {}
+        """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
+        followed each row would move all the time."""
+        self._measure_anew = False
 
     @property
     def cursor_id(self) -> str | None:
@@ -177,6 +181,15 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._columns = columns
         self._redraw()
 
+    @property
+    def placed(self) -> tuple[Placed[RowT], ...]:
+        """The columns as they are drawn."""
+        return self._columns.place(self.size.width, self._needs)
+
+    def expect_others(self) -> None:
+        """Other rows are requested: the widths of the columns follow their texts only."""
+        self._measure_anew = True
+
     def show(
         self,
         rows: tuple[RowT, ...],
@@ -196,6 +209,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._struck = struck
         self._empty = empty
         before = self._view.cursor_id, self._view.cursor
+        self._measure(rows, self._look)
         self._view.take(rows, stick=stick)
         self._redraw()
         if (self._view.cursor_id, self._view.cursor) != before:
@@ -280,6 +294,8 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         self._view.resize(event.size.height - 1)
+        if self._look is not None:
+            self._needs = self._columns.measure(self._view.rows, self._look)
         self._redraw()
         self._tell_edges(by_hand=False)
 
@@ -326,6 +342,15 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
                 self._edge_told[which] = rows[at].id
                 self.post_message(self.NearEdge(self, which))
 
+    def _measure(self, rows: tuple[RowT, ...], look: Look) -> None:
+        known = {id(row) for row in self._view.rows}  # an unchanged row is the same object
+        new = [row for row in rows if id(row) not in known]
+        if self._measure_anew and (new or len(rows) != len(self._view.rows)):
+            self._measure_anew, self._needs, new = False, {}, [*rows]
+        if new:
+            needs = self._columns.measure(new, look)
+            self._needs = {key: max(width, self._needs.get(key, 0)) for key, width in needs.items()}
+
     def _focus_changed(self) -> None:
         if self._beside:
             self._redraw()
@@ -337,7 +362,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         width, height = self.size
         if not width or not height:
             return []
-        columns = self._columns.place(width)
+        columns = self.placed
         lines = [title_line(columns, self._glyphs, width)]
         if self._look is not None:
             lines += [self._row_line(row, columns, self._look, width) for row in self._view.in_view]

@@ -74,11 +74,13 @@ class FilteredView(RowsView[SnapshotT]):
     _filter_bar: FilterBar
 
     def _use(self, wanted: Any) -> None:
-        """Show the rows that match another filter of this list's language.
+        """Show the rows that match another filter; a subclass extends this to request them.
 
-        The marks must be cleared: verbs must not act on rows that are no longer visible.
+        The marks are cleared: verbs must not act on rows that are no longer visible.
         """
-        raise NotImplementedError
+        self._clear_marks()
+        self._table.expect_others()
+        self._filter_bar.show(wanted.text)
 
     @property
     def _focused(self) -> Widget:

@@ -198,10 +198,8 @@ class WorkersView(WorkerList):
         return list(filter(_FOR_WHOM[verb], workers)) or workers
 
     def _use(self, wanted: WorkerFilter) -> None:
-        self._table.action_clear_marks()
-        self._hosts.action_clear_marks()
+        super()._use(wanted)
         self._filter, self._sorted_at = wanted, None
-        self._filter_bar.show(wanted.text)
         self._show_all()
         self._table.choose_one()
 

@@ -181,9 +181,8 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
 
     def _use(self, wanted: WorkflowFilter) -> None:
         self._filter = wanted
-        self._clear_marks()
+        super()._use(wanted)
         self._land = True
-        self._filter_bar.show(wanted.text)
         if self.feed is not None:
             self._workflows_feed.ask(wanted)
 

@@ -280,7 +280,7 @@ async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
         await screen.press("tab", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == held_ids, "the rows that it held")
         await screen.press("3")
-        await screen.sees(f"1 lost, holding {tasks}", f"lost      {name}")
+        await screen.sees(f"1 lost, holding {tasks}", f"lost     {name}")
         await screen.press("5")
         text = await screen.sees("worker lost", "no sign of life for 4")
         line = next(line for line in text.splitlines() if "worker lost" in line)
