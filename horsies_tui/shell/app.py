@@ -46,8 +46,8 @@ from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tab, Tabs
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
+from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.exact_screen import ExactScreen
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
@@ -99,7 +99,7 @@ def outage(status: LinkStatus) -> tuple[str, ...]:
     return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
 
 
-class ConsoleApp(InTurn, inherit_bindings=False):
+class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
@@ -121,7 +121,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
         self.utc = True
-        self.crash: BaseException | None = None
+        self.shows_tracebacks = options.debug
         self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
@@ -434,13 +434,3 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     def action_quit_now(self) -> None:
         self.exit(0)
-
-    # A bug ends the console with one sentence, printed by launch, instead of a traceback on the restored terminal.
-
-    def _handle_exception(self, error: Exception) -> None:
-        self.crash = error
-        super()._handle_exception(error)
-
-    def _print_error_renderables(self) -> None:
-        if self.options.debug:
-            super()._print_error_renderables()

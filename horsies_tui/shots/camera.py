@@ -20,6 +20,7 @@ from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, nowhere
+from horsies_tui.textual_internals import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -47,7 +48,7 @@ class Stand:
     @property
     def lines(self) -> list[str]:
         """The text on the terminal."""
-        strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - textual has no other way to ask
+        strips = drawn(self.app.screen)
         return ["".join(segment.text for segment in strip) for strip in strips]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
@@ -165,7 +166,7 @@ async def _at_rest(stand: Stand) -> None:
     for _ in range(100):
         await stand.pilot.pause()
         await asyncio.sleep(_REST_S)
-        now = [list(strip) for strip in stand.app.screen._compositor.render_strips()]  # noqa: SLF001
+        now = [list(strip) for strip in drawn(stand.app.screen)]
         if now == before:
             return
         before = now

@@ -172,18 +172,18 @@ class StoryView(LineView, can_focus=True):
     def action_previous_part(self) -> None:
         self._part(-1)
 
-    def _on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         self.post_message(self.Resized(self))
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._step(_WHEEL_ROWS)
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self._step(-_WHEEL_ROWS)
 
-    async def _on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         event.stop()
         y = self._top + event.y
         if event.y >= self._height or y >= len(self._page.rows):

@@ -180,15 +180,15 @@ class GraphView(LineView, can_focus=True):
         self._fit()
         self._redraw()
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._step("down", _WHEEL_ROWS)
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self._step("up", _WHEEL_ROWS)
 
-    async def _on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         event.stop()
         x, y = event.x + self._left - _MARGIN, event.y + self._top
         for index in self._by_row.get(y, ()):

@@ -17,7 +17,7 @@ from horsies_tui.look import themes
 from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age
-from horsies_tui.widgets.exact_screen import ExactScreen
+from horsies_tui.textual_internals import ExactScreen
 from horsies_tui.widgets.row_table import RowTable
 
 NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
