@@ -206,7 +206,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     @property
     def _now(self) -> datetime:
         """At most a little after the last read: on a frozen screen a worker that is alive must not appear silent."""
-        now, read = self.now, self._snapshot.now
+        now, read = self.now, self._snapshot.read_at
         return now if read is None else min(now, read + _AHEAD)
 
     @property
@@ -228,7 +228,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def _summarise(self) -> None:
         rows = self._matching
         words = []
-        if self._filter.terms and self._snapshot.now is not None:
+        if self._filter.terms and self._snapshot.read_at is not None:
             words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
         words += [capacity(rows)] if capacity(rows) else []
         if self.frozen_at is not None:
@@ -261,7 +261,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def _empty(self) -> str:
         """Shown in place of rows: why there are none, and the next step."""
         snapshot, status = self._snapshot, self.console.link.status
-        if snapshot.now is None:
+        if snapshot.read_at is None:
             if not status.is_up:
                 return not_connected(status, self.console.link.clock.now())
             return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
@@ -275,9 +275,9 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         )
 
     def _tick(self) -> None:
-        if self.shown and (self.console.link.status.is_up or self._snapshot.now is None):
+        if self.shown and (self.console.link.status.is_up or self._snapshot.read_at is None):
             now = self._now
-            if self._snapshot.now is None:
+            if self._snapshot.read_at is None:
                 self._show_all()
             self._table.tick(now)
             self._hosts.tick(now)
