@@ -58,6 +58,7 @@ def _always(*_: str) -> bool:
 class Read:
     """One kind of read of a feed, run when it is due; of several that are due, the one that has been for longest."""
 
+    name: str
     run: Callable[[], Awaitable[bool]]
     """Reads and publishes. False: it failed or was superseded, and is still due."""
     pace: Pace

@@ -49,7 +49,7 @@ class RecoveryFeed(Feed[RecoverySnapshot]):
         run = self._query(
             lambda: None, lambda conn, _: diagnose(conn), lambda found: {"report": found, "loading": False}
         )
-        self._report = Read(run, self._pace(watched=False))
+        self._report = Read("report", run, self._pace(watched=False))
         self._reads = (self._report,)
 
     def watch(self, on: bool) -> None:

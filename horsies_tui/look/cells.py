@@ -91,8 +91,10 @@ class Column(Generic[RowT]):
     def usual(self) -> int:
         return max(self.ideal, self.least)
 
-    def need(self, cell: Cell, glyphs: Glyphs) -> int:
-        return cell_len(clean(glyphs.text(cell.text)))
+    def need(self, row: RowT, look: Look) -> int:
+        """The width of this row's text."""
+        text = self.cell(row, look).text
+        return len(text) if text.isascii() else cell_len(clean(look.glyphs.text(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class ColumnSet(Generic[RowT]):
         needs = {column.key: cell_len(column.title) for column in texts}
         for row in rows:
             for column in texts:
-                needs[column.key] = max(needs[column.key], column.need(column.cell(row, look), look.glyphs))
+                needs[column.key] = max(needs[column.key], column.need(row, look))
         return needs
 
     def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[Placed[RowT], ...]:

@@ -65,8 +65,8 @@ class OverviewFeed(Feed[OverviewSnapshot]):
         self._known: frozenset[str] = frozenset()
         now = self._query(lambda: None, self._glance, lambda glance: {"glance": glance})
         past = self._query(lambda: self.snapshot.window, self._series, lambda series: {"series": series})
-        self._past = Read(past, Pace(past_every), on=lambda _channel, _payload: False)
-        self._reads = (Read(now, Pace(now_every)), self._past)
+        self._past = Read("past", past, Pace(past_every), on=lambda _channel, _payload: False)
+        self._reads = (Read("now", now, Pace(now_every)), self._past)
 
     def look_at(self, window: Window) -> None:
         """Publish at once what is known of this window, and read what is missing."""

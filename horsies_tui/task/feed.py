@@ -61,6 +61,7 @@ class DetailFeed(Feed[DetailSnapshot]):
         self._settings_at = 0.0
         self._reads = (
             Read(
+                "task",
                 self._query(lambda: self._text, self._story, self._put),
                 Pace(replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))),
                 on=self._is_about,

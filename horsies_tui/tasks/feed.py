@@ -86,17 +86,18 @@ class TaskFeed(Feed[TaskSnapshot]):
         count = self._counting(self._counts, task_counts)
         group = self._query(lambda: (self._parameters, self._need.group_by), _groups, lambda found: {"groups": found})
         self._reads = (
-            Read(self._read_rows, self._rows, _may_change, due=self._rows_due_at),
-            Read(count, self._counts, _may_change),
-            Read(self._read_above, Pace(seldom), _may_change, self._may_have_rows_above),
+            Read("rows", self._read_rows, self._rows, _may_change, due=self._rows_due_at),
+            Read("counts", count, self._counts, _may_change),
+            Read("above", self._read_above, Pace(seldom), _may_change, self._may_have_rows_above),
             Read(
+                "further",
                 self._read_further,
                 self._further,
                 _may_change,
                 self._may_search_further,
                 lambda: self._further.earliest_at,
             ),
-            Read(group, self._groups, _may_change, lambda: self._need.group_by is not None),
+            Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
         )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""

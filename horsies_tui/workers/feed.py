@@ -77,12 +77,14 @@ class WorkersFeed(Feed[WorkersSnapshot]):
         super().__init__(link, publish, WorkersSnapshot())
         self._need = WorkersNeed()
         self._all = Read(
+            "workers",
             self._query(lambda: self._need.everyone, self._read_all, lambda changes: changes),
             Pace(rhythm),
             on=lambda channel, _payload: channel in _CHANNELS,
             wanted=lambda: not self._frozen or self.snapshot.loading,
         )
         self._one = Read(
+            "one worker",
             self._query(lambda: (self._need.selected, self._need.window), _read_one, lambda one: {"one": one}),
             Pace(rhythm),
             on=self._is_about_one,

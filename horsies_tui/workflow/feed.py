@@ -63,6 +63,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         self._settings: RecoveryConfig | None = None
         seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
         self._node = Read(
+            "node",
             self._query(self._requested_node, _read_node, self._put_node),
             Pace(seldom),
             on=self._is_about,
@@ -70,6 +71,7 @@ class WorkflowFeed(Feed[WorkflowSnapshot]):
         )
         self._reads = (
             Read(
+                "workflow",
                 self._query(lambda: self._text, self._read_flow, self._put_flow),
                 Pace(seldom),
                 on=self._is_about,

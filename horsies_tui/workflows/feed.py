@@ -64,8 +64,8 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowParameters, WorkflowCounts] = Tally(seldom, _parts(self._filter))
         self._reads = (
-            Read(self._read_rows, Pace(rhythm), on=_may_change),
-            Read(self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
+            Read("rows", self._read_rows, Pace(rhythm), on=_may_change),
+            Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
         )
 
     def ask(self, wanted: WorkflowFilter) -> None:
