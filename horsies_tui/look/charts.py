@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
-
-from horsies_tui.look.lines import Piece
+from horsies_tui.look.lines import Piece, Span, span_pieces, words
 from horsies_tui.look.plot import Mark, plot
 from horsies_tui.look.sparks import LEAST, drawable, spark
 from horsies_tui.look.text import cut
@@ -100,18 +98,11 @@ def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
     """`finished/s 12.1 failed 0.2`; each name has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
-    words: list[tuple[str, Tone]] = [(sign, Tone.ACCENT), (f"{chart.title} ", Tone.MUTED)]
-    for curve in chart.curves:
-        words += [(f"{curve.name} ", Tone.MUTED)] if curve.name else []
-        words += [(curve.now, curve.tone), ("  ", Tone.MUTED)]
-    pieces: list[Piece] = []
-    room = width
-    for text, tone in words[:-1]:
-        shown = cut(glyphs.text(text), room, glyphs) if room > 0 else ""
-        if shown:
-            pieces.append(Piece(shown, cell_len(shown), (tone, *over)))
-            room -= cell_len(shown)
-    return (*pieces, Piece(" " * room, room, over)) if room > 0 else tuple(pieces)
+    spans = [Span(sign, Tone.ACCENT), words(f"{chart.title} ", Tone.MUTED, glyphs)]
+    for number, curve in enumerate(chart.curves):
+        name = f"{'  ' if number else ''}{curve.name} " if curve.name else "  " if number else ""
+        spans += [words(name, Tone.MUTED, glyphs), words(curve.now, curve.tone, glyphs)]
+    return tuple(span_pieces(tuple(spans), width, glyphs, over))
 
 
 def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from horsies_tui.look.lines import Span, span_pieces
 from horsies_tui.look.tones import TONES, tone_css
-from horsies_tui.story.drawing import span_pieces
-from horsies_tui.story.lines import Span
 from horsies_tui.story.page import MARGIN
 from horsies_tui.widgets.line_view import LineView
 

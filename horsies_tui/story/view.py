@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.lines import blank_line
+from horsies_tui.look.lines import FOUND, Span, blank_line, span_pieces
 from horsies_tui.look.tones import TONES, Tone, tone_css
-from horsies_tui.story.drawing import CURSOR, FOUND, row_pieces, span_pieces
-from horsies_tui.story.lines import Fold, Span
+from horsies_tui.story.drawing import CURSOR, row_pieces
+from horsies_tui.story.lines import Fold
 from horsies_tui.story.page import Page, Place, lay_out, text_width
 from horsies_tui.widgets.line_view import LineView
 

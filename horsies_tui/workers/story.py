@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rich.cells import cell_len
 
 from horsies_tui.look.charts import Chart, chart_lines
-from horsies_tui.look.lines import Line, Piece, blank_line
+from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
 from horsies_tui.look.sparks import spark
 from horsies_tui.look.text import clean, fit
 from horsies_tui.look.tones import TONES, Tone, tone_css
@@ -84,12 +84,11 @@ class WorkerStory(LineView):
         inner, left = width - 2 * _MARGIN, height - 1
         if width >= _BESIDE_FROM:
             words = (inner * 2 // 5 if width >= _WIDE else inner // 2) - 1
-            beside = zip(
+            parts = (
                 _padded(self._facts(told, words), left, words),
                 _padded(self._plots(shown, inner - words - 2, left), left, inner - words - 2),
-                strict=True,
             )
-            return [title, *(_framed((*one, Piece("  ", 2), *other)) for one, other in beside)]
+            return [title, *map(_framed, beside(parts, inner))]
         plotted = self._plots(shown, inner, min(max(left - 2, 0), _FEW))
         return [title, *map(_framed, [*self._facts(told, inner)[: left - len(plotted)], *plotted])]
 
@@ -100,12 +99,8 @@ class WorkerStory(LineView):
         room = width - cell_len(window) - 4
         text = fit(text, min(cell_len(text), max(room, 0)), glyphs)
         rule = glyphs.rule * max(width - cell_len(text) - cell_len(window) - 4, 0)
-        muted = (Tone.MUTED,)
-        return (
-            Piece(glyphs.rule * 2 + " ", 3, muted),
-            Piece(f"{text} ", cell_len(text) + 1, (Tone.STRONG,)),
-            Piece(rule + window, len(rule) + cell_len(window), muted),
-        )
+        edge = piece(glyphs.rule * 2 + " ", Tone.MUTED)
+        return (edge, piece(f"{text} ", Tone.STRONG), piece(rule + window, Tone.MUTED))
 
     def _facts(self, told: Sequence[Fact], width: int) -> list[Line]:
         lines: list[Line] = []
@@ -130,7 +125,7 @@ class WorkerStory(LineView):
         every = charts(shown.points, shown.window)
         if width >= len(every) * _CHART_WIDTH and height >= LEAST_HEIGHT:
             each = (width - _GAP * (len(every) - 1)) // len(every)
-            return _beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width)
+            return beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width, _GAP)
         if height >= len(every) * LEAST_HEIGHT:
             each, more = divmod(height, len(every))
             return [
@@ -160,16 +155,6 @@ class WorkerStory(LineView):
             Piece(bars + " ", room + 1, (curve.tone,)),
             Piece(fit(curve.now, _VALUE, self._glyphs, right=True), _VALUE),
         )
-
-
-def _beside(parts: list[list[Line]], width: int) -> list[Line]:
-    gap = Piece(" " * _GAP, _GAP)
-    lines: list[Line] = []
-    for row in zip(*parts, strict=True):
-        pieces = [piece for number, part in enumerate(row) for piece in ((gap, *part) if number else part)]
-        left = width - sum(piece.width for piece in pieces)
-        lines.append((*pieces, Piece(" " * left, left)) if left > 0 else tuple(pieces))
-    return lines
 
 
 def _padded(lines: list[Line], height: int, width: int) -> list[Line]:

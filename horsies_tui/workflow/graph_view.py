@@ -9,10 +9,8 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.lines import Piece, blank_line
+from horsies_tui.look.lines import Piece, Span, blank_line, span_pieces, width_of
 from horsies_tui.look.tones import TONES, Tone, tone_css
-from horsies_tui.story.drawing import span_pieces
-from horsies_tui.story.lines import Span, width_of
 from horsies_tui.widgets.line_view import LineView
 from horsies_tui.workflow.graph_page import Drawing
 from horsies_tui.workflow.graph_sizes import MAP, SIZES

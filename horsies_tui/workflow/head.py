@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies_tui.look.clock import moment_text
+from horsies_tui.look.lines import Span, flow, words
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import length, number, ticking
-from horsies_tui.story.lines import Line, Span, flow, words
+from horsies_tui.story.lines import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from horsies.views import WorkflowRow, WorkflowStory
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.story.lines import Spans
+    from horsies_tui.look.lines import Spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from horsies_tui.look.lines import Span, words, wrapped
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import Band, Line, OpenWorkflow, Section, Span, words, wrapped
+from horsies_tui.story.lines import Band, Line, OpenWorkflow, Section
 
 if TYPE_CHECKING:
     from horsies.views import Ambiguous
