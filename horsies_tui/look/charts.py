@@ -1,4 +1,4 @@
-"""A chart as lines that can be compared: current values as text, curves, and the two scales."""
+"""A chart as lines that can be compared: current values as text, curves or bars, and the two scales."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.lines import Piece, Span, span_pieces, words
 from horsies_tui.look.plot import Mark, plot
-from horsies_tui.look.sparks import LEAST, drawable, spark
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import Tone
 
@@ -27,6 +26,12 @@ _SCALE: Final = 7
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
 _SPARK: Final = 16
+LEAST: Final = 1e-9
+"""Smaller values are drawn as zero: the power of ten of the smallest floats cannot be computed."""
+_MOST: Final = 1e12
+"""As seconds, the longest time that can be written; larger values are drawn as this."""
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_PLAIN: Final = "_.-:=+*#"
 
 
 def round_up(value: float) -> float:
@@ -139,3 +144,41 @@ def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
     rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
     return (Piece(text, width, (Tone.MUTED,)),)
+
+
+def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """The values as a curve can show them: what is not a number is a gap, and values are limited to the bounds."""
+    return tuple(_drawable(value) for value in values)
+
+
+def _drawable(value: float | None) -> float | None:
+    if value is None or math.isnan(value):
+        return None
+    return 0.0 if value < LEAST else min(value, _MOST)
+
+
+def spark(values: Sequence[float | None], width: int, *, top: float | None = None, ascii_only: bool = False) -> str:
+    """Exactly `width` places, each the highest of its values; a blank is a gap, the lowest bar is close to zero."""
+    peaks = squeezed(drawable(values), width)
+    highest = top if top is not None else max((peak for peak in peaks if peak is not None), default=0.0)
+    return "".join(_bar(peak, highest, _PLAIN if ascii_only else _BARS) for peak in peaks)
+
+
+def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
+    """One value per place, the highest of those that fall into it; if there are fewer values they are right-aligned."""
+    count = len(values)
+    if count <= width:
+        return [None] * (width - count) + list(values)
+    found: list[float | None] = []
+    for place in range(width):
+        part = values[place * count // width : (place + 1) * count // width]
+        found.append(max((value for value in part if value is not None), default=None))
+    return found
+
+
+def _bar(value: float | None, highest: float, bars: str) -> str:
+    if value is None:
+        return " "
+    if highest <= 0:
+        return bars[0]
+    return bars[min(max(int(value / highest * len(bars)), 0), len(bars) - 1)]

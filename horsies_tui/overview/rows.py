@@ -12,8 +12,7 @@ from horsies_tui.health.rates import Course, all_queues, all_rates, outlook_of_a
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
 from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
-from horsies_tui.look.charts import Chart, Curve, round_up_time
-from horsies_tui.look.sparks import drawable
+from horsies_tui.look.charts import Chart, Curve, drawable, round_up_time
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, count, length, per_second
 

@@ -27,9 +27,8 @@ from horsies_tui.actions import Action, Scope, bindings, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.look import themes
-from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import size
+from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.shell.database_session import DatabaseSession
@@ -38,9 +37,8 @@ from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
-from horsies_tui.shell.named_filters import NamedFilters
 from horsies_tui.shell.operation_flow import OperationFlow
-from horsies_tui.shell.palette import ActionCommands
+from horsies_tui.shell.palette import ActionCommands, NamedFilters
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tab, Tabs

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Document
-    from horsies_tui.story.payload import Payload, Told
+    from horsies_tui.story.payload import Payload, StoryContext, Told
     from horsies_tui.task.feed import DetailSnapshot
 
 

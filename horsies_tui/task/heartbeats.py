@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from horsies.views import Execution
     from horsies_tui.look.lines import Spans
-    from horsies_tui.story.context import StoryContext
+    from horsies_tui.story.payload import StoryContext
 
 _LATE_BEATS: Final = 2
 """The configuration requires a threshold of more than two beats: a single late beat means nothing."""

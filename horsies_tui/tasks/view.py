@@ -14,14 +14,12 @@ from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.status import LinkState
 from horsies_tui.feed.values import KnownValues
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import number
+from horsies_tui.look.units import number, zone_of
 from horsies_tui.tasks.feed import TaskFeed
-from horsies_tui.tasks.filter_edits import NoSuchFilter, all_shown, of_groups, of_states
+from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
 from horsies_tui.tasks.groups import GroupList
 from horsies_tui.tasks.menus import NO_GROUPS, group_menu, sort_menu, state_menu, time_prompt
-from horsies_tui.tasks.selection import Choice
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING
 from horsies_tui.tasks.words import empty_words, no_groups_words, tally, toggled
@@ -301,10 +299,10 @@ class TasksView(FilteredView[TaskSnapshot]):
         self._ask(filter=wanted, follow=self._need.sort is Sort.NEWEST)
 
     @property
-    def _choice(self) -> Choice:
+    def _choice(self) -> Chosen:
         table = self._table if self._need.group_by is None else self._groups
         groups = tuple(group.key for group in self._groups.chosen)
-        return Choice(self._need, self._all_that_match, groups, self._table.chosen_ids, len(table.marks))
+        return Chosen(self._need, self._all_that_match, groups, self._table.chosen_ids, len(table.marks))
 
     def _group_by(self, by: GroupBy | None) -> None:
         self._ask(group_by=by)

@@ -10,9 +10,8 @@ from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import number
+from horsies_tui.look.units import number, zone_of
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable

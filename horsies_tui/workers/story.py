@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 
-from horsies_tui.look.charts import Chart, chart_lines
+from horsies_tui.look.charts import Chart, Curve, chart_lines, spark
 from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
-from horsies_tui.look.sparks import spark
 from horsies_tui.look.text import clean, fit
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
 from horsies_tui.widgets.line_view import LineView
-from horsies_tui.workers.plots import charts
-from horsies_tui.workers.words import facts, sign
+from horsies_tui.workers.words import facts, megabytes, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, tzinfo
 
     from textual import events
 
-    from horsies.views import WorkerRow
-    from horsies.views.series import WorkerPoint
+    from horsies.views import WorkerPoint, WorkerRow
     from horsies_tui.intents import Fact
     from horsies_tui.look.glyphs import Glyphs
 
@@ -40,6 +37,8 @@ _CHART_WIDTH: Final = 34
 _WIDE: Final = 160
 _GAP: Final = 2
 _MARGIN: Final = 1
+_LATELY: Final = 2
+"""The current value is taken from the last two points, because the newest one has only just begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +163,65 @@ def _padded(lines: list[Line], height: int, width: int) -> list[Line]:
 def _framed(line: Line) -> Line:
     edge = Piece(" " * _MARGIN, _MARGIN)
     return (edge, *line, edge)
+
+
+def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
+    """How busy the worker was, and its use of CPU and memory; the first curve of each chart matters most."""
+    processes = max((point.processes or 0 for point in points), default=0)
+    busy = _of(points, _busy)
+    claimed = _of(points, lambda one: one.claimed)
+    cpu = _of(points, lambda one: one.cpu_percent)
+    whole, own = _of(points, _whole), _of(points, lambda one: one.memory_mb)
+    return (
+        Chart(
+            "busy",
+            (
+                Curve("", busy, Tone.RUNNING, _now(busy, lambda number: f"{number:.0f}/{processes}")),
+                Curve("claimed", claimed, Tone.CLAIMED, _now(claimed, _count)),
+            ),
+            _count,
+            span,
+            top=_highest((*busy, *claimed, processes)),
+        ),
+        Chart("cpu", (Curve("", cpu, Tone.GOOD, _now(cpu, _percent)),), _percent, span, top=_highest((*cpu, 100.0))),
+        Chart(
+            "memory",
+            (
+                Curve("", whole, Tone.ACCENT, _now(whole, megabytes)),
+                Curve("its own", own, Tone.MUTED, _now(own, megabytes)),
+            ),
+            megabytes,
+            span,
+        ),
+    )
+
+
+def _of(points: Sequence[WorkerPoint], value: Callable[[WorkerPoint], float | None]) -> tuple[float | None, ...]:
+    return tuple(value(point) for point in points)
+
+
+def _busy(point: WorkerPoint) -> int | None:
+    """Busy processes: one that runs many async tasks counts once."""
+    return point.running if point.running is None or point.processes is None else min(point.running, point.processes)
+
+
+def _whole(point: WorkerPoint) -> float | None:
+    return None if point.memory_mb is None else point.memory_mb + (point.children_memory_mb or 0.0)
+
+
+def _now(values: Sequence[float | None], write: Callable[[float], str]) -> str:
+    """The current value as text; empty if there was no snapshot lately."""
+    lately = [value for value in values[-_LATELY:] if value is not None]
+    return write(lately[-1]) if lately else ""
+
+
+def _highest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value), default=1.0)
+
+
+def _count(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _percent(number: float) -> str:
+    return f"{number:.0f}%"

@@ -12,9 +12,8 @@ from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.lines import Piece, Span, blank_line, span_pieces, width_of
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.line_view import LineView
-from horsies_tui.workflow.graph_page import Drawing
+from horsies_tui.workflow.graph_page import Drawing, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES
-from horsies_tui.workflow.graph_steps import step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line
     from horsies_tui.workflow.graph_labels import Labels
+    from horsies_tui.workflow.graph_page import Way
     from horsies_tui.workflow.graph_sizes import Sizes
-    from horsies_tui.workflow.graph_steps import Way
 
 CURSOR: Final = "graph--cursor"
 _MARGIN: Final = 1

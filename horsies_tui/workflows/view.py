@@ -11,8 +11,8 @@ from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
 from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.intents import Intent
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import zone_of
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from horsies.views import Count, TaskCounts, TaskGroup, TaskGroups
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.tasks.groups import GroupList
-from horsies_tui.tasks.moments import read_moment
+from horsies_tui.tasks.menus import read_moment
 from horsies_tui.widgets.counts_line import CountsLine, Tally
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt

@@ -20,9 +20,8 @@ from horsies_tui.story.lines import OpenTask, OpenWorkflow
 from horsies_tui.story.payload import payload_of
 from horsies_tui.workflow.graph import Vertex, arrange
 from horsies_tui.workflow.graph_labels import state_of, vertices, wants
-from horsies_tui.workflow.graph_page import Scale, Wants, draw
+from horsies_tui.workflow.graph_page import Scale, Wants, draw, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES, Sizes
-from horsies_tui.workflow.graph_steps import step
 from horsies_tui.workflow.head import FlowTelling, flow_head, progress_bar
 from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
 
