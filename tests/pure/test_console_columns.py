@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import TaskRow
-from horsies_tui.look.cells import GAP, GUTTER, Look
+from horsies_tui.look.cells import GAP, GUTTER, Cell, Column, ColumnSet, Look
 from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
 from horsies_tui.look.lines import Line, Piece, changed_spans, row_line, title_line, words_line
 from horsies_tui.look.tones import Tone
@@ -140,12 +140,17 @@ def test_every_list_fits_into_80_columns_and_a_wider_one_has_more_columns_never_
 
 
 def test_an_id_is_short_unless_no_other_column_needs_the_room():
-    def id_at(width, **needs):
-        return next(each.width for each in TASK_COLUMNS.place(width, needs) if each.column.key == "id")
+    columns: ColumnSet[TaskRow] = ColumnSet(
+        (
+            next(column for column in TASK_COLUMNS.columns if column.key == "id"),
+            Column("name", "NAME", lambda row, _: Cell(row.name), 5, 10, grow=1),
+        )
+    )
 
-    assert id_at(160, name=17, error=12) == 36
-    assert id_at(160, name=40, error=40) == 9
-    assert id_at(200, name=40, error=40) == 36
+    def id_with(name: int) -> int:
+        return columns.place(80, {"name": name})[0].width
+
+    assert [id_with(name) for name in (10, 40, 41)] == [36, 36, 9]
 
 
 def test_columns_may_be_measured_and_then_nothing_of_them_is_cut():
