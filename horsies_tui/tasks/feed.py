@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from horsies.store.connect import Connection
     from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow
     from horsies_tui.feed.link import Link
-    from horsies_tui.tasks.snapshot import Edge
     from horsies_tui.tasks.window import Slice
+    from horsies_tui.widgets.row_table import Edge
 
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
