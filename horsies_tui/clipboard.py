@@ -9,6 +9,8 @@ import subprocess
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from horsies_tui.textual_internals import write_raw
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -92,8 +94,7 @@ def _run(command: list[str], text: str, environ: Mapping[str, str]) -> bool:
 def _send(app: App[Any], text: str, environ: Mapping[str, str]) -> None:
     text = text.encode(errors="replace").decode()
     app.copy_to_clipboard(text)
-    driver = app._driver  # noqa: SLF001 - textual has no public way to write raw output
-    if environ.get("TMUX") and driver is not None:
+    if environ.get("TMUX"):
         # Both: tmux takes the plain sequence with `set-clipboard on`, and passes this one on with `allow-passthrough
         # on`.
-        driver.write(through_tmux(sequence(text)))
+        write_raw(app, through_tmux(sequence(text)))

@@ -1,14 +1,14 @@
 """The base class of every screen's view, and the services that the application offers to a view.
 
-A screen is one subclass of ConsoleView:
+A screen is one subclass of ConsoleView; one that is a list, of RowsView or FilteredView (widgets/rows_view.py):
 
-    class TasksView(ConsoleView):
-        BINDINGS = bindings(Scope.TASKS, Scope.VERBS)      # keys are in actions.py; `tasks.filter` calls action_filter
+    class TasksView(FilteredView):
+        BINDINGS = bindings(Scope.TASKS, Scope.VERBS)      # keys are in actions.py; `tasks.sort` calls action_sort
 
-        def compose(self): ...
+        def compose(self): ...                              # self._filter_bar, self._table
         def create_feed(self, link, publish): return TaskFeed(link, publish)
-        def draw(self, snapshot): self.query_one(RowTable).show(snapshot.rows, now=snapshot.now, ...)
-        def selection(self): return Selection.of_ids(...)   # what the verbs act on
+        def draw(self, snapshot): self._table.show(snapshot.rows, now=self.now, ...)
+        def selection(self): return Selection.of_ids(self._table.chosen_ids)   # what the verbs act on
 
 The recovery view creates no feed: the application has one RecoveryFeed, which also serves the header, and publishes its
 snapshots to the recovery view and to the overview (in addition to the overview's own feed).

@@ -19,7 +19,6 @@ from horsies.store.schema.state import SchemaError
 from horsies.views import READER_SETTINGS
 from horsies.views.tables import is_as_the_server, tables
 from horsies_tui.feed.deadline import Watch
-from horsies_tui.feed.lacks import lacks
 from horsies_tui.feed.pace import PATIENT, USUAL, Patience
 from horsies_tui.feed.status import (
     FeedFailure,
@@ -29,6 +28,7 @@ from horsies_tui.feed.status import (
     LinkStatus,
     Refused,
     SlowRead,
+    lacks,
     sentence,
     sentence_with_place,
 )

@@ -1,23 +1,25 @@
-"""The base of all feeds: one task that reads when a read is due, as long as a screen shows the data."""
+"""The base of all feeds: one task that runs a feed's reads when they are due, as long as a screen shows the data."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from dataclasses import dataclass, fields, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from horsies_tui.feed.status import FeedFailure, LinkDown, Refused, SlowRead, sentence_with_place
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
+    from dataclasses import Field
     from datetime import datetime
 
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
+    from horsies_tui.feed.pace import Pace
     from horsies_tui.feed.status import LinkStatus
-
-T = TypeVar("T")
+    from horsies_tui.feed.tally import Tally
 
 _SUPERSEDED_AFTER_S: Final = 0.25
 """Cancelling a statement takes a connection of its own, so a read younger than this is awaited instead."""
@@ -25,8 +27,56 @@ _FIRST_RETRY_S: Final = 0.5
 _LONGEST_RETRY_S: Final = 5.0
 
 
-class Feed(ABC):
-    """Reads only between `start` and `stop`.
+class Snapshot(Protocol):
+    """What a feed publishes: a frozen dataclass.
+
+    If it has a field `slow_s`, that is how long the last read took or has lasted (None: it was quick); `now` is the
+    database's time when the snapshot was published.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def loading(self) -> bool:
+        """Not all of what was requested has been read."""
+
+    @property
+    def error(self) -> str | None:
+        """One line; the rest is as it was read before."""
+
+
+T = TypeVar("T")
+RequestT = TypeVar("RequestT")
+SnapshotT = TypeVar("SnapshotT", bound=Snapshot)
+
+
+def _always(*_: str) -> bool:
+    return True
+
+
+@dataclass
+class Read:
+    """One kind of read of a feed, run when it is due; of several that are due, the one that has been for longest."""
+
+    name: str
+    run: Callable[[], Awaitable[bool]]
+    """Reads and publishes. False: it failed or was superseded, and is still due."""
+    pace: Pace
+    """When it is due: after a change, at an interval, or at once because it was requested."""
+    on: Callable[[str, str], bool] = _always
+    """Whether a notification (channel, payload) means that its data may have changed."""
+    wanted: Callable[[], bool] = _always
+    """Whether what is shown needs it now."""
+    due: Callable[[], float] | None = None
+    """When it is due, if that is not only a matter of its pace."""
+    not_before: float = 0.0
+
+    def due_at(self, *, told: bool) -> float:
+        return max(self.pace.due_at(told=told) if self.due is None else self.due(), self.not_before)
+
+
+class Feed(Generic[SnapshotT]):
+    """Reads only between `start` and `stop`. A subclass declares `_reads` and the methods by which its view requests.
 
     A step that fails, because the database refused it or because of a bug, is reported to the link, whose status names
     it, and is repeated with growing pauses; `ctrl+r` repeats it at once.
@@ -35,8 +85,13 @@ class Feed(ABC):
     NAME: ClassVar[str]
     """The name of the view that the feed serves."""
 
-    def __init__(self, link: Link) -> None:
+    _reads: tuple[Read, ...]
+
+    def __init__(self, link: Link, publish: Callable[[SnapshotT], None], empty: SnapshotT) -> None:
         self._link = link
+        self.snapshot = empty
+        self._publish_to = publish
+        self._fields = frozenset(field.name for field in fields(empty))
         self._error: str | None = None
         self._slow_s: float | None = None
         self._reading: asyncio.Future[Any] | None = None
@@ -79,17 +134,97 @@ class Feed(ABC):
             self._reading.cancel()  # its answer would be of a later moment than the one the view says it stands at
         self._wake.set()
 
-    @abstractmethod
+    def refresh(self) -> None:
+        """Read everything again at once."""
+        for read in self._reads:
+            read.pace.renew()
+        self._wake.set()
+
+    # For subclasses.
+
+    def _query(
+        self,
+        request: Callable[[], RequestT],
+        ask: Callable[[Connection, RequestT], Awaitable[T | None]],
+        put: Callable[[T], Mapping[str, Any]],
+    ) -> Callable[[], Awaitable[bool]]:
+        """A read of what is requested at its start; `put` makes changes of the snapshot of the answer.
+
+        The answer is dropped if it is None, or if something else is requested by then.
+        """
+
+        async def run() -> bool:
+            requested = request()
+            answer = await self._read(lambda conn: ask(conn, requested))
+            if answer is None or request() != requested:
+                return False
+            self._publish(**put(answer))
+            return True
+
+        return run
+
+    def _counting(
+        self, tally: Tally[Any, Any], count: Callable[[Connection, Any, Any], Awaitable[Any]]
+    ) -> Callable[[], Awaitable[bool]]:
+        """The next turn of a tally, published as `counts`."""
+
+        async def run() -> bool:
+            parts, part, rest = tally.parts, tally.part, tally.rest
+            counts = await self._read(lambda conn: count(conn, part, rest))
+            if counts is not None and parts is tally.parts:
+                tally.tell(counts)
+                self._publish(counts=tally.counts)
+            return counts is not None
+
+        return run
+
+    def _publish(self, **changes: Any) -> None:
+        """Publish the snapshot with these changes, if it differs."""
+        if "slow_s" in self._fields:
+            changes["slow_s"] = self._slow_s
+        snapshot = replace(self.snapshot, error=self._error, **changes)
+        if snapshot != self.snapshot:
+            self.snapshot = replace(snapshot, now=self._link.clock.now()) if "now" in self._fields else snapshot
+            self._publish_to(self.snapshot)
+
+    def _has_all(self) -> bool:
+        """Whether all that was requested has been read; then a frozen feed reads nothing."""
+        return not self.snapshot.loading
+
     def _on_dirty(self, channel: str, payload: str) -> None:
         """A notification; two empty texts: some may have been missed."""
+        if not channel:
+            self.refresh()
+            return
+        for read in self._reads:
+            if read.on(channel, payload):
+                if not read.pace.dirty:
+                    self._wake.set()
+                read.pace.mark()
 
-    @abstractmethod
     def _due_at(self) -> float | None:
         """When `_step` is to be called, by the loop's clock; None: not until woken."""
+        due = None if self._frozen and self._has_all() else self._most_due()
+        return None if due is None else due[0]
 
-    @abstractmethod
     async def _step(self) -> None:
-        """Read what is due and publish it."""
+        """Run the read that has been due for longest."""
+        due = self._most_due()
+        if due is not None:
+            await self._perform(due[1])
+
+    def _most_due(self) -> tuple[float, Read] | None:
+        told = self._link.listens
+        wanted = [(read.due_at(told=told), read) for read in self._reads if read.wanted()]
+        return min(wanted, key=itemgetter(0), default=None)
+
+    async def _perform(self, read: Read) -> bool:
+        pace = read.pace
+        pace.begin(self._now())
+        done = await read.run()
+        pace.end(self._now(), done=done)
+        self._publish()
+        return done
 
     async def _read(self, ask: Callable[[Connection], Awaitable[T]]) -> T | None:
         """None: the read failed, see `_error` and `_slow_s`, or it was superseded."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
-from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class RecoverySnapshot:
         return None if self.report is None else self.report.count(Severity.NEEDS_ACTION)
 
 
-class RecoveryFeed(Feed):
+class RecoveryFeed(Feed[RecoverySnapshot]):
     """Started once, for the header; `watch(True)` while the recovery screen is shown."""
 
     NAME = "recovery"
@@ -45,46 +45,20 @@ class RecoveryFeed(Feed):
     def __init__(
         self, link: Link, publish: Callable[[RecoverySnapshot], None], *, every_s: float = HEADER_EVERY_S
     ) -> None:
-        super().__init__(link)
-        self.snapshot = RecoverySnapshot()
-        self._publish_to = publish
+        super().__init__(link, publish, RecoverySnapshot())
         self._every_s = every_s
-        self._pace = self._new_pace(watched=False)
+        run = self._query(
+            lambda: None, lambda conn, _: diagnose(conn), lambda found: {"report": found, "loading": False}
+        )
+        self._report = Read("report", run, self._pace(watched=False))
+        self._reads = (self._report,)
 
     def watch(self, on: bool) -> None:
         """Whether the recovery screen is shown: if so, a report follows each change within a second."""
-        self._pace = self._new_pace(watched=on)
+        self._report.pace = self._pace(watched=on)
         self._wake.set()
 
-    def refresh(self) -> None:
-        """Read the report now, after an operation."""
-        self._pace.renew()
-        self._wake.set()
-
-    def _new_pace(self, *, watched: bool) -> Pace:
+    def _pace(self, *, watched: bool) -> Pace:
         tick_s = min(_WATCHED_EVERY_S, self._every_s) if watched else self._every_s
         factor = _WATCHED_FACTOR if watched else _HEADER_FACTOR
         return Pace(Rhythm(tick_s, poll_s=self._every_s, reconcile_s=self._every_s, slow_factor=factor))
-
-    def _on_dirty(self, channel: str, _payload: str) -> None:
-        if not channel:
-            self.refresh()
-        elif not self._pace.dirty:
-            self._pace.mark()
-            self._wake.set()
-
-    def _due_at(self) -> float | None:
-        if self._frozen and not self.snapshot.loading:
-            return None
-        return self._pace.due_at(told=self._link.listens)
-
-    async def _step(self) -> None:
-        pace = self._pace
-        pace.begin(self._now())
-        report = await self._read(diagnose)
-        pace.end(self._now(), done=report is not None)
-        changes: dict[str, Any] = {} if report is None else {"report": report, "loading": False}
-        snapshot = replace(self.snapshot, error=self._error, **changes)
-        if snapshot != self.snapshot:
-            self.snapshot = snapshot
-            self._publish_to(snapshot)

@@ -1,4 +1,4 @@
-"""The state of the console's connection to its database, and its wording in the status cell."""
+"""The state of the console's connection, its wording in the status cell, and what the database does not support."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Final
 from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
 from horsies.store.pool import CONNECTION_ERRORS
+from horsies.store.schema.state import SchemaKind, SchemaState
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from horsies.views.tables import Tables
+
 _USUAL_CONNECT_S: Final = 3.0
+_FINE: Final = (SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.NEWER)
+_TO_UPGRADE: Final = (SchemaKind.UPSTREAM, SchemaKind.OLDER)
 
 
 class LinkState(StrEnum):
@@ -185,3 +190,21 @@ def not_connected(status: LinkStatus, now: datetime) -> str:
         f"No answer yet from {status.database_label}: a firewall, a wrong host, or a server under load.\n"
         "It is tried again by itself; @ chooses another database."
     )
+
+
+def lacks(state: SchemaState, here: Tables) -> tuple[str, ...]:
+    """Sentences for the operator, the last one with the command that helps; empty if nothing is missing."""
+    if state.kind in _FINE:
+        return ()
+    if state.kind not in _TO_UPGRADE:
+        return (state.detail,)
+    missing = []
+    if not here.actions:
+        missing.append("no record of what is done by hand, and no undo")
+    if not here.queue_state:
+        missing.append("queues cannot be paused")
+    if not here.worker_orders:
+        missing.append("workers cannot be drained")
+    if state.kind is SchemaKind.UPSTREAM:
+        missing.append("no indexes to page by: large tables are slow")
+    return (*missing, state.detail)

@@ -34,8 +34,8 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     def ask(self, parts: Sequence[PartT]) -> None:
         """Count what matches these filters from now on; they must not overlap."""
-        self._parts = parts
-        self._stale = set(range(len(self._parts)))
+        self.parts = parts
+        self._stale = set(range(len(self.parts)))
         self._known: dict[int, CountsT] = {}
         self._going: dict[int, tuple[CountsT, int]] = {}
         self._index = -1
@@ -44,7 +44,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
     @property
     def part(self) -> PartT:
         """The part to count in this turn."""
-        return self._parts[self._index]
+        return self.parts[self._index]
 
     @property
     def rest(self) -> Any:
@@ -53,7 +53,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     @property
     def is_complete(self) -> bool:
-        return len(self._known) == len(self._parts)
+        return len(self._known) == len(self.parts)
 
     @property
     def counts(self) -> CountsT | None:
@@ -67,17 +67,17 @@ class Tally(Pace, Generic[PartT, CountsT]):
 
     def mark(self) -> None:
         super().mark()
-        self._stale = set(range(len(self._parts)))
+        self._stale = set(range(len(self.parts)))
 
     def renew(self) -> None:
         super().renew()
-        self._stale = set(range(len(self._parts)))
+        self._stale = set(range(len(self.parts)))
 
     def begin(self, now: float) -> None:
         super().begin(now)
         if not self._stale and not self._going:
-            self._stale = set(range(len(self._parts)))  # due because of its age, which all parts share
-        wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self._parts))) - set(self._known)
+            self._stale = set(range(len(self.parts)))  # due because of its age, which all parts share
+        wanted = self._stale | set(self._going) if self.is_complete else set(range(len(self.parts))) - set(self._known)
         self._index = min((index for index in wanted if index > self._index), default=min(wanted))
         if self._index not in self._going:
             self._stale.discard(self._index)

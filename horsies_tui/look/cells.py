@@ -1,25 +1,31 @@
-"""The columns of a list: how each makes a cell of a row, and which of them are shown at which width."""
+"""The columns of a list: how each makes a cell of a row, and the rule by which they share the width of the table."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from rich.cells import cell_len
+
 from horsies.config.recovery import RecoveryConfig
 from horsies_tui.look.glyphs import UNICODE, Glyphs
+from horsies_tui.look.text import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from horsies_tui.look.tones import Tone
 
 REST: Final = 0
-"""As a width: what the other columns leave. Only the last column of a layout may use it."""
+"""As a width in a layout: what the other columns leave."""
 GAP: Final = 1
-"""Between two columns; a layout that needs more adds it to the width of the left one."""
+"""Between two columns."""
 GUTTER: Final = 3
 """Before the first column: cursor, mark, blank."""
+ID_WIDTH: Final = 36
+SHORT_ID: Final = 9
+"""An ellipsis and the last eight characters: the beginning of an id is the time, the same within a minute."""
 
 
 class HasId(Protocol):
@@ -57,13 +63,38 @@ EMPTY: Final = Cell("")
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[RowT]):
-    """`brief` is the title if the column is narrower than `title`. Numbers are right-aligned."""
+    """A column, and the rule for its width.
+
+    A column with `grow` 0 has one of three widths: `least`, `ideal` if there is room, `whole` if no other column needs
+    it. One with `grow` takes what its longest text needs, down to `least`; if the texts need more than there is, they
+    share it by `grow`. `ideal` is then what it may count on before a column of a later `priority` is shown.
+    """
 
     key: str
     title: str
     cell: Callable[[RowT, Look], Cell]
+    least: int = 1
+    ideal: int = 0
+    """0: the least."""
+    grow: int = 0
+    whole: int = 0
+    priority: int = 0
+    """0: always shown. Others from 1 on, each only if all before it have their ideal width."""
     right: bool = False
+    """Numbers are right-aligned."""
     brief: str | None = None
+    """The title, if the column is narrower than `title`."""
+    keep_end: bool = False
+    """Cut a text at its beginning: ids and names of pods differ at their ends."""
+
+    @property
+    def usual(self) -> int:
+        return max(self.ideal, self.least)
+
+    def need(self, row: RowT, look: Look) -> int:
+        """The width of this row's text."""
+        text = self.cell(row, look).text
+        return len(text) if text.isascii() else cell_len(clean(look.glyphs.text(text)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,39 +108,99 @@ class Placed(Generic[RowT]):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSet(Generic[RowT]):
-    """Columns, and for each breakpoint their order and widths.
-
-    `layouts`: from this table width on, column key → width. Widths depend on nothing else, so that nothing moves when
-    rows change.
-    """
+    """The columns of a list in their order. Which of them are shown depends on the table's width only."""
 
     columns: tuple[Column[RowT], ...]
-    layouts: Mapping[int, Mapping[str, int]]
     hidden: frozenset[str] = frozenset()
-    """Keys that the operator has hidden; the last column gets their room."""
+    """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
+    layouts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    """In place of the columns' own widths: a narrow and a wide layout, from this table width on: key → width."""
+
+    def __post_init__(self) -> None:
+        if self.layouts:
+            narrow, wide = self.layouts[min(self.layouts)], self.layouts[max(self.layouts)]
+            columns = (
+                replace(
+                    column,
+                    least=narrow.get(column.key) or 9,
+                    ideal=wide[column.key],
+                    grow=0 if column.key == "id" else 1,
+                    priority=0 if column.key in narrow else 1,
+                )
+                for column in self.columns
+            )
+            object.__setattr__(self, "columns", tuple(columns))
+            object.__setattr__(self, "layouts", {})
 
     def without(self, hidden: frozenset[str]) -> ColumnSet[RowT]:
         return replace(self, hidden=hidden)
 
     def keys_at(self, width: int) -> tuple[str, ...]:
         """The columns that an operator may choose from at this table width."""
-        return tuple(self._layout(width))
+        return tuple(column.key for column in self._shown_at(width))
 
-    def place(self, width: int) -> tuple[Placed[RowT], ...]:
-        """The columns at this table width. What exceeds it is cut or left out."""
-        by_key = {column.key: column for column in self.columns}
+    def measure(self, rows: Iterable[RowT], look: Look) -> dict[str, int]:
+        """How much the texts of these rows need, by the key of the column."""
+        texts = [column for column in self.columns if column.grow]
+        needs = {column.key: cell_len(column.title) for column in texts}
+        for row in rows:
+            for column in texts:
+                needs[column.key] = max(needs[column.key], column.need(row, look))
+        return needs
+
+    def place(self, width: int, needs: Mapping[str, int] | None = None) -> tuple[Placed[RowT], ...]:
+        """The columns at this table width, for texts of this length. What exceeds the width is cut or left out."""
+        shown = [column for column in self._shown_at(width) if column.key not in self.hidden]
         placed: list[Placed[RowT]] = []
         x = GUTTER
-        for key, wanted in self._layout(width).items():
-            room = width - x
-            if room <= 0:
+        for column, wanted in zip(shown, _widths(shown, _room(width, len(shown)), needs or {}), strict=True):
+            if x >= width:
                 break
-            if key not in self.hidden:
-                placed.append(Placed(by_key[key], x, min(wanted or room, room)))
-                x += wanted + GAP
+            placed.append(Placed(column, x, min(wanted, width - x)))
+            x += wanted + GAP
         return tuple(placed)
 
-    def _layout(self, width: int) -> Mapping[str, int]:
-        """The widest layout that fits, or the narrowest one."""
-        fitting = [least for least in self.layouts if least <= width]
-        return self.layouts[max(fitting) if fitting else min(self.layouts)]
+    def _shown_at(self, width: int) -> list[Column[RowT]]:
+        shown = [column for column in self.columns if not column.priority]
+        for column in sorted((column for column in self.columns if column.priority), key=lambda each: each.priority):
+            if sum(each.usual for each in (*shown, column)) > _room(width, len(shown) + 1):
+                break
+            shown.append(column)
+        return [column for column in self.columns if column in shown]
+
+
+def _room(width: int, columns: int) -> int:
+    """What a line of this width leaves for so many columns."""
+    return width - GUTTER - GAP * (columns - 1)
+
+
+def _widths(columns: Sequence[Column[RowT]], room: int, needs: Mapping[str, int]) -> list[int]:
+    """The width of each column, all of them together at most `room` if their least widths fit."""
+    widths = [column.least for column in columns]
+    need = [max(needs.get(column.key, column.usual), column.least) for column in columns]
+    _share(columns, widths, [min(column.usual, wanted) for column, wanted in zip(columns, need, strict=True)], room)
+    _raise(columns, widths, [0 if column.grow else column.usual for column in columns], room)
+    _share(columns, widths, need, room)
+    _raise(columns, widths, [column.whole for column in columns], room)
+    if columns and columns[-1].grow:
+        widths[-1] += max(room - sum(widths), 0)
+    return widths
+
+
+def _raise(columns: Sequence[Column[RowT]], widths: list[int], wanted: Sequence[int], room: int) -> None:
+    """Give columns the wanted width, from the left: each the whole difference, or nothing."""
+    for at in range(len(columns)):
+        if sum(widths) - widths[at] + wanted[at] <= room:
+            widths[at] = max(widths[at], wanted[at])
+
+
+def _share(columns: Sequence[Column[RowT]], widths: list[int], wanted: Sequence[int], room: int) -> None:
+    """Let the texts grow to the wanted widths; if there is not enough room, each by its part of it."""
+    while (left := room - sum(widths)) > 0:
+        short = [at for at, column in enumerate(columns) if column.grow and widths[at] < wanted[at]]
+        if not short:
+            break
+        parts = sum(columns[at].grow for at in short)
+        for at in short:
+            given = max(left * columns[at].grow // parts, 1)
+            widths[at] += min(given, wanted[at] - widths[at], room - sum(widths))

@@ -1,4 +1,4 @@
-"""A chart as lines that can be compared: current values as text, curves, and the two scales."""
+"""A chart as lines that can be compared: current values as text, curves or bars, and the two scales."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from rich.cells import cell_len
-
-from horsies_tui.look.lines import Piece
+from horsies_tui.look.lines import Piece, Span, span_pieces, words
 from horsies_tui.look.plot import Mark, plot
-from horsies_tui.look.sparks import LEAST, drawable, spark
 from horsies_tui.look.text import cut
 from horsies_tui.look.tones import Tone
 
@@ -29,6 +26,12 @@ _SCALE: Final = 7
 _STEPS: Final = (1.0, 2.0, 5.0, 10.0)
 _TIMES: Final = tuple(size * unit for unit in (1, 60, 3_600) for size in (1, 2, 5, 10, 20, 30))
 _SPARK: Final = 16
+LEAST: Final = 1e-9
+"""Smaller values are drawn as zero: the power of ten of the smallest floats cannot be computed."""
+_MOST: Final = 1e12
+"""As seconds, the longest time that can be written; larger values are drawn as this."""
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_PLAIN: Final = "_.-:=+*#"
 
 
 def round_up(value: float) -> float:
@@ -100,18 +103,11 @@ def _head(chart: Chart, width: int, glyphs: Glyphs, *, chosen: bool) -> Line:
     """`finished/s 12.1 failed 0.2`; each name has the colour of its curve."""
     over = (HEAD,) if chosen else ()
     sign = glyphs.cursor if chosen else " "
-    words: list[tuple[str, Tone]] = [(sign, Tone.ACCENT), (f"{chart.title} ", Tone.MUTED)]
-    for curve in chart.curves:
-        words += [(f"{curve.name} ", Tone.MUTED)] if curve.name else []
-        words += [(curve.now, curve.tone), ("  ", Tone.MUTED)]
-    pieces: list[Piece] = []
-    room = width
-    for text, tone in words[:-1]:
-        shown = cut(glyphs.text(text), room, glyphs) if room > 0 else ""
-        if shown:
-            pieces.append(Piece(shown, cell_len(shown), (tone, *over)))
-            room -= cell_len(shown)
-    return (*pieces, Piece(" " * room, room, over)) if room > 0 else tuple(pieces)
+    spans = [Span(sign, Tone.ACCENT), words(f"{chart.title} ", Tone.MUTED, glyphs)]
+    for number, curve in enumerate(chart.curves):
+        name = f"{'  ' if number else ''}{curve.name} " if curve.name else "  " if number else ""
+        spans += [words(name, Tone.MUTED, glyphs), words(curve.now, curve.tone, glyphs)]
+    return tuple(span_pieces(tuple(spans), width, glyphs, over))
 
 
 def _canvas(chart: Chart, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -148,3 +144,41 @@ def _foot(chart: Chart, width: int, glyphs: Glyphs) -> Line:
     rule = glyphs.rule * max(width - len(first) - len(last) - 1, 0)
     text = cut(f"{first}{rule}{last}", width, glyphs).ljust(width)
     return (Piece(text, width, (Tone.MUTED,)),)
+
+
+def drawable(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """The values as a curve can show them: what is not a number is a gap, and values are limited to the bounds."""
+    return tuple(_drawable(value) for value in values)
+
+
+def _drawable(value: float | None) -> float | None:
+    if value is None or math.isnan(value):
+        return None
+    return 0.0 if value < LEAST else min(value, _MOST)
+
+
+def spark(values: Sequence[float | None], width: int, *, top: float | None = None, ascii_only: bool = False) -> str:
+    """Exactly `width` places, each the highest of its values; a blank is a gap, the lowest bar is close to zero."""
+    peaks = squeezed(drawable(values), width)
+    highest = top if top is not None else max((peak for peak in peaks if peak is not None), default=0.0)
+    return "".join(_bar(peak, highest, _PLAIN if ascii_only else _BARS) for peak in peaks)
+
+
+def squeezed(values: Sequence[float | None], width: int) -> list[float | None]:
+    """One value per place, the highest of those that fall into it; if there are fewer values they are right-aligned."""
+    count = len(values)
+    if count <= width:
+        return [None] * (width - count) + list(values)
+    found: list[float | None] = []
+    for place in range(width):
+        part = values[place * count // width : (place + 1) * count // width]
+        found.append(max((value for value in part if value is not None), default=None))
+    return found
+
+
+def _bar(value: float | None, highest: float, bars: str) -> str:
+    if value is None:
+        return " "
+    if highest <= 0:
+        return bars[0]
+    return bars[min(max(int(value / highest * len(bars)), 0), len(bars) - 1)]

@@ -1,18 +1,19 @@
-"""The lines of a list as pieces that can be compared, so that unchanged ones are not sent again."""
+"""The console's text: lines made of pieces that can be compared, so that unchanged ones are not sent again."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 from horsies_tui.look.cells import GAP, GUTTER
-from horsies_tui.look.text import clean, fit
+from horsies_tui.look.text import clean, cut, cut_start, fit
 from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from horsies_tui.look.cells import Cell, Look, Placed, RowT
     from horsies_tui.look.glyphs import Glyphs
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TITLE: Final = "row-table--title"
 CURSOR: Final = "row-table--cursor"
 STRUCK: Final = "row-table--struck"
+FOUND: Final = "story--found"
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
 """ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
@@ -36,6 +38,38 @@ class Piece(NamedTuple):
 Line: TypeAlias = tuple[Piece, ...]
 
 
+def piece(text: str, *classes: str) -> Piece:
+    """A piece as wide as its clean text."""
+    return Piece(text, cell_len(text), classes)
+
+
+def filled(pieces: Iterable[Piece], width: int, *classes: str) -> Line:
+    """A line of these pieces and of blanks up to its end."""
+    line = tuple(pieces)
+    room = width - sum(piece.width for piece in line)
+    return (*line, Piece(" " * room, room, classes)) if room > 0 else line
+
+
+class Span(NamedTuple):
+    """Clean text in one tone; None is the normal colour."""
+
+    text: str
+    tone: Tone | None = None
+
+
+Spans: TypeAlias = tuple[Span, ...]
+
+
+def beside(parts: Iterable[Sequence[Line]], width: int, gap: int = 2) -> list[Line]:
+    """Parts of equal height beside each other."""
+    between = Piece(" " * gap, gap)
+    rows = zip(*parts, strict=True)
+    return [
+        filled((piece for number, part in enumerate(row) for piece in ((between, *part) if number else part)), width)
+        for row in rows
+    ]
+
+
 def row_line(
     row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int, *, cursor: bool, marked: bool, struck: bool
 ) -> Line:
@@ -46,9 +80,9 @@ def row_line(
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
-        text = _cell_text(cell, placed.width, look.glyphs, right=placed.column.right)
+        text = _cell_text(cell, placed, look.glyphs)
         pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
-    line = _filled(pieces, width, over)
+    line = filled(pieces, width, *over)
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
 
@@ -60,7 +94,7 @@ def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> L
         title = column.brief if column.brief and cell_len(column.title) > placed.width else column.title
         text = fit(glyphs.text(title), placed.width, glyphs, right=column.right)
         pieces.append(_piece(placed, text, width, (TITLE,)))
-    return _filled(pieces, width, (TITLE,))
+    return filled(pieces, width, TITLE)
 
 
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
@@ -117,11 +151,14 @@ def changed_part(old: str, new: str) -> tuple[int, int] | None:
     return first, last
 
 
-def _cell_text(cell: Cell, width: int, glyphs: Glyphs, *, right: bool) -> str:
-    text = clean(glyphs.text(cell.text))
-    if cell.brief is not None and cell_len(text) > width:
-        text = clean(glyphs.text(cell.brief))
-    return fit(text, width, glyphs, right=right)
+def _cell_text(cell: Cell, placed: Placed[RowT], glyphs: Glyphs) -> str:
+    text, width = clean(glyphs.text(cell.text)), placed.width
+    if cell_len(text) > width:
+        if placed.column.keep_end:
+            text = cut_start(text, width, glyphs)
+        elif cell.brief is not None:
+            text = clean(glyphs.text(cell.brief))
+    return fit(text, width, glyphs, right=placed.column.right)
 
 
 def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]) -> Piece:
@@ -144,6 +181,75 @@ def _stroke(piece: Piece) -> Iterator[Piece]:
         yield Piece(" " * after, after, plain)
 
 
-def _filled(pieces: list[Piece], width: int, classes: tuple[str, ...]) -> Line:
-    room = width - sum(piece.width for piece in pieces)
-    return (*pieces, Piece(" " * room, room, classes)) if room > 0 else tuple(pieces)
+# Texts in several tones: they are cut and wrapped as a whole, and become pieces when they are drawn.
+
+
+def words(text: str, tone: Tone | None, glyphs: Glyphs) -> Span:
+    """Any text without control characters, and in ASCII if only that can be shown."""
+    return Span(clean(glyphs.text(text)), tone)
+
+
+def width_of(spans: Iterable[Span]) -> int:
+    return sum(cell_len(span.text) for span in spans)
+
+
+def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
+    """At most this wide, with an ellipsis if something is cut."""
+    if width_of(spans) <= width:
+        return spans
+    kept: list[Span] = []
+    for span in spans:
+        room = width - width_of(kept)
+        # A piece that fits exactly is cut too: the ellipsis for what follows needs its last place.
+        if cell_len(span.text) >= room:
+            kept.append(Span(cut(span.text + " ", room, glyphs), span.tone))
+            break
+        kept.append(span)
+    return tuple(kept)
+
+
+def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) -> list[Spans]:
+    """Items side by side on as few lines as they need; an item wider than a line is cut."""
+    lines: list[Spans] = []
+    for item in items:
+        if lines and width_of(lines[-1]) + gap + width_of(item) <= width:
+            lines[-1] = (*lines[-1], Span(" " * gap), *item)
+        else:
+            lines.append(cut_spans(item, width, glyphs))
+    return lines
+
+
+def wrapped(text: str, width: int, tone: Tone | None, glyphs: Glyphs) -> Iterator[Spans]:
+    """A text of any length in lines of this width."""
+    for line in text.splitlines() or [""]:
+        for piece in chopped(clean(glyphs.text(line)), width):
+            yield (Span(piece, tone),)
+
+
+def chopped(text: str, width: int) -> Sequence[str]:
+    """A clean line in pieces that each fit; at least one piece."""
+    if text.isascii():
+        return [text[start : start + width] for start in range(0, len(text), max(width, 1))] or [""]
+    return chop_cells(text, max(width, 2)) or [""]
+
+
+def span_pieces(
+    spans: Spans, width: int, glyphs: Glyphs, over: tuple[str, ...] = (), sought: re.Pattern[str] | None = None
+) -> Iterator[Piece]:
+    """Exactly `width` places; matches are highlighted, also across pieces."""
+    spans = cut_spans(spans, width, glyphs)
+    text = "".join(span.text for span in spans)
+    hits = [] if sought is None else [found.span() for found in sought.finditer(text) if found.group()]
+    at = 0
+    for span in spans:
+        tones = (span.tone, *over) if span.tone else over
+        bounds = {at, at + len(span.text)}
+        bounds |= {bound for hit in hits for bound in hit if at < bound < at + len(span.text)}
+        edges = sorted(bounds)
+        for begin, end in pairwise(edges):
+            found = any(first <= begin < last for first, last in hits)
+            yield piece(text[begin:end], *tones, *((FOUND,) if found else ()))
+        at += len(span.text)
+    left = width - width_of(spans)
+    if left > 0:
+        yield Piece(" " * left, left, over)

@@ -47,6 +47,15 @@ def cut_middle(text: str, width: int, glyphs: Glyphs) -> str:
     return set_cell_size(text, width - 1 - cell_len(end)) + glyphs.ellipsis + end if width > 0 else ""
 
 
+def cut_start(text: str, width: int, glyphs: Glyphs) -> str:
+    """At most this wide, with its end: ids differ there, and so do the names of pods of one deployment."""
+    if cell_len(text) <= width:
+        return text
+    while cell_len(text) >= width and text:
+        text = text[1:]
+    return glyphs.ellipsis + text if width > 0 else ""
+
+
 def cut(text: str, width: int, glyphs: Glyphs) -> str:
     """At most this wide. If something is cut, the last place is an ellipsis."""
     if cell_len(text) <= width:

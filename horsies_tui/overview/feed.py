@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.views import (
     Clock,
@@ -15,7 +15,7 @@ from horsies.views import (
     worker_clocks,
     worker_rows,
 )
-from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import Pace, Rhythm
 from horsies_tui.health.glance import Glance
 from horsies_tui.health.history import History, Series
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.store.connect import Connection
-    from horsies.views import ClusterPoint, TaskPoint
     from horsies_tui.feed.link import Link
 
 NOW_EVERY: Final = Rhythm(tick_s=2.0, poll_s=2.0, reconcile_s=5.0, slow_factor=20.0)
@@ -46,7 +45,7 @@ class OverviewSnapshot:
     slow_s: float | None = None
 
 
-class OverviewFeed(Feed):
+class OverviewFeed(Feed[OverviewSnapshot]):
     """`look_at` selects the time window; data of other windows are kept for when they are selected again."""
 
     NAME = "overview"
@@ -60,60 +59,27 @@ class OverviewFeed(Feed):
         now_every: Rhythm = NOW_EVERY,
         past_every: Rhythm = PAST_EVERY,
     ) -> None:
-        super().__init__(link)
-        self.snapshot = OverviewSnapshot(window=window)
-        self._publish_to = publish
+        super().__init__(link, publish, OverviewSnapshot(window=window))
         self._histories: dict[Window, History] = {}
         self._clocks: tuple[Clock, ...] = ()
         self._known: frozenset[str] = frozenset()
-        self._now_pace, self._past_pace = Pace(now_every), Pace(past_every)
+        now = self._query(lambda: None, self._glance, lambda glance: {"glance": glance})
+        past = self._query(lambda: self.snapshot.window, self._series, lambda series: {"series": series})
+        self._past = Read("past", past, Pace(past_every), on=lambda _channel, _payload: False)
+        self._reads = (Read("now", now, Pace(now_every)), self._past)
 
     def look_at(self, window: Window) -> None:
         """Publish at once what is known of this window, and read what is missing."""
         if window == self.snapshot.window:
             return
         history = self._histories.get(window)
-        buckets = window.buckets(self._link.clock.now())
-        known = None if history is None else history.series(buckets)
-        self._publish(replace(self.snapshot, window=window, series=known, loading=True))
+        known = None if history is None else history.series(window.buckets(self._link.clock.now()))
+        self._publish(window=window, series=known, loading=True)
         self._supersede()
-        self._past_pace.renew()
+        self._past.pace.renew()
         self._wake.set()
 
-    def refresh(self) -> None:
-        """Read it now."""
-        self._now_pace.renew()
-        self._past_pace.renew()
-        self._wake.set()
-
-    def _on_dirty(self, channel: str, _payload: str) -> None:
-        if not channel:
-            self.refresh()
-        elif not self._now_pace.dirty:
-            self._now_pace.mark()
-            self._wake.set()
-
-    def _due_at(self) -> float | None:
-        if self._frozen and not self.snapshot.loading:
-            return None
-        told = self._link.listens
-        return min(self._now_pace.due_at(told=told), self._past_pace.due_at(told=told))
-
-    async def _step(self) -> None:
-        told = self._link.listens
-        # The read that has been due longest goes first: where reads are slow, neither may starve the other.
-        if self._now_pace.due_at(told=told) <= self._past_pace.due_at(told=told):
-            await self._read_now()
-        else:
-            await self._read_past()
-
-    async def _read_now(self) -> None:
-        self._now_pace.begin(self._now())
-        glance = await self._read(self._glance)
-        self._now_pace.end(self._now(), done=glance is not None)
-        self._publish_known(replace(self.snapshot, glance=glance or self.snapshot.glance))
-
-    async def _glance(self, conn: Connection) -> Glance:
+    async def _glance(self, conn: Connection, _: None) -> Glance:
         workers = await worker_rows(conn)
         known = frozenset(row.id for row in workers)
         if known != self._known:  # a worker stores its clock once, when it starts
@@ -127,30 +93,13 @@ class OverviewFeed(Feed):
             clocks=self._clocks,
         )
 
-    async def _read_past(self) -> None:
-        window = self.snapshot.window
+    async def _series(self, conn: Connection, window: Window) -> Series:
         history = self._histories.setdefault(window, History())
         buckets = window.buckets(self._link.clock.now())
         missing = history.missing(buckets)
-        self._past_pace.begin(self._now())
+        history.put(buckets, await task_series(conn, missing), await cluster_series(conn, missing))
+        return history.series(buckets)
 
-        async def ask(conn: Connection) -> tuple[tuple[TaskPoint, ...], tuple[ClusterPoint, ...]]:
-            return await task_series(conn, missing), await cluster_series(conn, missing)
-
-        found = await self._read(ask)
-        self._past_pace.end(self._now(), done=found is not None)
-        if found is None:
-            self._publish_known(self.snapshot)
-            return
-        history.put(buckets, *found)
-        if window == self.snapshot.window:
-            self._publish_known(replace(self.snapshot, series=history.series(buckets)))
-
-    def _publish_known(self, snapshot: OverviewSnapshot) -> None:
-        loading = snapshot.glance is None or snapshot.series is None
-        self._publish(replace(snapshot, loading=loading, error=self._error, slow_s=self._slow_s))
-
-    def _publish(self, snapshot: OverviewSnapshot) -> None:
-        if snapshot != self.snapshot:
-            self.snapshot = snapshot
-            self._publish_to(snapshot)
+    def _publish(self, **changes: Any) -> None:
+        known = {"glance": self.snapshot.glance, "series": self.snapshot.series, **changes}
+        super()._publish(**{"loading": known["glance"] is None or known["series"] is None, **changes})

@@ -11,9 +11,8 @@ from horsies_tui.health.history import last_known
 from horsies_tui.health.rates import Course, all_queues, all_rates, outlook_of_all
 from horsies_tui.health.rows import NUMBERS, WAITING, rows_that_ended, rows_that_failed
 from horsies_tui.health.times import lasting
-from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
-from horsies_tui.look.charts import Chart, Curve, round_up_time
-from horsies_tui.look.sparks import drawable
+from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
+from horsies_tui.look.charts import Chart, Curve, drawable, round_up_time
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, count, length, per_second
 
@@ -72,6 +71,14 @@ def _pending(line: QueueLine, _look: Look) -> Cell:
     return Cell(count(due.number + later.number, at_least=due.at_least or later.at_least), Tone.MUTED)
 
 
+def _claimed(line: QueueLine, _look: Look) -> Cell:
+    return _plain(line.queue.claimed)
+
+
+def _running(line: QueueLine, _look: Look) -> Cell:
+    return _plain(line.queue.running, Tone.RUNNING)
+
+
 def _cap(line: QueueLine, look: Look) -> Cell:
     cap = line.queue.cap
     if cap is None:
@@ -116,34 +123,22 @@ def _waits_long(line: QueueLine, look: Look) -> bool:
 
 
 QUEUE_COLUMNS: Final[ColumnSet[QueueLine]] = ColumnSet(
-    columns=(
-        Column("queue", "QUEUE", _name),
-        Column("pending", "PENDING", _pending, right=True),
-        Column("due", "DUE", lambda line, _look: _number(line.queue.due, Tone.STRONG), right=True),
-        Column("later", "LATER", lambda line, _look: _number(line.queue.later), right=True),
-        Column("claimed", "CLAIMED", lambda line, _look: _plain(line.queue.claimed), right=True, brief="CLM"),
-        Column("running", "RUNNING", lambda line, _look: _plain(line.queue.running, Tone.RUNNING), True, "RUN"),
-        Column("cap", "CAP", _cap, right=True),
-        Column("oldest", "OLDEST", _oldest, right=True),
-        Column("in", "IN/S", lambda line, _look: _rate(line.rate.in_per_s), right=True),
-        Column("out", "OUT/S", lambda line, _look: _rate(line.rate.out_per_s), right=True),
-        Column("drains", "TREND", _drains),
-    ),
-    layouts={
-        0: {
-            "queue": 13, "due": 6, "later": 6, "claimed": 5, "running": 5, "cap": 6, "oldest": 6, "in": 5, "out": 5,
-            "drains": REST,
-        },
-        100: {
-            "queue": 16, "pending": 7, "due": 7, "later": 7, "claimed": 7, "running": 7, "cap": 8, "oldest": 6, "in": 6,
-            "out": 6, "drains": REST,
-        },
-        160: {
-            "queue": 30, "pending": 9, "due": 9, "later": 9, "claimed": 9, "running": 9, "cap": 10, "oldest": 9,
-            "in": 8, "out": 8, "drains": REST,
-        },
-    },
-)  # fmt: skip
+    (
+        Column("queue", "QUEUE", _name, 10, 13, grow=2),
+        Column("pending", "PENDING", _pending, 7, priority=1, right=True),
+        Column("due", "DUE", lambda line, _look: _number(line.queue.due, Tone.STRONG), 6, whole=7, right=True),
+        Column("later", "LATER", lambda line, _look: _number(line.queue.later), 6, whole=7, right=True),
+        Column(
+            "claimed", "CLAIMED", lambda line, _look: _plain(line.queue.claimed), 5, whole=7, right=True, brief="CLM"
+        ),
+        Column("running", "RUNNING", _running, 5, whole=7, right=True, brief="RUN"),
+        Column("cap", "CAP", _cap, 6, whole=8, right=True),
+        Column("oldest", "OLDEST", _oldest, 6, right=True),
+        Column("in", "IN/S", lambda line, _look: _rate(line.rate.in_per_s), 5, right=True),
+        Column("out", "OUT/S", lambda line, _look: _rate(line.rate.out_per_s), 5, right=True),
+        Column("drains", "TREND", _drains, 8, 11, grow=1),
+    )
+)
 QUEUE_NUMBERS: Final = tuple(NUMBERS)
 
 _TONES: Final = {Level.CRITICAL: Tone.BAD, Level.DEGRADED: Tone.WARNING, Level.NOTE: Tone.MUTED}
@@ -159,17 +154,12 @@ def _since(alert: Alert, _look: Look) -> Cell:
 
 
 ALERT_COLUMNS: Final[ColumnSet[Alert]] = ColumnSet(
-    columns=(
-        Column("sign", "", _sign),
-        Column("what", "ALERT", lambda alert, _look: Cell(alert.what, _TONES[alert.level])),
-        Column("since", "SINCE", _since, right=True),
-        Column("evidence", "EVIDENCE", lambda alert, _look: Cell(alert.evidence)),
-    ),
-    layouts={
-        0: {"sign": 1, "what": 38, "evidence": REST},
-        100: {"sign": 1, "what": 52, "since": 6, "evidence": REST},
-        160: {"sign": 1, "what": 70, "since": 6, "evidence": REST},
-    },
+    (
+        Column("sign", "", _sign, 1),
+        Column("what", "ALERT", lambda alert, _look: Cell(alert.what, _TONES[alert.level]), 20, 38, grow=2),
+        Column("since", "SINCE", _since, 6, priority=1, right=True),
+        Column("evidence", "EVIDENCE", lambda alert, _look: Cell(alert.evidence), 15, 34, grow=2),
+    )
 )
 
 

@@ -34,6 +34,7 @@ from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT, ChartGrid
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.number_table import NumberTable
+from horsies_tui.widgets.rows_view import set_height
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,9 +189,9 @@ class OverviewView(ConsoleView[ExpectedState]):
         columns = _CHART_COLUMNS[width >= _NARROW]
         rows = -(-_CHARTS // columns)
         each = int(height * _SHARE[height >= _LOW]) // rows if width >= _NARROW else 1
-        _set_height(self.charts, rows * (each if each >= LEAST_HEIGHT else 1))
+        set_height(self.charts, rows * (each if each >= LEAST_HEIGHT else 1))
         self.charts.stand_in(columns)
-        _set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
+        set_height(self.queues, min(max(queues, 1) + 1, int(height * _MOST_QUEUES)))
 
     # Actions of the operator.
 
@@ -263,10 +264,3 @@ class OverviewView(ConsoleView[ExpectedState]):
         message.stop()
         if message.chart.rows is not None:
             self.console.show_tasks(message.chart.rows)
-
-
-def _set_height(widget: Widget, height: int) -> None:
-    """Set the height only if it differs: a layout sends the whole screen again."""
-    wanted = widget.styles.height
-    if wanted is None or wanted.value != height:
-        widget.styles.height = height

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from horsies.operations.findings import Severity
 from horsies.views.workers import name_of
 from horsies_tui.intents import Fact
-from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import count, number, ticking
 
@@ -155,20 +155,13 @@ def _may(row: FindingRow, _look: Look) -> Cell:
 
 
 COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
-    columns=(
-        Column("what", "WHAT", _what),
-        Column("name", "NAME", _name),
-        Column("rows", "ROWS", _rows, right=True),
-        Column("since", "SINCE", _since, right=True),
-        Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence)),
-        Column("will", "THE SYSTEM WILL", _will),
-        Column("may", "ACTIONS", _may),
-    ),
-    layouts={
-        0: {"what": 14, "name": 16, "since": 5, "will": 28, "may": REST},
-        100: {"what": 18, "name": 19, "rows": 5, "since": 5, "will": 31, "may": REST},
-        120: {"what": 18, "name": 17, "rows": 5, "since": 5, "evidence": 22, "will": 28, "may": REST},
-        160: {"what": 18, "name": 20, "rows": 6, "since": 5, "evidence": 41, "will": 31, "may": REST},
-        200: {"what": 18, "name": 26, "rows": 6, "since": 5, "evidence": 60, "will": 41, "may": REST},
-    },
+    (
+        Column("what", "WHAT", _what, 13, 18, grow=2),
+        Column("name", "NAME", _name, 12, 17, grow=2),
+        Column("rows", "ROWS", _rows, 5, priority=1, right=True),
+        Column("since", "SINCE", _since, 5, right=True),
+        Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence), 15, 22, grow=4, priority=2),
+        Column("will", "THE SYSTEM WILL", _will, 15, 28, grow=3),
+        Column("may", "ACTIONS", _may, 7, 10, grow=2),
+    )
 )

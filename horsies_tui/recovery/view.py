@@ -14,11 +14,11 @@ from horsies_tui.health.rows import filter_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
-from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.facts import Facts
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.rows_view import RowsView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,10 @@ _KEY_OF_VERB: Final = {
 }
 
 
-class RecoveryView(ConsoleView["RecoverySnapshot"]):
+class RecoveryView(RowsView["RecoverySnapshot"]):
     """Draws the application's RecoveryFeed; verbs act on the marked findings, else on the one under the cursor."""
+
+    _table: RowTable[FindingRow]
 
     BINDINGS = bindings(Scope.RECOVERY, Scope.VERBS)
 
@@ -66,17 +68,14 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._snapshot: RecoverySnapshot | None = None
         yield LineCell(id="summary")
-        yield RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
+        self._table = RowTable(COLUMNS, glyphs=self._glyphs, id="findings")
+        yield self._table
         yield LineCell(id="why-title")
         with VerticalScroll(id="why-scroll", can_focus=False):
             yield Facts(self._glyphs, label_width=_LABEL_WIDTH, id="why")
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_S, self._tick)
-
-    @property
-    def table(self) -> RowTable[FindingRow]:
-        return self.query_one(RowTable)
 
     def draw(self, snapshot: RecoverySnapshot) -> None:
         self._snapshot = snapshot
@@ -86,24 +85,17 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
             return
         rows = rows_of(snapshot.report, self._key)
         now = self.now
-        self.table.show(rows, now=now, empty=nothing_wrong(snapshot.report))
-        self.table.marks &= {row.id for row in rows}
+        self._table.show(rows, now=now, empty=nothing_wrong(snapshot.report))
+        self._table.marks &= {row.id for row in rows}
         self._summarise()
         self._explain()
 
-    def take_focus(self) -> None:
-        self.table.focus()
-
     def show(self) -> None:
         super().show()
-        self.table.choose_one()
+        self._table.choose_one()
 
     def refresh_now(self) -> None:
         self.console.desk.refresh()
-
-    def acted(self) -> None:
-        self.table.action_clear_marks()
-        self.refresh_now()
 
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
@@ -124,17 +116,13 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
     def fits(self, action: Action) -> bool:
         """Whether each of the chosen findings offers this verb as a remedy."""
         if action.scope not in (Scope.VERBS, Scope.RECOVERY) or action.id not in _KEY_OF_VERB.values():
-            return action.scope is not Scope.TABLE or bool(self.table.rows)
+            return action.scope is not Scope.TABLE or bool(self._table.rows)
         verbs = {verb for verb, key in _KEY_OF_VERB.items() if key == action.id}
         chosen = self._chosen()
         return bool(chosen) and all(any(remedy.verb in verbs for remedy in finding.remedies) for finding in chosen)
 
     def _chosen(self) -> list[Finding]:
-        """The marked findings, else the one under the cursor."""
-        table = self.table
-        if table.marks:
-            return [row.finding for row in table.rows if row.id in table.marks]
-        return [] if table.cursor_row is None else [table.cursor_row.finding]
+        return [row.finding for row in self._table.chosen]
 
     def _say_what_may_be(self, verb: str, chosen: Sequence[Finding]) -> None:
         if not chosen:
@@ -150,7 +138,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
     @on(RowTable.Opened)
     def _open(self, message: RowTable.Opened) -> None:
         message.stop()
-        row = self.table.cursor_row
+        row = self._table.cursor_row
         if row is None:
             return
         if row.finding.target_kind == "task" and len(row.finding.ids) == 1:
@@ -165,17 +153,12 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
         message.stop()
         self._explain()
 
-    @on(RowTable.MarksChanged)
-    def _count_marks(self, message: RowTable.MarksChanged) -> None:
-        message.stop()
-        self.console.note(f"{self._glyphs.mark} {len(message.marks)} marked" if message.marks else "")
-
     # Drawing.
 
     def _tick(self) -> None:
         if self.shown and self._snapshot is not None:
             if self._snapshot.report is not None:
-                self.table.tick(self.now)
+                self._table.tick(self.now)
             self._summarise()
 
     def _summarise(self) -> None:
@@ -188,7 +171,7 @@ class RecoveryView(ConsoleView["RecoverySnapshot"]):
             self.query_one("#summary", LineCell).put(self._glyphs.text(words), *classes)
 
     def _explain(self) -> None:
-        row = self.table.cursor_row
+        row = self._table.cursor_row
         title = f"why: {row.finding.what}" if row is not None else ""
         self.query_one("#why-title", LineCell).put(self._glyphs.text(title))
         self.query_one("#why", Facts).show([] if row is None else why_of(row))

@@ -27,9 +27,8 @@ from horsies_tui.actions import Action, Scope, bindings, live_actions
 from horsies_tui.clipboard import copy
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.look import themes
-from horsies_tui.look.clock import time_of_day, zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import size
+from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
 from horsies_tui.shell.database_session import DatabaseSession
@@ -38,16 +37,15 @@ from horsies_tui.shell.footer import Footer
 from horsies_tui.shell.header import Header, HeaderFacts
 from horsies_tui.shell.help import HelpSheet, KeyList
 from horsies_tui.shell.in_turn import InTurn
-from horsies_tui.shell.named_filters import NamedFilters
 from horsies_tui.shell.operation_flow import OperationFlow
-from horsies_tui.shell.palette import ActionCommands
+from horsies_tui.shell.palette import ActionCommands, NamedFilters
 from horsies_tui.shell.picker import Picker
 from horsies_tui.shell.stage import Stage
 from horsies_tui.shell.tabs import Tab, Tabs
 from horsies_tui.task.view import DetailView
 from horsies_tui.tasks.view import TasksView
+from horsies_tui.textual_internals import CrashKeepingApp, ExactScreen
 from horsies_tui.widgets.cell import LineCell
-from horsies_tui.widgets.exact_screen import ExactScreen
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.workers.view import WorkersView
 from horsies_tui.workflow.view import WorkflowView
@@ -99,7 +97,7 @@ def outage(status: LinkStatus) -> tuple[str, ...]:
     return tuple(f"{failure.name}: {failure.reason}" for failure in status.failing)
 
 
-class ConsoleApp(InTurn, inherit_bindings=False):
+class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     """The whole terminal application. `keys` is the result of `keymap.keymap` for the config file."""
 
     TITLE = "horsies"
@@ -121,7 +119,7 @@ class ConsoleApp(InTurn, inherit_bindings=False):
         self.HORIZONTAL_BREAKPOINTS = list(WIDTHS)
         self.options = options
         self.utc = True
-        self.crash: BaseException | None = None
+        self.shows_tracebacks = options.debug
         self._clock, self._actor = clock, actor or Actor.current()
         self._keys = dict(keys or {})
         self._glyphs = glyphs(ascii_only=options.ascii)
@@ -434,13 +432,3 @@ class ConsoleApp(InTurn, inherit_bindings=False):
 
     def action_quit_now(self) -> None:
         self.exit(0)
-
-    # A bug ends the console with one sentence, printed by launch, instead of a traceback on the restored terminal.
-
-    def _handle_exception(self, error: Exception) -> None:
-        self.crash = error
-        super()._handle_exception(error)
-
-    def _print_error_renderables(self) -> None:
-        if self.options.debug:
-            super()._print_error_renderables()

@@ -1,4 +1,4 @@
-"""`:` and ctrl+p: every action that works now, searchable by name."""
+"""`:` and ctrl+p: every action that works now, and the filters of the config file, searchable by name."""
 
 from __future__ import annotations
 
@@ -44,3 +44,17 @@ class ActionCommands(Provider):
                 partial(self.app.run_action, live.binding.action, live.node),
                 action.help,
             )
+
+
+class NamedFilters(Provider):
+    async def discover(self) -> Hits:
+        console = cast("Console", self.app)
+        for name, text in console.options.config.filters.items():
+            yield DiscoveryHit(f"filter {name}", partial(console.show_tasks, text), help=text)
+
+    async def search(self, query: str) -> Hits:
+        matcher, console = self.matcher(query), cast("Console", self.app)
+        for name, text in console.options.config.filters.items():
+            words = f"filter {name}"
+            if (score := matcher.match(words)) > 0:
+                yield Hit(score, matcher.highlight(words), partial(console.show_tasks, text), help=text)

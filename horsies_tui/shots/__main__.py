@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from horsies_tui.shots.gallery import gallery
+from horsies_tui.shots.camera import gallery
 from horsies_tui.shots.shots import SHOTS
 
 _DIRECTORY = Path("screenshots")

@@ -1,10 +1,10 @@
-"""Takes one screenshot of the real console: starts it, performs the operator's steps, waits until nothing changes."""
+"""Takes screenshots of the real console: starts it, performs the operator's steps, waits until nothing changes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -15,15 +15,17 @@ from textual.widgets import Input, TextArea
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
+from horsies.testing import embedded_database
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.feed.status import LinkState
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
-from horsies_tui.shots.scene import MOMENT, address_of, nowhere
+from horsies_tui.shots.scene import MOMENT, address_of, nowhere, set_scene, under_its_name
+from horsies_tui.textual_internals import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 
     from textual.pilot import Pilot
 
@@ -49,7 +51,7 @@ class Stand:
     @property
     def lines(self) -> list[str]:
         """The text on the terminal."""
-        strips = self.app.screen._compositor.render_strips()  # noqa: SLF001 - textual has no other way to ask
+        strips = drawn(self.app.screen)
         return ["".join(segment.text for segment in strip) for strip in strips]
 
     async def until(self, condition: Callable[[], bool], what: str) -> None:
@@ -173,7 +175,7 @@ async def _at_rest(stand: Stand) -> None:
     for _ in range(100):
         await stand.pilot.pause()
         await asyncio.sleep(_REST_S)
-        now = [list(strip) for strip in stand.app.screen._compositor.render_strips()]  # noqa: SLF001
+        now = [list(strip) for strip in drawn(stand.app.screen)]
         if now == before:
             return
         before = now
@@ -192,3 +194,20 @@ def _colours(*, no_colour: bool) -> Iterator[None]:
         os.environ.pop("NO_COLOR", None)
         if before is not None:
             os.environ["NO_COLOR"] = before
+
+
+async def gallery(shots: Iterable[Shot]) -> AsyncIterator[tuple[Shot, str]]:
+    """One after the other. Shots that do not change their database share one."""
+    with ExitStack() as stack:
+        shared: str | None = None
+        for shot in shots:
+            if shot.spoils:
+                with embedded_database() as made:
+                    async with under_its_name(made) as url:
+                        await set_scene(url)
+                        yield shot, await take(shot, url)
+                continue
+            if shared is None:
+                shared = stack.enter_context(embedded_database())
+                await set_scene(shared)
+            yield shot, await take(shot, shared)

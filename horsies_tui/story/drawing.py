@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
-from horsies_tui.look.lines import Piece
+from horsies_tui.look.lines import Piece, filled, span_pieces, words
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import cut_spans, width_of, words
 from horsies_tui.story.page import MARGIN
 
 if TYPE_CHECKING:
@@ -18,11 +16,10 @@ if TYPE_CHECKING:
 
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line as Pieces
-    from horsies_tui.story.lines import Section, Spans
+    from horsies_tui.story.lines import Section
     from horsies_tui.story.page import Place, Placed
 
 CURSOR: Final = "story--cursor"
-FOUND: Final = "story--found"
 
 
 def row_pieces(
@@ -36,31 +33,7 @@ def row_pieces(
             pieces.append(Piece(" " * (placed.x - x), placed.x - x))
         pieces += _placed(placed, placed.place == cursor, sought, glyphs)
         x = placed.x + placed.width
-    if x < width:
-        pieces.append(Piece(" " * (width - x), width - x))
-    return tuple(pieces)
-
-
-def span_pieces(
-    spans: Spans, width: int, glyphs: Glyphs, over: tuple[str, ...] = (), sought: re.Pattern[str] | None = None
-) -> Iterator[Piece]:
-    """Exactly `width` places; matches are highlighted, also across pieces."""
-    spans = cut_spans(spans, width, glyphs)
-    text = "".join(span.text for span in spans)
-    hits = [] if sought is None else [found.span() for found in sought.finditer(text) if found.group()]
-    at = 0
-    for span in spans:
-        tones = (span.tone, *over) if span.tone else over
-        bounds = {at, at + len(span.text)}
-        bounds |= {bound for hit in hits for bound in hit if at < bound < at + len(span.text)}
-        edges = sorted(bounds)
-        for begin, end in pairwise(edges):
-            found = any(first <= begin < last for first, last in hits)
-            yield _piece(text[begin:end], (*tones, FOUND) if found else tones)
-        at += len(span.text)
-    left = width - width_of(spans)
-    if left > 0:
-        yield Piece(" " * left, left, over)
+    return filled(pieces, width)
 
 
 def _placed(placed: Placed, under_cursor: bool, sought: re.Pattern[str] | None, glyphs: Glyphs) -> Iterator[Piece]:
@@ -83,7 +56,3 @@ def _title(section: Section, width: int, glyphs: Glyphs) -> Iterator[Piece]:
     rule = words(glyphs.rule * 2, Tone.MUTED, glyphs)
     line = (rule, title, rule._replace(text=glyphs.rule * room), more, *([rule] if more.text else []))
     yield from span_pieces(line, width, glyphs)
-
-
-def _piece(text: str, classes: tuple[str, ...]) -> Piece:
-    return Piece(text, cell_len(text), classes)

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-
-from rich.cells import cell_len, chop_cells
-
-from horsies_tui.look.text import clean, cut
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Hashable
 
-    from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.look.tones import Tone
-
-
-class Span(NamedTuple):
-    """Clean text in one tone; None is the normal colour."""
-
-    text: str
-    tone: Tone | None = None
-
-
-Spans: TypeAlias = tuple[Span, ...]
+    from horsies_tui.look.lines import Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,52 +84,3 @@ class Band:
 
 
 Document: TypeAlias = tuple[Band, ...]
-
-
-def words(text: str, tone: Tone | None, glyphs: Glyphs) -> Span:
-    """Any text without control characters, and in ASCII if only that can be shown."""
-    return Span(clean(glyphs.text(text)), tone)
-
-
-def width_of(spans: Iterable[Span]) -> int:
-    return sum(cell_len(span.text) for span in spans)
-
-
-def cut_spans(spans: Spans, width: int, glyphs: Glyphs) -> Spans:
-    """At most this wide, with an ellipsis if something is cut."""
-    if width_of(spans) <= width:
-        return spans
-    kept: list[Span] = []
-    for span in spans:
-        room = width - width_of(kept)
-        # A piece that fits exactly is cut too: the ellipsis for what follows needs its last place.
-        if cell_len(span.text) >= room:
-            kept.append(Span(cut(span.text + " ", room, glyphs), span.tone))
-            break
-        kept.append(span)
-    return tuple(kept)
-
-
-def flow(items: Iterable[Spans], width: int, glyphs: Glyphs, *, gap: int = 3) -> list[Spans]:
-    """Items side by side on as few lines as they need; an item wider than a line is cut."""
-    lines: list[Spans] = []
-    for item in items:
-        if lines and width_of(lines[-1]) + gap + width_of(item) <= width:
-            lines[-1] = (*lines[-1], Span(" " * gap), *item)
-        else:
-            lines.append(cut_spans(item, width, glyphs))
-    return lines
-
-
-def wrapped(text: str, width: int, tone: Tone | None, glyphs: Glyphs) -> Iterator[Spans]:
-    """A text of any length in lines of this width."""
-    for line in text.splitlines() or [""]:
-        for piece in chopped(clean(glyphs.text(line)), width):
-            yield (Span(piece, tone),)
-
-
-def chopped(text: str, width: int) -> Sequence[str]:
-    """A clean line in pieces that each fit; at least one piece."""
-    if text.isascii():
-        return [text[start : start + width] for start in range(0, len(text), max(width, 1))] or [""]
-    return chop_cells(text, max(width, 2)) or [""]

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from horsies.domain.codec.display import Labelled
+from horsies_tui.look.lines import Span, chopped
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import Span, chopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The payload of a task: arguments, result and options, decoded for display and with masked values hidden."""
+"""The payload of a task, decoded for display and with masked values hidden; and what its sections are made of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ from horsies_tui.story.repair import closed
 from horsies_tui.story.tree import Tree
 
 if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from horsies.config.recovery import RecoveryConfig
+    from horsies.operations.why import Why
     from horsies.views import TaskDetail
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.story.lines import Fold
 
 ARGUMENTS: Final = "arguments"
 OUTCOME: Final = "outcome"
@@ -145,3 +151,18 @@ def _value(stored: Stored, masks: Masks) -> Any:
 def _note(*texts: Stored | None) -> str:
     cut = [stored for stored in texts if stored is not None and stored.cut]
     return f"this is the beginning of {size(sum(stored.size for stored in cut))}; y offers the whole" if cut else ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoryContext:
+    detail: TaskDetail
+    now: datetime
+    """The database's time; for a task that has ended, and on a frozen screen, the time of the read."""
+    glyphs: Glyphs
+    zone: tzinfo | None
+    recovery: RecoveryConfig
+    why: Why | None = None
+    payload: Payload | None = None
+    """None until it is read."""
+    open: frozenset[Fold] = frozenset()
+    """The unfolded parts; those of the payload are stored in its trees."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from rich.cells import cell_len
 
+from horsies_tui.look.lines import Span, cut_spans
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import Fold, Line, Span, cut_spans
+from horsies_tui.story.lines import Fold, Line
 from horsies_tui.story.parts import CHUNK, WIDEST_LABEL, Chunk, Part, behind, behind_open, folds, parts_of, scalar
 
 if TYPE_CHECKING:

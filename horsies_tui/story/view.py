@@ -1,4 +1,4 @@
-"""The widget for a long text in sections; its cursor stays on its line when other lines are added or removed."""
+"""The widgets of a story: its head, and the long text in sections, whose cursor stays on its line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.lines import blank_line
+from horsies_tui.look.lines import FOUND, Span, blank_line, span_pieces
 from horsies_tui.look.tones import TONES, Tone, tone_css
-from horsies_tui.story.drawing import CURSOR, FOUND, row_pieces, span_pieces
-from horsies_tui.story.lines import Fold, Span
-from horsies_tui.story.page import Page, Place, lay_out, text_width
+from horsies_tui.story.drawing import CURSOR, row_pieces
+from horsies_tui.story.lines import Fold
+from horsies_tui.story.page import MARGIN, Page, Place, lay_out, text_width
 from horsies_tui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
@@ -172,18 +172,18 @@ class StoryView(LineView, can_focus=True):
     def action_previous_part(self) -> None:
         self._part(-1)
 
-    def _on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         self.post_message(self.Resized(self))
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._step(_WHEEL_ROWS)
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self._step(-_WHEEL_ROWS)
 
-    async def _on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         event.stop()
         y = self._top + event.y
         if event.y >= self._height or y >= len(self._page.rows):
@@ -242,3 +242,23 @@ class StoryView(LineView, can_focus=True):
         gap = "   " if more and self._said else " "
         spans = (Span(more, Tone.MUTED), Span(gap + self._glyphs.text(self._said), Tone.ACCENT))
         return tuple(span_pieces(spans, self.size.width, self._glyphs))
+
+
+class StoryHead(LineView):
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
+    DEFAULT_CSS = f"""
+    StoryHead {{ height: 2; color: $text; background: $background; }}
+    {tone_css("StoryHead")}
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._glyphs = glyphs
+
+    def put(self, lines: tuple[Line, ...]) -> None:
+        """Show these lines and take the height that they need; they were made for the width without the margin."""
+        height = max(len(lines), 1)
+        if self.styles.height is None or self.styles.height.value != height:
+            self.styles.height = height
+        margin = Span(" " * MARGIN)
+        self.draw_lines([tuple(span_pieces((margin, *line.spans), self.size.width, self._glyphs)) for line in lines])

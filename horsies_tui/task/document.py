@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.lines import Band, Line, OpenTask, Section, Span, cut_spans, words, wrapped
+from horsies_tui.story.lines import Band, Line, OpenTask, Section
 from horsies_tui.story.page import widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
 from horsies_tui.task.facts import by_hand, links, why
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.story.context import StoryContext
     from horsies_tui.story.lines import Document
-    from horsies_tui.story.payload import Payload, Told
+    from horsies_tui.story.payload import Payload, StoryContext, Told
     from horsies_tui.task.feed import DetailSnapshot
 
 

@@ -7,22 +7,10 @@ from typing import TYPE_CHECKING
 from horsies.domain.retry import RetryRule
 from horsies.operations.why import ReasonKind
 from horsies.views.workers import place_of
-from horsies_tui.look.clock import moment_text
+from horsies_tui.look.lines import Span, cut_spans, flow, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
-from horsies_tui.look.units import ticking
-from horsies_tui.story.lines import (
-    Line,
-    OpenTask,
-    OpenWorkflow,
-    Section,
-    ShowTasks,
-    ShowWorkers,
-    Span,
-    cut_spans,
-    flow,
-    words,
-    wrapped,
-)
+from horsies_tui.look.units import moment_text, ticking
+from horsies_tui.story.lines import Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
 from horsies_tui.task.timeline import actor_of
 
 if TYPE_CHECKING:
@@ -30,8 +18,9 @@ if TYPE_CHECKING:
 
     from horsies.operations.why import Reason
     from horsies.views import AuditRow
-    from horsies_tui.story.context import StoryContext
-    from horsies_tui.story.lines import Spans, Target
+    from horsies_tui.look.lines import Spans
+    from horsies_tui.story.lines import Target
+    from horsies_tui.story.payload import StoryContext
 
 
 def head(tell: StoryContext, width: int) -> tuple[Line, ...]:

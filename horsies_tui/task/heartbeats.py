@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import span
 from horsies.views.workers import name_of, place_of
+from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import length, ticking
-from horsies_tui.story.lines import Line, Section, Span, cut_spans, flow, words
+from horsies_tui.story.lines import Line, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from horsies.views import Execution
-    from horsies_tui.story.context import StoryContext
-    from horsies_tui.story.lines import Spans
+    from horsies_tui.look.lines import Spans
+    from horsies_tui.story.payload import StoryContext
 
 _LATE_BEATS: Final = 2
 """The configuration requires a threshold of more than two beats: a single late beat means nothing."""

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.operations.formatting import span
 from horsies.views.workers import place_of
-from horsies_tui.look.clock import date_and_time, moment_text, time_of_day
+from horsies_tui.look.lines import Span, cut_spans, flow, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
-from horsies_tui.look.units import length, ticking
-from horsies_tui.story.lines import Fold, Line, Section, Span, cut_spans, flow, words, wrapped
-from horsies_tui.task.lanes import Lane, Phase, lanes
-from horsies_tui.task.scale import places
+from horsies_tui.look.units import date_and_time, length, moment_text, ticking, time_of_day
+from horsies_tui.story.lines import Fold, Line, Section
+from horsies_tui.task.lanes import Lane, Phase, lanes, places
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
 
     from horsies.views import Attempt, AuditRow
-    from horsies_tui.story.context import StoryContext
-    from horsies_tui.story.lines import Spans
+    from horsies_tui.look.lines import Spans
+    from horsies_tui.story.payload import StoryContext
 
 KEY: Final = "timeline"
 EARLIER: Final = Fold(KEY, "earlier")

@@ -15,16 +15,14 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.operations.eligibility import TaskVerb, fits_state
 from horsies.operations.selection import Selection
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.story.context import StoryContext
-from horsies_tui.story.head import StoryHead
+from horsies_tui.look.units import zone_of
 from horsies_tui.story.lines import Fold, OpenTask, OpenWorkflow, ShowTasks, ShowWorkers
 from horsies_tui.story.parts import plain
-from horsies_tui.story.payload import Payload, read_payload, source_of
-from horsies_tui.story.view import StoryView
+from horsies_tui.story.payload import Payload, StoryContext, read_payload, source_of
+from horsies_tui.story.view import StoryHead, StoryView
 from horsies_tui.task.document import choices, document, nothing
-from horsies_tui.task.export_menu import Exporter
+from horsies_tui.task.export import Exporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
 from horsies_tui.task.search import DetailSearch

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from horsies.query import parameters
+from horsies.query import TaskConditions, parameters
 from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
-from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
 from horsies_tui.feed.tally import Tally
-from horsies_tui.tasks.reading import read_fresh
 from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
 from horsies_tui.tasks.window import ASCENDING, RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from datetime import datetime
 
-    from horsies.query import TaskConditions
-    from horsies.views import TaskCounts, TaskPage
+    from horsies.store.connect import Connection
+    from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskPage, TaskRow
     from horsies_tui.feed.link import Link
-    from horsies_tui.tasks.snapshot import Edge
+    from horsies_tui.tasks.window import Slice
+    from horsies_tui.widgets.row_table import Edge
 
 PAGE: Final = 200
 _MOST_STRETCHES: Final = 100
@@ -46,15 +45,32 @@ class _Load:
     stretches: int = _MOST_STRETCHES
 
 
-class TaskFeed(Feed):
+@dataclass(frozen=True, slots=True)
+class _Fresh:
+    """What one refresh of the window read: a page, and by id the rows of the window that the page lacks.
+
+    `untold` are the ids of those rows.
+    """
+
+    page: TaskPage
+    untold: tuple[str, ...]
+    matching: tuple[TaskRow, ...]
+    others: tuple[TaskRow, ...]
+
+    def put_into(self, window: RowWindow, part: Slice, *, at_rest: bool) -> None:
+        window.refresh(part, self.page)
+        window.renew(self.untold, self.matching, self.others)
+        if at_rest:
+            window.settle(part, self.page)
+
+
+class TaskFeed(Feed[TaskSnapshot]):
     """Publishes a snapshot on each change. All methods return at once."""
 
     NAME = "tasks"
 
     def __init__(self, link: Link, publish: Callable[[TaskSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
-        super().__init__(link)
-        self.snapshot = TaskSnapshot()
-        self._publish_to = publish
+        super().__init__(link, publish, TaskSnapshot())
         self._rhythm = rhythm
         self._need = TaskNeed()
         self._parameters = parameters(self._need.filter)
@@ -65,10 +81,24 @@ class TaskFeed(Feed):
         self._around: str | None = None
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
-        self._rows, self._above, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
-        self._further = Pace(seldom)
+        self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
         self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._parameters))
-        self._paces = (self._rows, self._above, self._groups, self._counts)
+        count = self._counting(self._counts, task_counts)
+        group = self._query(lambda: (self._parameters, self._need.group_by), _groups, lambda found: {"groups": found})
+        self._reads = (
+            Read("rows", self._read_rows, self._rows, _may_change, due=self._rows_due_at),
+            Read("counts", count, self._counts, _may_change),
+            Read("above", self._read_above, Pace(seldom), _may_change, self._may_have_rows_above),
+            Read(
+                "further",
+                self._read_further,
+                self._further,
+                _may_change,
+                self._may_search_further,
+                lambda: self._further.earliest_at,
+            ),
+            Read("groups", group, self._groups, _may_change, lambda: self._need.group_by is not None),
+        )
         self._lets_in_now = False
         """The operator asked for the rows that arrived above, so they are shown even if he is not idle."""
         self._further_from: Cursor | None = None
@@ -105,8 +135,8 @@ class TaskFeed(Feed):
         self._wake.set()
 
     def refresh(self) -> None:
-        """Read everything again at once."""
-        self._renew()
+        super().refresh()
+        self._load_at = self._background_at = 0.0
 
     def near(self, edge: Edge) -> None:
         """The cursor is near an edge of the window; load the page beyond it."""
@@ -129,7 +159,7 @@ class TaskFeed(Feed):
         """Go to the start of the order. If the window begins there, rows from above are added and none is dropped."""
         if self._window.before is None and self._load is None and len(self._window):
             self._lets_in_now = True
-            self._renew()
+            self.refresh()
         else:
             self._fetch(_Load("end", resets=True, keeps=True))
 
@@ -138,40 +168,17 @@ class TaskFeed(Feed):
         self._supersede()
         self._wake.set()
 
-    def _on_dirty(self, channel: str, _payload: str) -> None:
-        if not channel:
-            self._renew()
-        elif channel not in ("horsies_worker_state", "horsies_workflow_status"):
-            if not self._rows.dirty:
-                self._wake.set()
-            for pace in self._paces:
-                pace.mark()
-
-    def _renew(self) -> None:
-        for pace in self._paces:
-            pace.renew()
-        self._load_at = self._background_at = 0.0
-        self._wake.set()
-
     def _due_at(self) -> float | None:
         if self._load is not None:
             return self._load_at
-        if self._frozen:
-            return None
-        return max(self._background_at, self._most_due()[0])
+        due = None if self._frozen else self._most_due()
+        return None if due is None else max(self._background_at, due[0])
 
-    def _most_due(self) -> tuple[float, Pace, Callable[[], Awaitable[bool]]]:
-        """The regular read that is due next, and when."""
-        told = self._link.listens
-        reads = [(self._rows_due_at(), self._rows, self._read_rows)]
-        reads.append((self._counts.due_at(told=told), self._counts, self._read_counts))
-        if self._window.before is None and not self._lets_in:
-            reads.append((self._above.due_at(told=told), self._above, self._read_above))
-        if self._further_from is not None and self._rest.at(self._now()):
-            reads.append((self._further.earliest_at, self._further, self._read_further))
-        if self._need.group_by is not None:
-            reads.append((self._groups.due_at(told=told), self._groups, self._read_groups))
-        return min(reads, key=itemgetter(0))
+    def _may_have_rows_above(self) -> bool:
+        return self._window.before is None and not self._lets_in
+
+    def _may_search_further(self) -> bool:
+        return self._further_from is not None and self._rest.at(self._now())
 
     @property
     def _follows(self) -> bool:
@@ -192,11 +199,11 @@ class TaskFeed(Feed):
         if self._load is not None:
             await self._read_load(self._load)
             return
-        _, pace, read = self._most_due()
+        due = self._most_due()
+        if due is None:
+            return
         began = self._now()
-        pace.begin(began)
-        done = await read()
-        pace.end(self._now(), done=done)
+        done = await self._perform(due[1])
         if self._counts.is_complete or not done:
             took_s = self._now() - began
             self._background_at = began + max(self._rhythm.tick_s, took_s * self._rhythm.slow_factor)
@@ -242,13 +249,12 @@ class TaskFeed(Feed):
     async def _read_rows(self) -> bool:
         window, wanted = self._window, self._parameters
         part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
-        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
             fresh.put_into(window, part, at_rest=self._lets_in or self._rest.at(self._now()))
             self._lets_in_now = self._lets_in_now and not part.from_start
             if self._further_from is None:
                 self._go_further(fresh.page)
-        self._publish()
         return fresh is not None
 
     async def _read_further(self) -> bool:
@@ -256,11 +262,10 @@ class TaskFeed(Feed):
         window, wanted, start = self._window, self._parameters, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)
-        fresh = await self._read(lambda conn: read_fresh(conn, wanted, window, part))
+        fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and start == self._further_from and self._rest.at(self._now()):
             fresh.put_into(window, part, at_rest=True)
             self._go_further(fresh.page)
-        self._publish()
         return fresh is not None
 
     def _go_further(self, page: TaskPage) -> None:
@@ -282,32 +287,14 @@ class TaskFeed(Feed):
         if page is None or window is not self._window or top != window.top:
             return page is not None
         window.hold({*held, *(row.id for row in page.rows)}, more=page.previous is not None)
-        self._publish()
         if page.reached is None or page.previous is None:
             return True
         self._searched_above = (top, page.previous)
         return False
 
-    async def _read_counts(self) -> bool:
-        wanted, part, rest = self._parameters, self._counts.part, self._counts.rest
-        counts = await self._read(lambda conn: task_counts(conn, part, rest))
-        if counts is not None and wanted is self._parameters:
-            self._counts.tell(counts)
-            self._publish(counts=self._counts.counts)
-        return counts is not None
-
-    async def _read_groups(self) -> bool:
-        wanted, by = self._parameters, self._need.group_by
-        assert by is not None
-        groups = await self._read(lambda conn: task_groups(conn, wanted, by=by))
-        if groups is not None and wanted is self._parameters and by == self._need.group_by:
-            self._publish(groups=groups)
-        return groups is not None
-
     def _publish(self, **changes: Any) -> None:
         window = self._window
-        snapshot = replace(
-            self.snapshot,
+        super()._publish(
             rows=window.rows,
             struck=window.struck,
             held=len(window.held),
@@ -316,13 +303,8 @@ class TaskFeed(Feed):
             at_end=window.after is None,
             searched=self._searched(),
             loading=self._load is not None or self._lets_in_now,
-            slow_s=self._slow_s,
-            error=self._error,
             **changes,
         )
-        if snapshot != self.snapshot:
-            self.snapshot = replace(snapshot, now=self._link.clock.now())
-            self._publish_to(self.snapshot)
 
     def _searched(self) -> str:
         """How far was searched; empty if everything was, or if the next rows are known and only not loaded."""
@@ -344,3 +326,29 @@ def _rest_of(load: _Load, page: TaskPage) -> _Load | None:
     if _beyond(load, page) is None or missing <= 0 or load.stretches <= 1:
         return None
     return _Load(load.edge, rows=missing, stretches=load.stretches - 1)
+
+
+def _may_change(channel: str, _payload: str) -> bool:
+    return channel not in ("horsies_worker_state", "horsies_workflow_status")
+
+
+async def _groups(conn: Connection, request: tuple[TaskConditions, GroupBy | None]) -> TaskGroups | None:
+    wanted, by = request
+    return None if by is None else await task_groups(conn, wanted, by=by)
+
+
+async def _read_fresh(conn: Connection, parameters: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
+    """Does not change the window."""
+    page = await task_page(conn, parameters, sort=window.sort, limit=part.limit, after=part.after)
+    untold = tuple(window.untold(part, page))
+    matching = await _by_ids(conn, parameters, untold)
+    found = {row.id for row in matching}
+    others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in untold if task_id not in found))
+    return _Fresh(page, untold, matching, others)
+
+
+async def _by_ids(conn: Connection, parameters: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
+    """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
+    if not ids:
+        return ()
+    return (await task_page(conn, parameters.among("id", ids), limit=len(ids))).rows

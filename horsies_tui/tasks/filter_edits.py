@@ -1,21 +1,25 @@
-"""Filters that keys make without typing: states switched on or off, one group, everything that a list shows."""
+"""Filters that keys make without typing, and the targets of a verb in the task list."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.operations.selection import Selection
 from horsies.query import TaskFilter, Term
 from horsies.query.keys import EVERY_STATE, INTERRUPTED, SCHEDULED, STATES
 from horsies.query.sense import states
 from horsies.query.values import Choice, Glob
 from horsies.views import Sort
+from horsies_tui.look.units import number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from horsies.query.values import Value
     from horsies.views import GroupBy
+    from horsies_tui.tasks.snapshot import TaskNeed
 
 GROUP_KEYS: Final[Mapping[GroupBy, str]] = {
     "error_code": "error",
@@ -90,3 +94,31 @@ def all_shown(current: TaskFilter, sort: Sort) -> TaskFilter:
 def _status(*words: str, negated: bool = False) -> Term:
     values: tuple[Value, ...] = tuple(map(Choice, words))
     return Term("status", values, negated)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """`groups` are the keys of the marked groups, or of the one under the cursor; `ids` likewise."""
+
+    need: TaskNeed
+    all_that_match: bool
+    groups: tuple[str | None, ...]
+    ids: tuple[str, ...]
+    marked: int
+
+    def selection(self) -> Selection | None:
+        """None: nothing is chosen. Raises NoSuchFilter if the choice cannot be expressed as a filter."""
+        if self.need.group_by is not None:
+            if not self.groups:
+                return None
+            return Selection.of_filter(of_groups(self.need.filter, self.need.group_by, self.groups).text)
+        if self.all_that_match:
+            return Selection.of_filter(all_shown(self.need.filter, self.need.sort).text)
+        return Selection.of_ids(self.ids) if self.ids else None
+
+    @property
+    def words(self) -> str:
+        """A choice other than the row under the cursor, as text; empty if there is none."""
+        if self.marked:
+            return f"{number(self.marked)} marked"
+        return "all that match" if self.all_that_match and self.need.group_by is None else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
 from horsies_tui.widgets.row_table import RowTable
@@ -61,11 +61,6 @@ class GroupList(RowTable[GroupRow]):
             self.marks = frozenset()
         self.show(_rows(groups, by) if groups is not None else (), now=now, empty=empty)
 
-    def chosen(self) -> tuple[GroupRow, ...]:
-        """The marked groups, or the one under the cursor."""
-        marked = tuple(row for row in self.rows if row.id in self.marks)
-        return marked or ((self.cursor_row,) if self.cursor_row is not None else ())
-
 
 def _rows(groups: TaskGroups, by: GroupBy) -> tuple[GroupRow, ...]:
     total = sum(group.number for group in groups.groups)
@@ -89,15 +84,14 @@ def _bar(row: GroupRow, look: Look) -> Cell:
 
 def _columns(by: GroupBy) -> ColumnSet[GroupRow]:
     return ColumnSet(
-        columns=(
-            Column("number", "TASKS", lambda row, _: Cell(number(row.number), Tone.STRONG), right=True),
-            Column("percent", "SHARE", lambda row, _: Cell(f"{row.share:.0%}"), right=True),
-            Column("bar", "", _bar),
-            Column("newest", "NEWEST", lambda row, look: Cell(age(look.now - row.newest)), right=True),
-            Column("oldest", "OLDEST", lambda row, look: Cell(age(look.now - row.oldest)), right=True),
-            Column("key", GROUP_WORDS[by].upper(), _key),
-        ),
-        layouts={80: {"number": 9, "percent": 5, "bar": _BAR, "newest": 6, "oldest": 6, "key": REST}},
+        (
+            Column("number", "TASKS", lambda row, _: Cell(number(row.number), Tone.STRONG), 9, right=True),
+            Column("percent", "SHARE", lambda row, _: Cell(f"{row.share:.0%}"), 5, right=True),
+            Column("bar", "", _bar, _BAR),
+            Column("newest", "NEWEST", lambda row, look: Cell(age(look.now - row.newest)), 6, right=True),
+            Column("oldest", "OLDEST", lambda row, look: Cell(age(look.now - row.oldest)), 6, right=True),
+            Column("key", GROUP_WORDS[by].upper(), _key, 12, grow=1),
+        )
     )
 
 

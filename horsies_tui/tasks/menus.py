@@ -1,21 +1,24 @@
-"""The menus of the task list: order, groups, states, columns, and a time to go to."""
+"""The menus of the task list: order, groups, states, and a time to go to, which is parsed as it is typed."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from horsies.domain.errors import ErrorCode, HorsiesError
+from horsies.query import FilterError, parse
+from horsies.query.values import Moment
 from horsies.views import Sort
-from horsies_tui.look.clock import date_and_time
 from horsies_tui.look.tones import state_tone
-from horsies_tui.tasks.moments import read_moment
+from horsies_tui.look.units import date_and_time
 from horsies_tui.tasks.words import SORT_WORDS, states_on
 from horsies_tui.widgets.counts_line import ORDER, counted
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt
-from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
+    from datetime import tzinfo
 
     from horsies.query import TaskFilter
     from horsies.views import GroupBy
@@ -55,6 +58,7 @@ _STATE_HELP: Final = {
     "INTERRUPTED": "stopped at a shutdown, waits for a decision",
 }
 _COUNT_WIDTH: Final = 8
+_CLOCK: Final = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(z)?", re.IGNORECASE)
 
 
 def sort_menu(current: Sort, glyphs: Glyphs) -> PickOne:
@@ -81,13 +85,6 @@ def state_menu(current: TaskFilter, snapshot: TaskSnapshot, glyphs: Glyphs) -> P
     return PickSome("States (none: any)", items, states_on(current), glyphs)
 
 
-def column_menu(width: int, hidden: frozenset[str], glyphs: Glyphs) -> PickSome:
-    """The columns that fit into a table of this width."""
-    titles = {column.key: column.title for column in TASK_COLUMNS.columns}
-    items = [Item(key, titles[key]) for key in TASK_COLUMNS.keys_at(width)]
-    return PickSome("Columns", items, [item.id for item in items if item.id not in hidden], glyphs)
-
-
 def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[datetime]:
     return Prompt(
         "Go to a time",
@@ -96,3 +93,48 @@ def time_prompt(now: datetime, zone: tzinfo | None, glyphs: Glyphs) -> Prompt[da
         lambda moment: date_and_time(moment, zone),
         glyphs,
     )
+
+
+class NoMoment(HorsiesError):  # noqa: N818 - shown beside what is being typed
+    """The text is not a time; the message says what would be."""
+
+    default_code = ErrorCode.CLI_INVALID_ARGS
+
+
+def read_moment(text: str, now: datetime, zone: tzinfo | None = UTC) -> datetime:
+    """In `zone` (None: this machine's) unless the text names one. A time of day means the most recent such time."""
+    text = text.strip()
+    if clock := _CLOCK.fullmatch(text):
+        return _last(clock, now, zone)
+    try:
+        return _in_zone(datetime.fromisoformat(text), zone)
+    except (ValueError, OverflowError):
+        return _ago(text, now)
+
+
+def _last(clock: re.Match[str], now: datetime, zone: tzinfo | None) -> datetime:
+    hour, minute, second, utc = clock.groups()
+    today = now.astimezone(UTC if utc else zone)
+    try:
+        at = today.replace(hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=0)
+    except ValueError as error:
+        raise NoMoment(f"there is no time {clock[0]}: {error}") from error
+    return (at if at <= now else at - timedelta(days=1)).astimezone(UTC)
+
+
+def _in_zone(at: datetime, zone: tzinfo | None) -> datetime:
+    if at.tzinfo is None and zone is not None:
+        at = at.replace(tzinfo=zone)
+    return at.astimezone(UTC)
+
+
+def _ago(text: str, now: datetime) -> datetime:
+    duration = re.sub(r"\s*ago$", "", text.lower()).replace(" ", "")
+    try:
+        moments = parse(f"since:{duration}").pick("since", Moment) if duration.isalnum() else ()
+    except FilterError:
+        moments = ()
+    ago = next((moment.ago for moment in moments), None)
+    if ago is None:
+        raise NoMoment("write 14:05, 2h30m, or 2026-11-17 14:05")
+    return now - ago

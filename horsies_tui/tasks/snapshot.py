@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from horsies.query import TaskFilter
 from horsies.views import Sort
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from horsies.views import GroupBy, TaskCounts, TaskGroups, TaskRow
-
-Edge: TypeAlias = Literal["start", "end"]
 
 
 @dataclass(frozen=True, slots=True)

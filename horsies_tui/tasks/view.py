@@ -1,56 +1,147 @@
-"""The tasks screen: the keys of the task list, and the selection that verbs act on."""
+"""The tasks screen: a live list under a filter, or its groups, and the selection that verbs act on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual import on
+from textual.message import Message
 
 from horsies.operations.eligibility import TaskVerb, fits_state
-from horsies.query import FilterError, TaskFilter, parse
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
-from horsies_tui.look.clock import zone_of
-from horsies_tui.look.units import number
-from horsies_tui.tasks.filter_edits import NoSuchFilter, all_shown, of_groups, of_states
-from horsies_tui.tasks.listing import TaskList
-from horsies_tui.tasks.menus import NO_GROUPS, column_menu, group_menu, sort_menu, state_menu, time_prompt
-from horsies_tui.tasks.selection import Choice
-from horsies_tui.tasks.table import TaskTable
-from horsies_tui.tasks.words import toggled
+from horsies_tui.feed.status import LinkState
+from horsies_tui.feed.values import KnownValues
+from horsies_tui.look.glyphs import glyphs
+from horsies_tui.look.units import number, zone_of
+from horsies_tui.tasks.feed import TaskFeed
+from horsies_tui.tasks.filter_edits import Chosen, NoSuchFilter, all_shown, of_groups, of_states
+from horsies_tui.tasks.groups import GroupList
+from horsies_tui.tasks.menus import NO_GROUPS, group_menu, sort_menu, state_menu, time_prompt
+from horsies_tui.tasks.snapshot import TaskNeed, TaskSnapshot
+from horsies_tui.tasks.window import ASCENDING
+from horsies_tui.tasks.words import empty_words, no_groups_words, tally, toggled
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.rows_view import FilteredView
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
+    from textual.app import ComposeResult
     from textual.binding import BindingType
+    from textual.widget import Widget
 
     from horsies.operations.selection import Selection
-    from horsies.views import GroupBy
+    from horsies.query import TaskFilter
+    from horsies.views import GroupBy, TaskRow
     from horsies_tui.actions import Action
+    from horsies_tui.feed.link import Link
+    from horsies_tui.feed.status import LinkStatus
     from horsies_tui.intents import Intent
-    from horsies_tui.widgets.sheet import Sheet
+    from horsies_tui.widgets.row_table import Edge
 
-ResultT = TypeVar("ResultT")
+_TICK_S: Final = 0.125
+"""Each age changes at its own moment. All at once are 5 kB, which delay a key by 150 ms on a link of 30 kB/s."""
 
 
-class TasksView(TaskList):
-    """Translates keys and messages into requests, and determines the targets of a verb."""
+class TasksView(FilteredView[TaskSnapshot]):
+    """Follows new tasks while the cursor is on the first row; once it has left that row, no row moves by itself."""
 
     TITLE = "Tasks"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(Scope.TASKS, Scope.VERBS)]
+    DEFAULT_CSS = """
+    TasksView {
+        & > GroupList { display: none; }
+        &.-grouped > GroupList { display: block; }
+        &.-grouped > #rows { display: none; }
+    }
+    """
+
+    _table: RowTable[TaskRow]
+
+    @dataclass
+    class ValuesRead(Message, bubble=False):
+        """Suggestions for the filter were read."""
+
+        values: Mapping[str, Sequence[str]]
+
+    @dataclass
+    class LinkChanged(Message, bubble=False):
+        """The link's status changed. A message, since the link outlives the widgets and must not draw into them."""
+
+        status: LinkStatus
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, TasksView.LinkChanged)
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
+        self._need = TaskNeed()
+        self._snapshot = TaskSnapshot()
+        self._values: KnownValues | None = None
+        self._status_ends: Callable[[], None] | None = None
         self._all_that_match = False
+        self._land: Edge | None = None
+        """Where the cursor goes when the requested rows have arrived."""
+
+    def compose(self) -> ComposeResult:
+        self._glyphs = glyphs(ascii_only=self.console.options.ascii)
+        self._filter_bar = FilterBar(id="filter")
+        self._filter_bar.named = self.console.options.config.filters
+        self._counts = CountsLine(self._glyphs, id="counts")
+        self._table = RowTable(TASK_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._groups = GroupList(self._glyphs, id="groups")
+        yield from (self._filter_bar, self._counts, self._table, self._groups)
 
     def on_mount(self) -> None:
+        self.set_interval(_TICK_S, self._tick)
         if self.console.options.filter:
             self.filter_by(self.console.options.filter)
+
+    def on_unmount(self) -> None:
+        if self.feed is not None:
+            self.feed.stop()
+        self._let_go()
+
+    def create_feed(self, link: Link, publish: Callable[[TaskSnapshot], None]) -> TaskFeed:
+        self._let_go()
+        self._values = KnownValues(link, lambda values: cast("None", self.post_message(self.ValuesRead(values))))
+        self._status_ends = link.on_status(lambda status: cast("None", self.post_message(self.LinkChanged(status))))
+        feed = TaskFeed(link, publish)
+        feed.ask(self._need)
+        return feed
+
+    def draw(self, snapshot: TaskSnapshot) -> None:
+        self._snapshot = snapshot
+        self._show_all()
+        # An older snapshot may still arrive after a new request: only the feed's latest one counts.
+        if self._land is not None and snapshot is self._task_feed.snapshot and not snapshot.loading:
+            self._table.move_to(0 if self._land == "start" else len(snapshot.rows) - 1)
+            self._land = None
+
+    @property
+    def _lists(self) -> tuple[RowTable[Any], ...]:
+        return (self._table, self._groups)
+
+    @property
+    def _focused(self) -> Widget:
+        return self._table if self._need.group_by is None else self._groups
+
+    def refresh_now(self) -> None:
+        self._task_feed.refresh()
+
+    def times_changed(self) -> None:
+        self._show_all()
+
+    def frozen_changed(self) -> None:
+        self._follow_at_top()
+        self._show_all()
 
     def selection(self) -> Selection | None:
         """Raises NoSuchFilter if the choice cannot be expressed as a filter."""
@@ -67,13 +158,12 @@ class TasksView(TaskList):
         """Tasks chosen by a filter or in groups may be in any state; those of rows are known."""
         if self._all_that_match or self._need.group_by is not None:
             return True
-        marks = self._table.marks
-        rows = [row for row in self._table.rows if row.id in (marks or {self._table.cursor_id})]
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
         if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
             return True
-        unseen = len(rows) < len(marks)
+        rows = self._table.chosen
+        unseen = len(rows) < len(self._table.marks)
         return unseen or any(fits_state(TaskVerb(action.verb), row.status, row.error_code) for row in rows)
 
     def busy(self, busy: bool) -> None:
@@ -82,47 +172,21 @@ class TasksView(TaskList):
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the choice, the groups, the filter."""
         if self._choice.words:
-            self._choose_nothing()
+            self._clear_marks()
         elif self._need.group_by is not None:
             self._group_by(None)
-        elif self._need.filter.terms:
-            self._use(TaskFilter())
         else:
-            return False
+            return self._leave_filter(self._need.filter)
         return True
 
-    def acted(self) -> None:
-        """Clear the choice, so that another verb does not apply to it again."""
-        self._choose_nothing()
-        self.refresh_now()
-
     def neighbour(self, step: int) -> str | None:
-        index = self._table.cursor_index + step
-        if not 0 <= index < len(self._table.rows):
-            return None
-        self._table.move_to(index)
-        return self._table.cursor_id
+        return self._table.neighbour(step)
 
     def show(self) -> None:
         super().show()
         self._note()
 
-    def filter_by(self, text: str) -> None:
-        """Show the matching tasks; an invalid filter is opened for editing at the error."""
-        try:
-            self._use(parse(text))
-        except FilterError:
-            self._filter_bar.edit(text)
-            self._filter_bar.action_apply()
-
     # Keys.
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters, and the footer offers no other keys."""
-        return not (action == "filter" and self._filter_bar.editing)
-
-    def action_filter(self) -> None:
-        self._filter_bar.edit()
 
     def action_follow(self) -> None:
         if self._need.sort is not Sort.NEWEST:
@@ -144,15 +208,6 @@ class TasksView(TaskList):
     def action_states(self) -> None:
         menu = state_menu(self._need.filter, self._snapshot, self._glyphs)
         self._open_menu(menu, lambda states: self._use(of_states(self._need.filter, states)))
-
-    def action_columns(self) -> None:
-        width, hidden = self._table.size.width, self._table.columns.hidden
-
-        def choose(shown: frozenset[str]) -> None:
-            offered = frozenset(TASK_COLUMNS.keys_at(width))
-            self._table.columns = TASK_COLUMNS.without((hidden - offered) | (offered - shown))
-
-        self._open_menu(column_menu(width, hidden, self._glyphs), choose)
 
     def action_jump(self) -> None:
         if self._need.sort is Sort.WAITING:
@@ -192,15 +247,9 @@ class TasksView(TaskList):
     def _filter_opened(self) -> None:
         self._learn_values()
 
-    @on(TaskList.ValuesRead)
-    def _offer_values(self, message: TaskList.ValuesRead) -> None:
+    @on(ValuesRead)
+    def _offer_values(self, message: ValuesRead) -> None:
         self._filter_bar.learn(message.values)
-
-    @on(FilterBar.Closed)
-    def _filter_closed(self, message: FilterBar.Closed) -> None:
-        self.take_focus()
-        if isinstance(message.filter, TaskFilter):
-            self._use(message.filter)
 
     @on(CountsLine.StateChosen)
     def _toggle_state(self, message: CountsLine.StateChosen) -> None:
@@ -216,8 +265,8 @@ class TasksView(TaskList):
     def _load_more(self, message: RowTable.NearEdge) -> None:
         self._task_feed.near(message.which)
 
-    @on(TaskTable.EndWanted)
-    def _end_wanted(self, message: TaskTable.EndWanted) -> None:
+    @on(RowTable.EndWanted, "#rows")
+    def _end_wanted(self, message: RowTable.EndWanted) -> None:
         self._go_to_end(message.which)
 
     @on(RowTable.MarksChanged, "#rows")
@@ -225,11 +274,6 @@ class TasksView(TaskList):
         if message.marks:
             self._all_that_match = False
         self._task_feed.busy(bool(message.marks))
-        self._note()
-
-    @on(RowTable.MarksChanged, "#groups")
-    def _group_marks_changed(self) -> None:
-        self._note()
 
     @on(RowTable.Opened, "#rows")
     def _open_row(self, message: RowTable.Opened) -> None:
@@ -250,32 +294,102 @@ class TasksView(TaskList):
         self._use(narrowed)
         self._group_by(None)
 
-    def _use(self, understood: TaskFilter) -> None:
-        """Use another filter. The choice is cleared: verbs must not act on rows that are no longer visible."""
-        self._choose_nothing()
-        self._ask(filter=understood, follow=self._need.sort is Sort.NEWEST)
-        self._filter_bar.show(understood.text)
-
-    def _open_menu(self, menu: Sheet[ResultT], take: Callable[[ResultT], None]) -> None:
-        self.console.push_sheet(menu, lambda result: None if result is None else take(result))
+    def _use(self, wanted: TaskFilter) -> None:
+        super()._use(wanted)
+        self._ask(filter=wanted, follow=self._need.sort is Sort.NEWEST)
 
     @property
-    def _choice(self) -> Choice:
+    def _choice(self) -> Chosen:
         table = self._table if self._need.group_by is None else self._groups
-        ids = sorted(self._table.marks) or [row_id for row_id in (self._table.cursor_id,) if row_id is not None]
-        groups = tuple(group.key for group in self._groups.chosen())
-        return Choice(self._need, self._all_that_match, groups, tuple(ids), len(table.marks))
+        groups = tuple(group.key for group in self._groups.chosen)
+        return Chosen(self._need, self._all_that_match, groups, self._table.chosen_ids, len(table.marks))
 
     def _group_by(self, by: GroupBy | None) -> None:
         self._ask(group_by=by)
         self._note()
 
-    def _choose_nothing(self) -> None:
+    def _clear_marks(self) -> None:
         self._all_that_match = False
-        self._table.action_clear_marks()
-        self._groups.action_clear_marks()
+        super()._clear_marks()
         self._note()
 
     def _note(self) -> None:
         words = self._choice.words
         self.console.note(f"{self._glyphs.mark} {words}" if words else "")
+
+    # Requests to the feed.
+
+    @property
+    def _task_feed(self) -> TaskFeed:
+        return cast("TaskFeed", self.feed)
+
+    def _ask(self, **changes: Any) -> None:
+        """Change a part of the need; the chosen rows stay chosen."""
+        before, self._need = self._need, replace(self._need, **changes)
+        if (self._need.filter, self._need.sort) != (before.filter, before.sort):
+            self._land = "start"
+        if self.feed is not None:
+            self._task_feed.ask(self._need)
+        grouped = self._need.group_by is not None
+        if grouped is not self.has_class("-grouped"):
+            self.set_class(grouped, "-grouped")
+            self.take_focus()
+        self._show_all()
+
+    def _follow_at_top(self) -> None:
+        """Follow while the cursor is on the first row; resume when it returns there, unless the screen is frozen."""
+        at_top = self._table.cursor_index == 0 and self._snapshot.at_start
+        follow = at_top and (self._need.follow or (self.shown and self.frozen_at is None))
+        if follow is not self._need.follow:
+            self._ask(follow=follow)
+
+    def _go_to_end(self, which: Edge) -> None:
+        ascending = self._need.sort in ASCENDING
+        self._ask(follow=which == "start" and self._need.sort is Sort.NEWEST)
+        beyond = self._snapshot.held or not (self._snapshot.at_start if which == "start" else self._snapshot.at_end)
+        if beyond:
+            self._land = which
+            self._task_feed.jump("newest" if (which == "start") is not ascending else "oldest")
+
+    def _jump(self, moment: datetime) -> None:
+        self._ask(follow=False, group_by=None)
+        self._land = "start"
+        self._task_feed.jump(moment)
+
+    # Drawing of snapshots.
+
+    def _show_all(self) -> None:
+        snapshot, link = self._snapshot, self.console.link
+        now = self.now
+        stick = self._need.follow
+        empty = empty_words(snapshot, link.status, link.clock.now())
+        self._table.show(snapshot.rows, now=now, struck=snapshot.struck, stick=stick, empty=empty)
+        if self._need.group_by is not None:
+            words = no_groups_words(snapshot, self._need.group_by)
+            self._groups.show_groups(snapshot.groups, self._need.group_by, now=now, empty=words)
+        zone, up = zone_of(utc=self.console.utc), link.status.is_up and snapshot.error is None
+        self._counts.show(tally(snapshot, self._need, self._glyphs, zone, frozen=self.frozen_at is not None, up=up))
+
+    def _tick(self) -> None:
+        status = self.console.link.status
+        if self.shown and status.is_up:
+            self._table.tick(self.now)
+            self._groups.tick(self.now)
+        elif self.shown and status.state is LinkState.CONNECTING:
+            self._show_all()
+
+    @on(LinkChanged)
+    def _show_status(self, message: LinkChanged) -> None:
+        if message.status.is_up and self._filter_bar.editing:
+            self._learn_values()
+        self._show_all()
+
+    def _learn_values(self) -> None:
+        if self._values is not None:
+            self._values.refresh()
+
+    def _let_go(self) -> None:
+        if self._values is not None:
+            self._values.stop()
+        if self._status_ends is not None:
+            self._status_ends()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from horsies.views import Cursor, TaskPage, TaskRow
-    from horsies_tui.tasks.snapshot import Edge
+    from horsies_tui.widgets.row_table import Edge
 
 MOST_ROWS: Final = 600
 """Three pages: the one that is shown, and one to scroll into on either side."""

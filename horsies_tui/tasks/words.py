@@ -8,8 +8,7 @@ from horsies.query.keys import EVERY_STATE
 from horsies.query.sense import states
 from horsies.views import Sort
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.clock import moment_text
-from horsies_tui.look.units import count, number
+from horsies_tui.look.units import count, moment_text, number
 from horsies_tui.tasks.groups import GROUP_WORDS
 from horsies_tui.widgets.counts_line import Tally
 

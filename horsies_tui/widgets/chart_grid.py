@@ -9,7 +9,7 @@ from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.charts import HEAD, Chart, chart_lines, spark_line
-from horsies_tui.look.lines import Piece, blank_line
+from horsies_tui.look.lines import beside, blank_line
 from horsies_tui.look.tones import TONES, tone_css
 from horsies_tui.widgets.line_view import LineView
 
@@ -125,7 +125,7 @@ class ChartGrid(LineView, can_focus=True):
         lines: list[Line] = []
         for first in range(0, len(self._charts), self._columns):
             numbers = range(first, min(first + self._columns, len(self._charts)))
-            lines += self._beside([self._chart(number, width, height) for number in numbers])
+            lines += beside([self._chart(number, width, height) for number in numbers], self.size.width, _GAP)
         missing = self.size.height - len(lines)
         self.draw_lines((lines + [blank_line(self.size.width)] * missing)[: self.size.height])
 
@@ -142,13 +142,4 @@ class ChartGrid(LineView, can_focus=True):
             lines = chart_lines(chart, width, height, self._glyphs, chosen=chosen)
         self.times_drawn += 1
         self._drawn[number] = (key, lines)
-        return lines
-
-    def _beside(self, charts: list[list[Line]]) -> list[Line]:
-        gap = Piece(" " * _GAP, _GAP)
-        lines = []
-        for parts in zip(*charts, strict=True):
-            pieces = [piece for number, part in enumerate(parts) for piece in ((gap, *part) if number else part)]
-            left = self.size.width - sum(piece.width for piece in pieces)
-            lines.append((*pieces, Piece(" " * left, left)) if left > 0 else tuple(pieces))
         return lines

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.cells import cell_len
-from rich.text import Text
 from textual.message import Message
-from textual.widget import Widget
 
 from horsies.views import Count
+from horsies_tui.look.lines import Span, width_of
 from horsies_tui.look.text import cut
-from horsies_tui.look.tones import TONES, Tone, state_tone, tone_css
+from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import count
+from horsies_tui.widgets.line_view import EndsLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.style import Style
     from textual import events
 
     from horsies.views import TaskCounts, WorkflowCounts
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.look.lines import Spans
 
 ORDER: Final = (
     "RUNNING",
@@ -69,13 +69,8 @@ class Tally:
     """The last word, in bold: whether the list moves by itself."""
 
 
-class CountsLine(Widget):
+class CountsLine(EndsLine):
     """Numbers keep their columns while the filter stays: a column may grow but not shrink."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
-    DEFAULT_CSS = "CountsLine { height: 1; padding: 0 1 0 3; color: $text-muted; text-wrap: nowrap; }" + tone_css(
-        "CountsLine"
-    )
 
     @dataclass
     class StateChosen(Message):
@@ -92,72 +87,58 @@ class CountsLine(Widget):
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
         """`order` is the order of the states."""
-        super().__init__(id=id)
-        self._glyphs = glyphs
+        super().__init__(glyphs, id=id)
         self._order = order
         self._things = things
         self._tally = Tally()
         self._slots: dict[str, int] = {}
-        self._line = Text()
-        self._ends: list[tuple[int, str]] = []
+        self._chip_ends: list[tuple[int, str]] = []
 
     def show(self, tally: Tally) -> None:
         if tally.counts is None:
             self._slots = {}
         self._tally = tally
-        self._draw()
+        self._redraw()
 
-    def on_resize(self) -> None:
-        self._draw()
-
-    def render(self) -> Text:
-        return self._line
-
-    def _draw(self) -> None:
-        width = self.content_size.width
+    def _ends(self, width: int) -> tuple[Spans, Spans]:
         right = self._right(width)
-        left = self._left(width - right.cell_len - _GAP)
-        left.append(" " * max(width - left.cell_len - right.cell_len, 1))
-        left.append_text(right)
-        if left != self._line or left.spans != self._line.spans:
-            self._line = left
-            self.refresh()
+        return self._left(width - width_of(right) - _GAP), right
 
-    def _left(self, room: int) -> Text:
+    def _left(self, room: int) -> Spans:
         """With words if all fit, else signs and numbers, as many as fit."""
         counts = self._tally.counts
         found = counts.states if counts is not None else {}
         for state in self._order:
             if state in found or state in self._slots:
                 self._slots[state] = max(self._slots.get(state, 1), cell_len(counted(found.get(state))))
-        line, self._ends = Text(), []
         for way in _WAYS:
-            chips = [self._chip(state, found.get(state), way) for state in self._order if state in self._slots]
-            if sum(chip.cell_len for chip in chips) <= room:
+            chips = {state: self._chip(state, found.get(state), way) for state in self._order if state in self._slots}
+            if sum(map(width_of, chips.values())) <= room:
                 break
-        for state, chip in zip((state for state in self._order if state in self._slots), chips, strict=True):
-            if line.cell_len + chip.cell_len > room:
+        line: Spans = ()
+        self._chip_ends = []
+        for state, chip in chips.items():
+            if width_of(line) + width_of(chip) > room:
                 break
-            line.append_text(chip)
-            self._ends.append((line.cell_len, state))
+            line += chip
+            self._chip_ends.append((width_of(line), state))
         return line
 
-    def _chip(self, state: str, number: Count | None, way: _Way) -> Text:
+    def _chip(self, state: str, number: Count | None, way: _Way) -> Spans:
         text = counted(number)
         words = f" {state.lower()}" if way.words else ""
         tone = state_tone(state) if number is not None else None
         sign = self._glyphs.state(state) + " " * way.space
-        chip = Text(f"{sign}{text}{words}", self._style(tone) if tone else "")
-        return chip.append(" " * (self._slots[state] - cell_len(text) + way.gap))
+        return (Span(f"{sign}{text}{words}", tone), Span(" " * (self._slots[state] - cell_len(text) + way.gap)))
 
-    def _right(self, width: int) -> Text:
+    def _right(self, width: int) -> Spans:
         tally = self._tally
         brief = width < _BRIEF_BELOW
         parts = [self._matching(brief=brief), *tally.words]
         loud = f"{' · ' if any(parts) else ''}{tally.loud}" if tally.loud else ""
         words = self._glyphs.text(" · ".join(filter(None, parts)))
         room = max(width - cell_len(loud), 0)
-        return Text(cut(words, room, self._glyphs)).append(self._glyphs.text(loud), self._style(Tone.STRONG))
+        return (Span(cut(words, room, self._glyphs)), Span(self._glyphs.text(loud), Tone.STRONG))
 
     def _matching(self, *, brief: bool) -> str:
         counts = self._tally.counts
@@ -180,12 +161,9 @@ class CountsLine(Widget):
         table = f" · about {in_table} in table" if in_table else ""
         return f"{match} match{bound}{table}"
 
-    def _style(self, tone: Tone) -> Style:
-        return self.get_component_rich_style(tone, partial=True)
-
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
-        if at is not None and (state := next((state for end, state in self._ends if at.x < end), None)):
+        if at is not None and (state := next((state for end, state in self._chip_ends if at.x < end), None)):
             self.post_message(self.StateChosen(state))
 
 

@@ -74,7 +74,7 @@ class FilterBar(Widget):
     ) -> None:
         """`read` parses a filter in the language of the list."""
         super().__init__(id=id)
-        self._read, self._language = read, read("").language
+        self.read, self._language = read, read("").language
         self._placeholder = placeholder
         self.values: Mapping[str, Sequence[str]] = {}
         """Known values by key; new ones are used from the next keystroke on."""
@@ -151,7 +151,7 @@ class FilterBar(Widget):
             self._take(chosen)
             return
         try:
-            understood = self._read(self.text)
+            understood = self.read(self.text)
         except FilterError as error:
             self._show_wrong(error.problems)
             return
@@ -207,7 +207,7 @@ class FilterBar(Widget):
 
     def _problems(self, text: str) -> list[Problem]:
         try:
-            self._read(text)
+            self.read(text)
         except FilterError as error:
             return error.problems
         return []

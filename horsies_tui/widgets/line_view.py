@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -12,13 +12,17 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from horsies_tui.look.lines import Line, blank_line, changed_spans
+from horsies_tui.look.lines import Line, Span, blank_line, changed_spans, span_pieces, width_of
+from horsies_tui.look.tones import TONES, tone_css
 
 if TYPE_CHECKING:
     from typing import Self
 
     from rich.style import Style
     from textual.selection import Selection
+
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.look.lines import Spans
 
 _STRIPS_KEPT: Final = 512
 
@@ -126,3 +130,31 @@ class LineView(Widget):
                 style += self.get_component_styles(name).text_style  # textual leaves `reverse` out of visual styles
             self._styles_of[classes] = style
         return style
+
+
+class EndsLine(LineView):
+    """One line above a list, with text at both of its ends; a subclass makes them for a width."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
+    DEFAULT_CSS = f"""
+    EndsLine {{ height: 1; padding: 0 1 0 3; color: $text-muted; }}
+    {tone_css("EndsLine")}
+    """
+
+    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+        super().__init__(id=id)
+        self._glyphs = glyphs
+
+    def on_resize(self) -> None:
+        self._redraw()
+
+    def _ends(self, width: int) -> tuple[Spans, Spans]:
+        """The text at each end."""
+        raise NotImplementedError
+
+    def _redraw(self) -> None:
+        width = self.size.width
+        if width:
+            left, right = self._ends(width)
+            gap = Span(" " * max(width - width_of(left) - width_of(right), 0))
+            self.draw_lines([tuple(span_pieces((*left, gap, *right), width, self._glyphs))])

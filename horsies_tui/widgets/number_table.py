@@ -9,7 +9,6 @@ from textual.message import Message
 
 from horsies_tui.actions import bindings_of
 from horsies_tui.look.cells import Cell, HasId, Look
-from horsies_tui.look.lines import Line, row_line
 from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.viewport import Viewport
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from horsies_tui.look.cells import ColumnSet, Placed
     from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.look.lines import Line
     from horsies_tui.look.tones import Tone
 
 ItemT = TypeVar("ItemT", bound=HasId)
@@ -60,52 +60,43 @@ class NumberTable(RowTable[ItemT], inherit_bindings=False):
         glyphs: Glyphs,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
-        super().__init__(columns, glyphs=glyphs, id=id)
+        super().__init__(columns, glyphs=glyphs, beside=True, id=id)
         self._view = Viewport(lets_go=False)
         self._numbers = tuple(numbers)
-        self._chosen = numbers[0] if numbers else ""
+        self._number = numbers[0] if numbers else ""
 
     @property
-    def chosen(self) -> str:
+    def selected(self) -> str:
         """The key of the selected column; if it is not shown, the first one that is."""
         shown = self._shown()
-        return self._chosen if self._chosen in shown or not shown else shown[0]
+        return self._number if self._number in shown or not shown else shown[0]
 
     def move(self, step: int) -> None:
         """Select the next number to the right, or to the left."""
         shown = self._shown()
         if shown:
-            at = shown.index(self.chosen)
-            self._chosen = shown[min(max(at + step, 0), len(shown) - 1)]
+            at = shown.index(self.selected)
+            self._number = shown[min(max(at + step, 0), len(shown) - 1)]
             self._redraw()
 
     def action_open(self) -> None:
         if self.cursor_id is not None:
-            self.post_message(self.NumberOpened(self, self.cursor_id, self.chosen))
-
-    def on_focus(self, event: events.Focus) -> None:
-        super().on_focus(event)
-        self._redraw()
-
-    def on_blur(self, event: events.Blur) -> None:
-        super().on_blur(event)
-        self._redraw()
+            self.post_message(self.NumberOpened(self, self.cursor_id, self.selected))
 
     def on_click(self, event: events.Click) -> None:
-        for placed in self._columns.place(self.size.width):
+        for placed in self.placed:
             if placed.column.key in self._numbers and placed.x <= event.x <= placed.x + placed.width:
-                self._chosen = placed.column.key
+                self._number = placed.column.key
         super().on_click(event)
 
     def _shown(self) -> list[str]:
-        keys = [placed.column.key for placed in self._columns.place(self.size.width)]
+        keys = [placed.column.key for placed in self.placed]
         return [key for key in keys if key in self._numbers]
 
     def _row_line(self, row: ItemT, columns: Sequence[Placed[ItemT]], look: Look, width: int) -> Line:
-        here = row.id == self.cursor_id and self.has_focus
-        if here:
-            columns = [_marked(placed) if placed.column.key == self.chosen else placed for placed in columns]
-        return row_line(row, columns, look, width, cursor=here, marked=False, struck=False)
+        if self._is_here(row):
+            columns = [_marked(placed) if placed.column.key == self.selected else placed for placed in columns]
+        return super()._row_line(row, columns, look, width)
 
 
 def _marked(placed: Placed[ItemT]) -> Placed[ItemT]:

@@ -97,14 +97,28 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, RowTable.NearEdge) and (message.table, message.which) == (self.table, self.which)
 
+    @dataclass
+    class EndWanted(Message):
+        """`g` or `G`: the cursor went to the first or last loaded row, and there may be more rows beyond."""
+
+        table: RowTable[Any]
+        which: Edge
+
+        @property
+        def control(self) -> RowTable[Any]:
+            return self.table
+
     def __init__(
         self,
         columns: ColumnSet[RowT],
         *,
         glyphs: Glyphs = UNICODE,
+        beside: bool = False,
         id: str | None = None,  # noqa: A002 - textual's name
     ) -> None:
+        """`beside`: another list has the focus first, and this one shows its cursor only while it has it."""
         super().__init__(id=id)
+        self._beside = beside
         self._columns = columns
         self._glyphs = glyphs
         self._look: Look | None = None
@@ -114,6 +128,10 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._struck: frozenset[str] = frozenset()
         self._empty = ""
         self._edge_told: dict[Edge, str] = {}
+        self._needs: dict[str, int] = {}
+        """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
+        followed each row would move all the time."""
+        self._measure_anew = False
 
     @property
     def cursor_id(self) -> str | None:
@@ -130,6 +148,17 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
     @property
     def rows(self) -> tuple[RowT, ...]:
         return self._view.rows
+
+    @property
+    def chosen(self) -> tuple[RowT, ...]:
+        """The marked rows, as far as they are loaded; without marks, the row under the cursor."""
+        chosen = self._marks or {self.cursor_id}
+        return tuple(row for row in self.rows if row.id in chosen)
+
+    @property
+    def chosen_ids(self) -> tuple[str, ...]:
+        """The ids of all marked rows, loaded or not, in a fixed order; without marks, the row under the cursor."""
+        return tuple(sorted(self._marks)) or (() if self.cursor_id is None else (self.cursor_id,))
 
     @property
     def marks(self) -> frozenset[str]:
@@ -152,6 +181,15 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._columns = columns
         self._redraw()
 
+    @property
+    def placed(self) -> tuple[Placed[RowT], ...]:
+        """The columns as they are drawn."""
+        return self._columns.place(self.size.width, self._needs)
+
+    def expect_others(self) -> None:
+        """Other rows are requested: the widths of the columns follow their texts only."""
+        self._measure_anew = True
+
     def show(
         self,
         rows: tuple[RowT, ...],
@@ -171,6 +209,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._struck = struck
         self._empty = empty
         before = self._view.cursor_id, self._view.cursor
+        self._measure(rows, self._look)
         self._view.take(rows, stick=stick)
         self._redraw()
         if (self._view.cursor_id, self._view.cursor) != before:
@@ -193,6 +232,14 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         if self._view.cursor_id is None:
             self.move_to(0)
 
+    def neighbour(self, step: int) -> str | None:
+        """Move the cursor by `step` rows (negative: up) and return the id there; None if there is no such row."""
+        index = self._view.cursor + step
+        if not 0 <= index < len(self._view.rows):
+            return None
+        self.move_to(index)
+        return self.cursor_id
+
     def action_up(self) -> None:
         self._view.step(-1)
         self._moved_by_hand()
@@ -203,9 +250,11 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     def action_first(self) -> None:
         self.move_to(0)
+        self.post_message(self.EndWanted(self, "start"))
 
     def action_last(self) -> None:
         self.move_to(len(self._view.rows) - 1)
+        self.post_message(self.EndWanted(self, "end"))
 
     def action_page_up(self) -> None:
         self._view.page(-1)
@@ -245,8 +294,18 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     def on_resize(self, event: events.Resize) -> None:
         self._view.resize(event.size.height - 1)
+        if self._look is not None:
+            self._needs = self._columns.measure(self._view.rows, self._look)
         self._redraw()
         self._tell_edges(by_hand=False)
+
+    def on_focus(self, event: events.Focus) -> None:
+        super().on_focus(event)
+        self._focus_changed()
+
+    def on_blur(self, event: events.Blur) -> None:
+        super().on_blur(event)
+        self._focus_changed()
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
@@ -283,6 +342,19 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
                 self._edge_told[which] = rows[at].id
                 self.post_message(self.NearEdge(self, which))
 
+    def _measure(self, rows: tuple[RowT, ...], look: Look) -> None:
+        known = {id(row) for row in self._view.rows}  # an unchanged row is the same object
+        new = [row for row in rows if id(row) not in known]
+        if self._measure_anew and (new or len(rows) != len(self._view.rows)):
+            self._measure_anew, self._needs, new = False, {}, [*rows]
+        if new:
+            needs = self._columns.measure(new, look)
+            self._needs = {key: max(width, self._needs.get(key, 0)) for key, width in needs.items()}
+
+    def _focus_changed(self) -> None:
+        if self._beside:
+            self._redraw()
+
     def _redraw(self) -> None:
         self.draw_lines(self._compose_lines())
 
@@ -290,7 +362,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         width, height = self.size
         if not width or not height:
             return []
-        columns = self._columns.place(width)
+        columns = self.placed
         lines = [title_line(columns, self._glyphs, width)]
         if self._look is not None:
             lines += [self._row_line(row, columns, self._look, width) for row in self._view.in_view]
@@ -299,5 +371,9 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         return lines[:height] + [blank_line(width)] * (height - len(lines))
 
     def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
-        cursor, marked, struck = row.id == self._view.cursor_id, row.id in self._marks, row.id in self._struck
-        return row_line(row, columns, look, width, cursor=cursor, marked=marked, struck=struck)
+        marked, struck = row.id in self._marks, row.id in self._struck
+        return row_line(row, columns, look, width, cursor=self._is_here(row), marked=marked, struck=struck)
+
+    def _is_here(self, row: RowT) -> bool:
+        """Whether the cursor is shown on this row."""
+        return row.id == self._view.cursor_id and (self.has_focus or not self._beside)

@@ -7,7 +7,7 @@ from typing import TypeVar
 from textual.screen import ModalScreen
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.widgets.paced_screen import PacedScreen
+from horsies_tui.textual_internals import PacedScreen
 
 ResultT = TypeVar("ResultT")
 

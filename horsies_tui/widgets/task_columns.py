@@ -1,11 +1,11 @@
-"""The columns of the task list, and which of them are shown at which width."""
+"""The columns of the task list."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from horsies.views.workers import place_of
-from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, ticking
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from horsies.views import TaskRow
 
-_ID_END: Final = 8
-"""The end of an id distinguishes tasks: its beginning is the time, the same within a minute."""
 _LATE_BEATS: Final = 2
 """One beat may be on its way; two missing beats are a problem."""
 
@@ -27,9 +25,8 @@ def _state(row: TaskRow, look: Look) -> Cell:
     return Cell(look.glyphs.state_text(row.state, left), state_tone(row.state), look.glyphs.state(row.state))
 
 
-def _id(row: TaskRow, look: Look) -> Cell:
-    short = row.id if len(row.id) <= _ID_END else f"{look.glyphs.ellipsis}{row.id[-_ID_END:]}"
-    return Cell(row.id, Tone.MUTED, short)
+def _id(row: TaskRow, _look: Look) -> Cell:
+    return Cell(row.id, Tone.MUTED)
 
 
 def _name(row: TaskRow, look: Look) -> Cell:
@@ -109,76 +106,19 @@ def _silence_tone(row: TaskRow, silence: timedelta, look: Look) -> Tone:
 
 
 TASK_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
-    columns=(
-        Column("state", "STATE", _state, brief="ST"),
-        Column("id", "ID", _id),
-        Column("name", "NAME", _name),
-        Column("queue", "QUEUE", _queue),
-        Column("priority", "PRI", _priority, right=True),
-        Column("age", "AGE", _age, right=True),
-        Column("wait", "WAIT", _wait, right=True),
-        Column("run", "RUN", _run, right=True),
-        Column("try", "TRY", _try, right=True),
-        Column("worker", "WORKER", _worker),
-        Column("beat", "♥", _beat, right=True),
-        Column("error", "ERROR", _error),
-    ),
-    layouts={
-        80: {"state": 3, "id": 9, "name": 18, "queue": 8, "age": 4, "run": 5, "try": 4, "beat": 5, "error": REST},
-        100: {
-            "state": 13,
-            "id": 9,
-            "name": 19,
-            "queue": 8,
-            "age": 4,
-            "wait": 5,
-            "run": 5,
-            "try": 4,
-            "beat": 5,
-            "error": REST,
-        },
-        120: {
-            "state": 13,
-            "id": 9,
-            "name": 20,
-            "queue": 8,
-            "priority": 4,
-            "age": 4,
-            "wait": 5,
-            "run": 5,
-            "try": 4,
-            "worker": 13,
-            "beat": 5,
-            "error": REST,
-        },
-        160: {
-            "state": 14,
-            "id": 9,
-            "name": 34,
-            "queue": 14,
-            "priority": 4,
-            "age": 5,
-            "wait": 6,
-            "run": 6,
-            "try": 5,
-            "worker": 22,
-            "beat": 6,
-            "error": REST,
-        },
-        200: {
-            "state": 14,
-            "id": 36,
-            "name": 36,
-            "queue": 16,
-            "priority": 4,
-            "age": 5,
-            "wait": 6,
-            "run": 6,
-            "try": 5,
-            "worker": 26,
-            "beat": 6,
-            "error": REST,
-        },
-    },
+    (
+        Column("state", "STATE", _state, 3, 13, brief="ST"),
+        Column("id", "ID", _id, SHORT_ID, whole=ID_WIDTH, keep_end=True),
+        Column("name", "NAME", _name, 12, 18, grow=3),
+        Column("queue", "QUEUE", _queue, 5, 8, grow=1),
+        Column("priority", "PRI", _priority, 4, priority=2, right=True),
+        Column("age", "AGE", _age, 4, right=True),
+        Column("wait", "WAIT", _wait, 5, priority=1, right=True),
+        Column("run", "RUN", _run, 5, right=True),
+        Column("try", "TRY", _try, 4, right=True),
+        Column("worker", "WORKER", _worker, 10, 13, grow=2, priority=3),
+        Column("beat", "♥", _beat, 5, right=True),
+        Column("error", "ERROR", _error, 5, 12, grow=3),
+    )
 )
-"""At 80 places the state is only its sign; from 100 on it is sign and word."""
+"""Where the state has only three places it is a sign; else it is sign and word."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies_tui.intents import things
-from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import EMPTY, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, number
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
@@ -24,12 +24,6 @@ _NEARLY_FULL: Final = 90
 
 def _state(row: WorkerRow, look: Look) -> Cell:
     return Cell(f"{sign(row.liveness, look.glyphs)} {row.liveness}", tone(row), sign(row.liveness, look.glyphs))
-
-
-def _name(row: WorkerRow, look: Look, *, width: int) -> Cell:
-    """If it does not fit its end is shown: names of pods of one deployment begin with the same text."""
-    text = row.name
-    return Cell(text, None, look.glyphs.ellipsis + text[1 - width :])
 
 
 def _bar(row: WorkerRow, look: Look) -> Cell:
@@ -102,90 +96,21 @@ def _note(row: WorkerRow, look: Look) -> Cell:
 
 
 WORKER_COLUMNS: Final[ColumnSet[WorkerRow]] = ColumnSet(
-    columns=(
-        Column("state", "STATE", _state, brief="ST"),
-        Column("worker16", "WORKER", partial(_name, width=16)),
-        Column("worker22", "WORKER", partial(_name, width=22)),
-        Column("worker34", "WORKER", partial(_name, width=34)),
-        Column("worker44", "WORKER", partial(_name, width=44)),
-        Column("bar", "LOAD", _bar),
-        Column("load", "BUSY", _load, right=True),
-        Column("claimed", "CLAIMED", _claimed, right=True, brief="CLAIM"),
-        Column("cpu", "CPU", _cpu, right=True),
-        Column("memory", "MEM", _memory, right=True),
-        Column("own", "OWN", _own_memory, right=True),
-        Column("children", "CHILDREN", _children_memory, right=True),
-        Column("up", "UP", _up, right=True),
-        Column("seen", "SEEN", _seen, right=True),
-        Column("version", "VERSION", _version),
-        Column("note", "QUEUES, NOTE", _note),
-    ),
-    layouts={
-        80: {
-            "state": 10,
-            "worker16": 16,
-            "load": 5,
-            "claimed": 5,
-            "cpu": 4,
-            "memory": 5,
-            "up": 4,
-            "seen": 5,
-            "note": REST,
-        },
-        100: {
-            "state": 10,
-            "worker22": 22,
-            "bar": _BAR,
-            "load": 5,
-            "claimed": 7,
-            "cpu": 4,
-            "memory": 5,
-            "up": 4,
-            "seen": 5,
-            "note": REST,
-        },
-        120: {
-            "state": 11,
-            "worker22": 22,
-            "bar": _BAR,
-            "load": 5,
-            "claimed": 7,
-            "cpu": 5,
-            "memory": 5,
-            "up": 4,
-            "seen": 5,
-            "version": 8,
-            "note": REST,
-        },
-        160: {
-            "state": 11,
-            "worker34": 34,
-            "bar": _BAR,
-            "load": 5,
-            "claimed": 7,
-            "cpu": 5,
-            "own": 5,
-            "children": 8,
-            "up": 5,
-            "seen": 6,
-            "version": 10,
-            "note": REST,
-        },
-        200: {
-            "state": 12,
-            "worker44": 44,
-            "bar": _BAR,
-            "load": 7,
-            "claimed": 7,
-            "cpu": 5,
-            "own": 5,
-            "children": 8,
-            "up": 5,
-            "seen": 6,
-            "version": 12,
-            "note": REST,
-        },
-    },
+    (
+        Column("state", "STATE", _state, 10),
+        Column("worker", "WORKER", lambda row, _look: Cell(row.name), 12, 16, grow=3, keep_end=True),
+        Column("bar", "LOAD", _bar, _BAR, priority=1),
+        Column("load", "BUSY", _load, 5, right=True),
+        Column("claimed", "CLAIMED", _claimed, 5, whole=7, right=True, brief="CLAIM"),
+        Column("cpu", "CPU", _cpu, 4, right=True),
+        Column("memory", "MEM", _memory, 5, right=True),
+        Column("own", "OWN", _own_memory, 5, priority=3, right=True),
+        Column("children", "CHILDREN", _children_memory, 8, priority=4, right=True),
+        Column("up", "UP", _up, 4, right=True),
+        Column("seen", "SEEN", _seen, 5, right=True),
+        Column("version", "VERSION", _version, 7, 8, grow=1, priority=2),
+        Column("note", "QUEUES, NOTE", _note, 10, 22, grow=3),
+    )
 )
 
 
@@ -206,57 +131,19 @@ def _host_note(row: HostRow, _look: Look) -> Cell:
 
 
 HOST_COLUMNS: Final[ColumnSet[HostRow]] = ColumnSet(
-    columns=(
-        Column("host", "HOST", lambda row, _look: Cell(row.id or "(unknown)")),
-        Column("alive", "ALIVE", partial(_count, of=(Liveness.ALIVE,)), right=True),
-        Column("draining", "DRAINING", partial(_count, of=(Liveness.DRAINING,)), right=True, brief="DRAIN"),
-        Column("late", "LATE", partial(_count, of=(Liveness.LATE,)), right=True),
-        Column("gone", "LOST", partial(_count, of=(Liveness.LOST, Liveness.DIED)), right=True),
-        Column("bar", "LOAD", _host_bar),
-        Column("load", "BUSY", lambda row, _look: Cell(f"{row.busy}/{row.processes}"), right=True),
-        Column("claimed", "CLAIMED", lambda row, _look: Cell(number(row.claimed)), right=True, brief="CLAIM"),
-        Column("cpu", "CPU", lambda row, _look: Cell(f"{row.cpu:.0f}%"), right=True),
-        Column("memory", "MEM", lambda row, _look: Cell(megabytes(memory(row.workers))), right=True),
-        Column("note", "VERSIONS, NOTE", _host_note),
-    ),
-    layouts={
-        80: {
-            "host": 16,
-            "alive": 5,
-            "draining": 5,
-            "late": 4,
-            "gone": 4,
-            "load": 7,
-            "claimed": 5,
-            "memory": 5,
-            "note": REST,
-        },
-        100: {
-            "host": 22,
-            "alive": 5,
-            "draining": 8,
-            "late": 4,
-            "gone": 4,
-            "bar": _BAR,
-            "load": 7,
-            "claimed": 7,
-            "memory": 5,
-            "note": REST,
-        },
-        120: {
-            "host": 30,
-            "alive": 6,
-            "draining": 8,
-            "late": 5,
-            "gone": 5,
-            "bar": _BAR,
-            "load": 9,
-            "claimed": 7,
-            "cpu": 6,
-            "memory": 5,
-            "note": REST,
-        },
-    },
+    (
+        Column("host", "HOST", lambda row, _look: Cell(row.id or "(unknown)"), 12, 16, grow=3),
+        Column("alive", "ALIVE", partial(_count, of=(Liveness.ALIVE,)), 5, right=True),
+        Column("draining", "DRAINING", partial(_count, of=(Liveness.DRAINING,)), 5, 8, right=True, brief="DRAIN"),
+        Column("late", "LATE", partial(_count, of=(Liveness.LATE,)), 4, right=True),
+        Column("gone", "LOST", partial(_count, of=(Liveness.LOST, Liveness.DIED)), 4, right=True),
+        Column("bar", "LOAD", _host_bar, _BAR, priority=1),
+        Column("load", "BUSY", lambda row, _look: Cell(f"{row.busy}/{row.processes}"), 7, whole=9, right=True),
+        Column("claimed", "CLAIMED", lambda row, _look: Cell(number(row.claimed)), 5, 7, right=True, brief="CLAIM"),
+        Column("cpu", "CPU", lambda row, _look: Cell(f"{row.cpu:.0f}%"), 6, priority=2, right=True),
+        Column("memory", "MEM", lambda row, _look: Cell(megabytes(memory(row.workers))), 5, right=True),
+        Column("note", "VERSIONS, NOTE", _host_note, 8, 16, grow=3),
+    )
 )
 
 
@@ -266,37 +153,9 @@ def _held_note(row: TaskRow, _look: Look) -> Cell:
 
 _OF_TASKS: Final = {column.key: column for column in TASK_COLUMNS.columns}
 HELD_COLUMNS: Final[ColumnSet[TaskRow]] = ColumnSet(
-    columns=(
+    (
         *(_OF_TASKS[key] for key in ("state", "id", "name", "queue", "age", "wait", "run", "try", "beat")),
-        Column("note", "", _held_note),
-    ),
-    layouts={
-        0: {"state": 3, "id": 9, "name": 20, "run": 5, "try": 4, "beat": REST},
-        77: {"state": 10, "id": 9, "name": 20, "queue": 8, "wait": 5, "run": 5, "try": 4, "beat": 5, "note": REST},
-        118: {
-            "state": 10,
-            "id": 9,
-            "name": 34,
-            "queue": 14,
-            "age": 5,
-            "wait": 6,
-            "run": 6,
-            "try": 5,
-            "beat": 6,
-            "note": REST,
-        },
-        198: {
-            "state": 10,
-            "id": 36,
-            "name": 40,
-            "queue": 20,
-            "age": 5,
-            "wait": 6,
-            "run": 6,
-            "try": 5,
-            "beat": 6,
-            "note": REST,
-        },
-    },
+        Column("note", "", _held_note, grow=1, priority=2),
+    )
 )
 """The tasks that one worker holds; without a column for the worker."""

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.query import WorkerFilter, parse_workers
 from horsies.query.worker_keys import WORKERS
 from horsies.views.worker_filter import matching
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import number
-from horsies_tui.view import ConsoleView
+from horsies_tui.look.units import number, zone_of
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.workers.columns import HOST_COLUMNS, WORKER_COLUMNS
+from horsies_tui.widgets.rows_view import FilteredView, set_height
+from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
-from horsies_tui.workers.held_table import HeldTable
 from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, as_before, by_host, in_order
 from horsies_tui.workers.story import Shown, WorkerStory
 from horsies_tui.workers.summary_line import WorkerLine
@@ -58,7 +56,7 @@ _MOST_STORY: Final = 22
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 
 
-class WorkerList(ConsoleView[WorkersSnapshot]):
+class WorkerList(FilteredView[WorkersSnapshot]):
     """The list with the worker under the cursor below it; `-opened`: that worker alone; `-grouped`: hosts instead."""
 
     DEFAULT_CSS = """
@@ -76,6 +74,8 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         &.-old > RowTable { text-style: dim; }
     }
     """
+
+    _table: RowTable[WorkerRow]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
@@ -100,10 +100,10 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
         self._line = WorkerLine(self._glyphs, id="line")
-        self._table: RowTable[WorkerRow] = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
+        self._table = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
         self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
         self._story = WorkerStory(self._glyphs, id="story")
-        self._held = HeldTable(self._glyphs, id="held")
+        self._held = RowTable(HELD_COLUMNS, glyphs=self._glyphs, beside=True, id="held")
         yield from (self._filter_bar, self._line, self._table, self._hosts, self._story, self._held)
 
     def on_mount(self) -> None:
@@ -127,9 +127,13 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         self._filter_bar.learn(_values(snapshot.rows))
         self._show_all()
 
-    def take_focus(self) -> None:
-        if not self._filter_bar.editing:
-            (self._held if self._opened is not None else self._hosts if self._grouped else self._table).focus()
+    @property
+    def _lists(self) -> tuple[RowTable[Any], ...]:
+        return (self._table, self._hosts, self._held)
+
+    @property
+    def _focused(self) -> Widget:
+        return self._held if self._opened is not None else self._hosts if self._grouped else self._table
 
     def refresh_now(self) -> None:
         self._sorted_at = None
@@ -195,13 +199,13 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
             spare = max(room - lines - _STORY - _HELD, 0)
             story = min(_STORY + round(spare * _STORY_SHARE), _MOST_STORY)
             held = _HELD + spare - (story - _STORY)
-        _set_height(self._story, story)
-        _set_height(self._held, held)
+        set_height(self._story, story)
+        set_height(self._held, held)
 
     @property
     def _now(self) -> datetime:
         """At most a little after the last read: on a frozen screen a worker that is alive must not appear silent."""
-        now, read = self.now, self._snapshot.now
+        now, read = self.now, self._snapshot.read_at
         return now if read is None else min(now, read + _AHEAD)
 
     @property
@@ -223,7 +227,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
     def _summarise(self) -> None:
         rows = self._matching
         words = []
-        if self._filter.terms and self._snapshot.now is not None:
+        if self._filter.terms and self._snapshot.read_at is not None:
             words.append(f"{number(len(rows))} of {number(len(self._snapshot.rows))} match")
         words += [capacity(rows)] if capacity(rows) else []
         if self.frozen_at is not None:
@@ -256,7 +260,7 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
     def _empty(self) -> str:
         """Shown in place of rows: why there are none, and the next step."""
         snapshot, status = self._snapshot, self.console.link.status
-        if snapshot.now is None:
+        if snapshot.read_at is None:
             if not status.is_up:
                 return not_connected(status, self.console.link.clock.now())
             return f"There is nothing to show:\n{snapshot.error}" if snapshot.error else "Reading…"
@@ -270,20 +274,13 @@ class WorkerList(ConsoleView[WorkersSnapshot]):
         )
 
     def _tick(self) -> None:
-        if self.shown and (self.console.link.status.is_up or self._snapshot.now is None):
+        if self.shown and (self.console.link.status.is_up or self._snapshot.read_at is None):
             now = self._now
-            if self._snapshot.now is None:
+            if self._snapshot.read_at is None:
                 self._show_all()
             self._table.tick(now)
             self._hosts.tick(now)
             self._show_one()
-
-
-def _set_height(widget: Widget, height: int | None) -> None:
-    """Set the height (None: the stylesheet's) only if it differs: a layout sends the whole screen again."""
-    wanted = widget.styles.inline.height
-    if (None if wanted is None else wanted.value) != height:
-        widget.styles.height = height
 
 
 def _values(rows: tuple[WorkerRow, ...]) -> dict[str, list[str]]:

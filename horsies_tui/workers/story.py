@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rich.cells import cell_len
 
-from horsies_tui.look.charts import Chart, chart_lines
-from horsies_tui.look.lines import Line, Piece, blank_line
-from horsies_tui.look.sparks import spark
+from horsies_tui.look.charts import Chart, Curve, chart_lines, spark
+from horsies_tui.look.lines import Line, Piece, beside, blank_line, piece
 from horsies_tui.look.text import clean, fit
 from horsies_tui.look.tones import TONES, Tone, tone_css
 from horsies_tui.widgets.chart_grid import LEAST_HEIGHT
 from horsies_tui.widgets.line_view import LineView
-from horsies_tui.workers.plots import charts
-from horsies_tui.workers.words import facts, sign
+from horsies_tui.workers.words import facts, megabytes, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime, tzinfo
 
     from textual import events
 
-    from horsies.views import WorkerRow
-    from horsies.views.series import WorkerPoint
+    from horsies.views import WorkerPoint, WorkerRow
     from horsies_tui.intents import Fact
     from horsies_tui.look.glyphs import Glyphs
 
@@ -40,6 +37,8 @@ _CHART_WIDTH: Final = 34
 _WIDE: Final = 160
 _GAP: Final = 2
 _MARGIN: Final = 1
+_LATELY: Final = 2
+"""The current value is taken from the last two points, because the newest one has only just begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +83,11 @@ class WorkerStory(LineView):
         inner, left = width - 2 * _MARGIN, height - 1
         if width >= _BESIDE_FROM:
             words = (inner * 2 // 5 if width >= _WIDE else inner // 2) - 1
-            beside = zip(
+            parts = (
                 _padded(self._facts(told, words), left, words),
                 _padded(self._plots(shown, inner - words - 2, left), left, inner - words - 2),
-                strict=True,
             )
-            return [title, *(_framed((*one, Piece("  ", 2), *other)) for one, other in beside)]
+            return [title, *map(_framed, beside(parts, inner))]
         plotted = self._plots(shown, inner, min(max(left - 2, 0), _FEW))
         return [title, *map(_framed, [*self._facts(told, inner)[: left - len(plotted)], *plotted])]
 
@@ -100,12 +98,8 @@ class WorkerStory(LineView):
         room = width - cell_len(window) - 4
         text = fit(text, min(cell_len(text), max(room, 0)), glyphs)
         rule = glyphs.rule * max(width - cell_len(text) - cell_len(window) - 4, 0)
-        muted = (Tone.MUTED,)
-        return (
-            Piece(glyphs.rule * 2 + " ", 3, muted),
-            Piece(f"{text} ", cell_len(text) + 1, (Tone.STRONG,)),
-            Piece(rule + window, len(rule) + cell_len(window), muted),
-        )
+        edge = piece(glyphs.rule * 2 + " ", Tone.MUTED)
+        return (edge, piece(f"{text} ", Tone.STRONG), piece(rule + window, Tone.MUTED))
 
     def _facts(self, told: Sequence[Fact], width: int) -> list[Line]:
         lines: list[Line] = []
@@ -130,7 +124,7 @@ class WorkerStory(LineView):
         every = charts(shown.points, shown.window)
         if width >= len(every) * _CHART_WIDTH and height >= LEAST_HEIGHT:
             each = (width - _GAP * (len(every) - 1)) // len(every)
-            return _beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width)
+            return beside([self._chart(number, chart, each, height) for number, chart in enumerate(every)], width, _GAP)
         if height >= len(every) * LEAST_HEIGHT:
             each, more = divmod(height, len(every))
             return [
@@ -162,16 +156,6 @@ class WorkerStory(LineView):
         )
 
 
-def _beside(parts: list[list[Line]], width: int) -> list[Line]:
-    gap = Piece(" " * _GAP, _GAP)
-    lines: list[Line] = []
-    for row in zip(*parts, strict=True):
-        pieces = [piece for number, part in enumerate(row) for piece in ((gap, *part) if number else part)]
-        left = width - sum(piece.width for piece in pieces)
-        lines.append((*pieces, Piece(" " * left, left)) if left > 0 else tuple(pieces))
-    return lines
-
-
 def _padded(lines: list[Line], height: int, width: int) -> list[Line]:
     return lines[:height] + [blank_line(width)] * (height - len(lines))
 
@@ -179,3 +163,65 @@ def _padded(lines: list[Line], height: int, width: int) -> list[Line]:
 def _framed(line: Line) -> Line:
     edge = Piece(" " * _MARGIN, _MARGIN)
     return (edge, *line, edge)
+
+
+def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
+    """How busy the worker was, and its use of CPU and memory; the first curve of each chart matters most."""
+    processes = max((point.processes or 0 for point in points), default=0)
+    busy = _of(points, _busy)
+    claimed = _of(points, lambda one: one.claimed)
+    cpu = _of(points, lambda one: one.cpu_percent)
+    whole, own = _of(points, _whole), _of(points, lambda one: one.memory_mb)
+    return (
+        Chart(
+            "busy",
+            (
+                Curve("", busy, Tone.RUNNING, _now(busy, lambda number: f"{number:.0f}/{processes}")),
+                Curve("claimed", claimed, Tone.CLAIMED, _now(claimed, _count)),
+            ),
+            _count,
+            span,
+            top=_highest((*busy, *claimed, processes)),
+        ),
+        Chart("cpu", (Curve("", cpu, Tone.GOOD, _now(cpu, _percent)),), _percent, span, top=_highest((*cpu, 100.0))),
+        Chart(
+            "memory",
+            (
+                Curve("", whole, Tone.ACCENT, _now(whole, megabytes)),
+                Curve("its own", own, Tone.MUTED, _now(own, megabytes)),
+            ),
+            megabytes,
+            span,
+        ),
+    )
+
+
+def _of(points: Sequence[WorkerPoint], value: Callable[[WorkerPoint], float | None]) -> tuple[float | None, ...]:
+    return tuple(value(point) for point in points)
+
+
+def _busy(point: WorkerPoint) -> int | None:
+    """Busy processes: one that runs many async tasks counts once."""
+    return point.running if point.running is None or point.processes is None else min(point.running, point.processes)
+
+
+def _whole(point: WorkerPoint) -> float | None:
+    return None if point.memory_mb is None else point.memory_mb + (point.children_memory_mb or 0.0)
+
+
+def _now(values: Sequence[float | None], write: Callable[[float], str]) -> str:
+    """The current value as text; empty if there was no snapshot lately."""
+    lately = [value for value in values[-_LATELY:] if value is not None]
+    return write(lately[-1]) if lately else ""
+
+
+def _highest(values: Sequence[float | None]) -> float:
+    return max((value for value in values if value), default=1.0)
+
+
+def _count(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _percent(number: float) -> str:
+    return f"{number:.0f}%"

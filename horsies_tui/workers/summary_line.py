@@ -2,70 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
-from rich.text import Text
-from textual.widget import Widget
-
+from horsies_tui.look.lines import Span, width_of, words
 from horsies_tui.look.text import cut
-from horsies_tui.look.tones import TONES, tone_css
+from horsies_tui.widgets.line_view import EndsLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.style import Style
-
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.look.tones import Tone
+    from horsies_tui.look.lines import Spans
     from horsies_tui.workers.words import Chip
 
 _GAP: Final = 2
 
 
-class WorkerLine(Widget):
+class WorkerLine(EndsLine):
     """Problems come first; the text is shortened if it does not fit."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {*TONES}
-    DEFAULT_CSS = "WorkerLine { height: 1; padding: 0 1 0 3; color: $text-muted; text-wrap: nowrap; }" + tone_css(
-        "WorkerLine"
-    )
-
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
-        super().__init__(id=id)
-        self._glyphs = glyphs
+        super().__init__(glyphs, id=id)
         self._chips: Sequence[Chip] = ()
         self._words: Sequence[str] = ()
-        self._line = Text()
 
-    def show(self, chips: Sequence[Chip], words: Sequence[str]) -> None:
-        """`words` are right-aligned, the most important first."""
-        self._chips, self._words = chips, words
-        self._draw()
+    def show(self, chips: Sequence[Chip], at_right: Sequence[str]) -> None:
+        """`at_right`: the most important first."""
+        self._chips, self._words = chips, at_right
+        self._redraw()
 
-    def on_resize(self) -> None:
-        self._draw()
+    def _ends(self, width: int) -> tuple[Spans, Spans]:
+        left = self._left(self._chips, brief=False)
+        if width_of(left) > width:
+            left = self._left(self._chips, brief=True)
+        if width_of(left) > width:
+            left = self._left(self._chips[:1], brief=True)
+        return left, (Span(self._right(width - width_of(left) - _GAP)),)
 
-    def render(self) -> Text:
-        return self._line
-
-    def _draw(self) -> None:
-        width = self.content_size.width
-        left = self._left(width, brief=False)
-        if left is None:
-            left = self._left(width, brief=True) or Text(self._glyphs.text(self._chips[0].brief))
-        right = Text(self._right(width - left.cell_len - _GAP))
-        left.append(" " * max(width - left.cell_len - right.cell_len, 0)).append_text(right)
-        if left != self._line or left.spans != self._line.spans:
-            self._line = left
-            self.refresh()
-
-    def _left(self, width: int, *, brief: bool) -> Text | None:
-        """None if it does not fit."""
-        line = Text()
-        for chip in self._chips:
-            line.append("   " if line.cell_len else "")
-            line.append(self._glyphs.text(chip.brief if brief else chip.text), self._style(chip.tone))
-        return line if line.cell_len <= width else None
+    def _left(self, chips: Sequence[Chip], *, brief: bool) -> Spans:
+        spans: list[Span] = []
+        for chip in chips:
+            spans += [Span("   ")] if spans else []
+            spans.append(words(chip.brief if brief else chip.text, chip.tone, self._glyphs))
+        return tuple(spans)
 
     def _right(self, room: int) -> str:
         text = ""
@@ -75,6 +54,3 @@ class WorkerLine(Widget):
                 break
             text = longer
         return cut(self._glyphs.text(text), max(room, 0), self._glyphs)
-
-    def _style(self, tone: Tone) -> Style:
-        return self.get_component_rich_style(tone, partial=True)

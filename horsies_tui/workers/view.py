@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 
@@ -10,19 +10,16 @@ from horsies.operations.eligibility import fits_state
 from horsies.operations.selection import Selection
 from horsies.operations.tasks import TaskVerb
 from horsies.operations.workers import WorkerVerb
-from horsies.query import FilterError, TaskFilter, Term, WorkerFilter, parse_workers
+from horsies.query import TaskFilter, Term, WorkerFilter
 from horsies.query.values import Glob
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
 from horsies_tui.health.windows import neighbour
 from horsies_tui.intents import Intent
-from horsies_tui.look.units import number
-from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.menus import Item, PickOne
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.workers.columns import WORKER_COLUMNS
 from horsies_tui.workers.listing import WorkerList
-from horsies_tui.workers.menus import column_menu, sort_menu
-from horsies_tui.workers.order import WorkerSort
+from horsies_tui.workers.order import SORT_WORDS, WorkerSort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,9 +28,6 @@ if TYPE_CHECKING:
 
     from horsies.views import WorkerRow
     from horsies_tui.actions import Action
-    from horsies_tui.widgets.sheet import Sheet
-
-ResultT = TypeVar("ResultT")
 
 _FOR_TASKS: Final = frozenset(verb.value.replace("-", "_") for verb in TaskVerb)
 _FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
@@ -43,6 +37,19 @@ _FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
     WorkerVerb.ACKNOWLEDGE: lambda row: row.loss is not None and row.loss.is_open,
 }
 """For a host: the workers of that host to which each verb applies."""
+
+
+_SORT_HELP: Final = {
+    WorkerSort.TROUBLE: ("t", "gone with tasks, late, draining, alive"),
+    WorkerSort.NAME: ("n", "by host and process"),
+    WorkerSort.LOAD: ("l", "by the share of its processes that run a task"),
+    WorkerSort.TASKS: ("k", "by what it holds, claimed or running"),
+    WorkerSort.CPU: ("c", "of its own process"),
+    WorkerSort.MEMORY: ("m", "its own and that of its children"),
+    WorkerSort.YOUNGEST: ("y", "by its start"),
+    WorkerSort.SILENT: ("s", "by its last sign of life"),
+}
+_SORTS: Final = tuple(Item(sort, SORT_WORDS[sort], *_SORT_HELP[sort]) for sort in WorkerSort)
 
 
 class WorkersView(WorkerList):
@@ -59,7 +66,7 @@ class WorkersView(WorkerList):
                 self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
                 return None
             return Intent(verb, kind="worker", selection=Selection.of_ids(ids))
-        tasks = sorted(self._held.marks) or [task for task in (self._held.cursor_id,) if task is not None]
+        tasks = self._held.chosen_ids
         if not tasks:
             self.console.say(f"{verb}: this worker holds no task")
             return None
@@ -73,55 +80,37 @@ class WorkersView(WorkerList):
             return row is not None and fits_state(TaskVerb(action.verb), row.status, row.error_code)
         return action.scope is not Scope.TABLE or bool(self._table.rows or self._hosts.rows)
 
-    def acted(self) -> None:
-        for table in (self._table, self._hosts, self._held):
-            table.action_clear_marks()
-        self.refresh_now()
-
     def neighbour(self, step: int) -> str | None:
-        index = self._held.cursor_index + step
-        if not 0 <= index < len(self._held.rows):
-            return None
-        self._held.move_to(index)
-        return self._held.cursor_id
+        return self._held.neighbour(step)
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the marks, the open worker, the tasks, the hosts, the filter."""
-        if any(table.marks for table in (self._table, self._hosts, self._held)):
-            for table in (self._table, self._hosts, self._held):
-                table.action_clear_marks()
+        if any(table.marks for table in self._lists):
+            self._clear_marks()
         elif self._opened is not None:
             self._open(None)
         elif self._held.has_focus:
             self._table.focus()
         elif self._grouped:
             self._group(on=False)
-        elif self._filter.terms:
-            self._use(WorkerFilter())
         else:
-            return False
+            return self._leave_filter(self._filter)
         return True
 
     def filter_by(self, text: str) -> None:
-        """Show the matching workers; an invalid filter is opened for editing at the error."""
         self._open(None)
         self._group(on=False)
-        try:
-            self._use(parse_workers(text))
-        except FilterError:
-            self._filter_bar.edit(text)
-            self._filter_bar.action_apply()
+        super().filter_by(text)
 
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters; an open worker has no list keys; tasks have their own verbs."""
-        if action in ("filter", "sort", "group", "columns", "everyone", "other_part"):
-            return self._opened is None and not (action == "filter" and self._filter_bar.editing)
-        return action != "verb" or parameters[0] not in _FOR_TASKS or self._held.has_focus
-
-    def action_filter(self) -> None:
-        self._filter_bar.edit()
+        """An open worker has no list keys; tasks have their own verbs."""
+        if action in ("filter", "sort", "group", "columns", "everyone", "other_part") and self._opened is not None:
+            return False
+        if action == "verb" and parameters[0] in _FOR_TASKS:
+            return self._held.has_focus
+        return super().check_action(action, parameters)
 
     def action_sort(self) -> None:
         def choose(sort: str) -> None:
@@ -129,19 +118,10 @@ class WorkersView(WorkerList):
             self._table.action_first()
             self._show_all()
 
-        self._open_menu(sort_menu(self._sort, self._glyphs), choose)
+        self._open_menu(PickOne("Order", _SORTS, self._sort, self._glyphs), choose)
 
     def action_group(self) -> None:
         self._group(on=not self._grouped)
-
-    def action_columns(self) -> None:
-        width, hidden = self._table.size.width, self._table.columns.hidden
-
-        def choose(shown: frozenset[str]) -> None:
-            offered = frozenset(WORKER_COLUMNS.keys_at(width))
-            self._table.columns = WORKER_COLUMNS.without((hidden - offered) | (offered - shown))
-
-        self._open_menu(column_menu(width, hidden, self._glyphs), choose)
 
     def action_everyone(self) -> None:
         self._ask(everyone=not self._need.everyone)
@@ -177,12 +157,6 @@ class WorkersView(WorkerList):
 
     # Messages from widgets.
 
-    @on(FilterBar.Closed)
-    def _filter_closed(self, message: FilterBar.Closed) -> None:
-        self.take_focus()
-        if isinstance(message.filter, WorkerFilter):
-            self._use(message.filter)
-
     @on(RowTable.CursorMoved, "#rows")
     def _look_at_another(self, message: RowTable.CursorMoved) -> None:
         message.stop()
@@ -212,11 +186,6 @@ class WorkersView(WorkerList):
         self._group(on=False)
         self._use(WorkerFilter((*others, Term("host", (Glob.literal(message.row_id),)))))
 
-    @on(RowTable.MarksChanged)
-    def _count_marks(self, message: RowTable.MarksChanged) -> None:
-        message.stop()
-        self.console.note(f"{self._glyphs.mark} {number(len(message.marks))} marked" if message.marks else "")
-
     # Consequences of keys and messages.
 
     def _chosen(self, verb: str) -> list[WorkerRow]:
@@ -224,20 +193,13 @@ class WorkersView(WorkerList):
         if self._opened is not None:
             return [self._opened]
         if not self._grouped:
-            row = self._table.cursor_row
-            marked = [row for row in self._table.rows if row.id in self._table.marks]
-            return marked or ([] if row is None else [row])
-        host = self._hosts.cursor_row
-        hosts = [row for row in self._hosts.rows if row.id in self._hosts.marks] or ([] if host is None else [host])
-        workers = [worker for row in hosts for worker in row.workers]
+            return [*self._table.chosen]
+        workers = [worker for host in self._hosts.chosen for worker in host.workers]
         return list(filter(_FOR_WHOM[verb], workers)) or workers
 
-    def _use(self, understood: WorkerFilter) -> None:
-        """Use another filter. Marks are cleared: verbs must not act on rows that are no longer visible."""
-        self._table.action_clear_marks()
-        self._hosts.action_clear_marks()
-        self._filter, self._sorted_at = understood, None
-        self._filter_bar.show(understood.text)
+    def _use(self, wanted: WorkerFilter) -> None:
+        super()._use(wanted)
+        self._filter, self._sorted_at = wanted, None
         self._show_all()
         self._table.choose_one()
 
@@ -260,6 +222,3 @@ class WorkersView(WorkerList):
     def _change_window(self, step: int) -> None:
         self._ask(window=neighbour(self._need.window, step))
         self._show_one()
-
-    def _open_menu(self, menu: Sheet[ResultT], take: Callable[[ResultT], None]) -> None:
-        self.console.push_sheet(menu, lambda result: None if result is None else take(result))

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from horsies.views import GONE_AFTER_S, LATE_AFTER_S, Liveness
 from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.intents import Fact, things
-from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import Tone
-from horsies_tui.look.units import age, number, ticking
+from horsies_tui.look.units import age, moment_text, number, ticking
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

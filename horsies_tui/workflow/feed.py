@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies.operations.cluster import read_cluster
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, TaskDetail, WorkflowStory, node_story, task_detail, workflow_story
-from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 
 if TYPE_CHECKING:
@@ -49,22 +49,36 @@ class WorkflowSnapshot:
     now: datetime | None = None
 
 
-class WorkflowFeed(Feed):
+class WorkflowFeed(Feed[WorkflowSnapshot]):
     """Publishes a snapshot on each change. Reads nothing until a workflow is requested."""
 
     NAME = "workflow"
 
     def __init__(self, link: Link, publish: Callable[[WorkflowSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
-        super().__init__(link)
-        self.snapshot = WorkflowSnapshot()
-        self._publish_to = publish
-        seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
-        self._flow, self._node = Pace(seldom), Pace(seldom)
-        self._text: str | None = None
+        super().__init__(link, publish, WorkflowSnapshot())
+        self._text = ""
         self._index: int | None = None
         self._told: int | None = None
         """The index of the node that was read last."""
         self._settings: RecoveryConfig | None = None
+        seldom = replace(rhythm, reconcile_s=min(rhythm.reconcile_s, _BEATS_EVERY_S))
+        self._node = Read(
+            "node",
+            self._query(self._requested_node, _read_node, self._put_node),
+            Pace(seldom),
+            on=self._is_about,
+            wanted=lambda: self.snapshot.story is not None and self._index is not None,
+        )
+        self._reads = (
+            Read(
+                "workflow",
+                self._query(lambda: self._text, self._read_flow, self._put_flow),
+                Pace(seldom),
+                on=self._is_about,
+                wanted=lambda: bool(self._text),
+            ),
+            self._node,
+        )
 
     def ask(self, text: str) -> None:
         """Read this workflow from now on: an id, or its beginning or end."""
@@ -78,27 +92,14 @@ class WorkflowFeed(Feed):
         if index != self._index:
             self._index = index
             self._supersede()
-            self._node.renew()
+            self._node.pace.renew()
             self._wake.set()
 
-    def refresh(self) -> None:
-        """Read everything again at once."""
-        self._flow.renew()
-        self._node.renew()
-        self._wake.set()
-
-    def _on_dirty(self, channel: str, payload: str) -> None:
-        story = self.snapshot.story
-        if not channel:
-            self.refresh()
-        elif story is not None and self._is_about(story, channel, payload):
-            if not self._flow.dirty:
-                self._wake.set()
-            self._flow.mark()
-            self._node.mark()
-
-    def _is_about(self, story: WorkflowStory, channel: str, payload: str) -> bool:
+    def _is_about(self, channel: str, payload: str) -> bool:
         """Includes sub-workflows: their progress is shown on their nodes."""
+        story = self.snapshot.story
+        if story is None:
+            return False
         if channel == "horsies_workflow_status":
             return payload == story.row.id or any(node.sub_workflow_id == payload for node in story.nodes)
         if channel in ("task_done", "horsies_task_status"):
@@ -107,62 +108,32 @@ class WorkflowFeed(Feed):
             return waits or any(node.task_id == payload for node in story.nodes)
         return False
 
-    def _due_at(self) -> float | None:
-        has_all = not self.snapshot.loading and self._told == self._index
-        if self._text is None or (self._frozen and has_all):
-            return None
-        told = self._link.listens
-        due = self._flow.due_at(told=told)
-        return due if self._index is None else min(due, self._node.due_at(told=told))
+    def _has_all(self) -> bool:
+        return super()._has_all() and self._told == self._index
 
-    async def _step(self) -> None:
-        told = self._link.listens
-        node_first = self.snapshot.story is not None and self._index is not None
-        if node_first and self._node.due_at(told=told) < self._flow.due_at(told=told):
-            pace, read = self._node, self._read_node
-        else:
-            pace, read = self._flow, self._read_flow
-        pace.begin(self._now())
-        pace.end(self._now(), done=await read())
-
-    async def _read_flow(self) -> bool:
-        text = self._text
-        assert text is not None
-        answer = await self._read(lambda conn: self._tell(conn, text))
-        if text != self._text:
-            return False
-        if answer is None:
-            self._publish()
-            return False
-        found, settings = answer
-        self._publish(
-            story=self._same(found) if isinstance(found, WorkflowStory) else None,
-            ambiguous=found if isinstance(found, Ambiguous) else None,
-            settings=settings,
-            loading=False,
-        )
-        return True
-
-    async def _tell(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
+    async def _read_flow(self, conn: Connection, text: str) -> tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]:
         found = await workflow_story(conn, text)
         if self._settings is None:
             async with conn.transaction(readonly=True):
                 self._settings = (await read_cluster(conn)).settings
         return found, self._settings
 
-    async def _read_node(self) -> bool:
+    def _put_flow(self, answer: tuple[WorkflowStory | Ambiguous | None, RecoveryConfig]) -> dict[str, Any]:
+        found, settings = answer
+        return {
+            "story": self._same(found) if isinstance(found, WorkflowStory) else None,
+            "ambiguous": found if isinstance(found, Ambiguous) else None,
+            "settings": settings,
+            "loading": False,
+        }
+
+    def _requested_node(self) -> tuple[str, int]:
         story, index = self.snapshot.story, self._index
-        if story is None or index is None:
-            return True
-        told = await self._read(lambda conn: _tell_node(conn, story.row.id, index))
-        if (story.row.id, index) != (self.snapshot.story and self.snapshot.story.row.id, self._index):
-            return False
-        if told is None:
-            self._publish()
-            return False
-        self._told = index
-        self._publish(node=self._same_node(told))
-        return True
+        return ("", -1) if story is None or index is None else (story.row.id, index)
+
+    def _put_node(self, told: NodeTold) -> dict[str, Any]:
+        self._told = self._index
+        return {"node": self._same_node(told)}
 
     def _same(self, story: WorkflowStory) -> WorkflowStory:
         """The known object if only the time of the read differs, and likewise each node, to avoid drawing it again."""
@@ -185,14 +156,9 @@ class WorkflowFeed(Feed):
         again = NodeTold(replace(told.story, now=known.story.now), task, told.why)
         return known if again == known else told
 
-    def _publish(self, **changes: Any) -> None:
-        snapshot = replace(self.snapshot, error=self._error, **changes)
-        if snapshot != self.snapshot:
-            self.snapshot = replace(snapshot, now=self._link.clock.now())
-            self._publish_to(self.snapshot)
 
-
-async def _tell_node(conn: Connection, workflow_id: str, index: int) -> NodeTold | None:
+async def _read_node(conn: Connection, node: tuple[str, int]) -> NodeTold | None:
+    workflow_id, index = node
     story = await node_story(conn, workflow_id, index)
     if story is None:
         return None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
 
+from horsies_tui.look.lines import Span, cut_spans, words
 from horsies_tui.look.text import cut_middle
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import LENGTH_WIDTH, length, number, ticking
-from horsies_tui.story.lines import Span, cut_spans, words
 from horsies_tui.workflow.graph import Vertex
 from horsies_tui.workflow.graph_page import Wants
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from horsies.config.recovery import RecoveryConfig
     from horsies.views import NodeView
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.story.lines import Spans
+    from horsies_tui.look.lines import Spans
 
 _SIGN: Final = 2
 """The sign of the state and a blank."""

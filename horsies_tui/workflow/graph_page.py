@@ -1,15 +1,15 @@
-"""A graph drawn at one size: its lines as text, and the place of each node."""
+"""A graph drawn at one size: its lines as text, the place of each node, and the cursor's ways between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
+from horsies_tui.workflow.graph import settled, wanted_rows
 from horsies_tui.workflow.graph_lines import Bundle, bundles, strokes
-from horsies_tui.workflow.graph_rows import settled, wanted_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from horsies_tui.workflow.graph import Arrangement
 
@@ -27,6 +27,7 @@ _STROKES: Final = {
     (False, True, False, True): "┌",
     (False, True, True, True): "┬",
 }
+Way: TypeAlias = Literal["up", "down", "left", "right"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +167,55 @@ class _Grid:
     def lines(self, width: int, *, below: int) -> tuple[str, ...]:
         lines = ["".join(row.get(x, " ") for x in range(width)) for row in self._rows]
         return (*lines, *[" " * width] * below)
+
+
+def draw_map(arranged: Arrangement, width: int) -> Drawing:
+    """Filled like text: a blank between two layers, and a layer that is too wide continues on the next line."""
+    spots: dict[int, Spot] = {}
+    x = y = 0
+    width = max(width, 1)
+    for number, layer in enumerate(arranged.layers):
+        nodes = [knot for knot in layer if knot >= 0]
+        if x and x + min(len(nodes), width) > width:
+            x, y = 0, y + 1
+        for key in nodes:
+            if x >= width:
+                x, y = 0, y + 1
+            spots[key] = Spot(x, y, 1, number)
+            x += 1
+        x += 1
+    lines = (" " * width,) * (y + 1) if spots else ()
+    return Drawing(width if spots else 0, lines, spots, is_map=True)
+
+
+def step(drawing: Drawing, key: int, way: Way, beside: Mapping[int, Collection[int]]) -> int:
+    """The node one step away, or the same node. `beside` are the nodes connected with each."""
+    spot = drawing.spots[key]
+    if drawing.is_map:
+        return _on_map(drawing, spot, key, way)
+    if way in ("up", "down"):
+        column = sorted((other.y, each) for each, other in drawing.spots.items() if other.layer == spot.layer)
+        return column[_bounded(column.index((spot.y, key)) + (1 if way == "down" else -1), len(column))][1]
+    onward = 1 if way == "right" else -1
+    tied = {each for each in beside.get(key, ()) if (drawing.spots[each].layer - spot.layer) * onward > 0}
+    near = tied or {each for each, other in drawing.spots.items() if other.layer == spot.layer + onward}
+    return min(near, key=lambda each: _distance(drawing.spots[each], spot), default=key)
+
+
+def _on_map(drawing: Drawing, spot: Spot, key: int, way: Way) -> int:
+    """As in a text."""
+    in_order = sorted(drawing.spots, key=lambda each: (drawing.spots[each].y, drawing.spots[each].x))
+    if way in ("left", "right"):
+        return in_order[_bounded(in_order.index(key) + (1 if way == "right" else -1), len(in_order))]
+    row = spot.y + (1 if way == "down" else -1)
+    there = (each for each, other in drawing.spots.items() if other.y == row)
+    return min(there, key=lambda each: abs(drawing.spots[each].x - spot.x), default=key)
+
+
+def _bounded(index: int, count: int) -> int:
+    return min(max(index, 0), count - 1)
+
+
+def _distance(spot: Spot, other: Spot) -> tuple[int, int]:
+    """The nearest layer first, and in it the nearest row."""
+    return abs(spot.layer - other.layer), abs(spot.y - other.y)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies_tui.workflow.graph_map import draw_map
-from horsies_tui.workflow.graph_page import Drawing, Scale, draw
+from horsies_tui.workflow.graph_page import Drawing, Scale, draw, draw_map
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

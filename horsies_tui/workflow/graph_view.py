@@ -9,14 +9,11 @@ from rich.cells import cell_len
 from textual.message import Message
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.lines import Piece, blank_line
+from horsies_tui.look.lines import Piece, Span, blank_line, span_pieces, width_of
 from horsies_tui.look.tones import TONES, Tone, tone_css
-from horsies_tui.story.drawing import span_pieces
-from horsies_tui.story.lines import Span, width_of
 from horsies_tui.widgets.line_view import LineView
-from horsies_tui.workflow.graph_page import Drawing
+from horsies_tui.workflow.graph_page import Drawing, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES
-from horsies_tui.workflow.graph_steps import step
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -27,8 +24,8 @@ if TYPE_CHECKING:
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Line
     from horsies_tui.workflow.graph_labels import Labels
+    from horsies_tui.workflow.graph_page import Way
     from horsies_tui.workflow.graph_sizes import Sizes
-    from horsies_tui.workflow.graph_steps import Way
 
 CURSOR: Final = "graph--cursor"
 _MARGIN: Final = 1
@@ -180,15 +177,15 @@ class GraphView(LineView, can_focus=True):
         self._fit()
         self._redraw()
 
-    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._step("down", _WHEEL_ROWS)
 
-    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
         self._step("up", _WHEEL_ROWS)
 
-    async def _on_click(self, event: events.Click) -> None:
+    def on_click(self, event: events.Click) -> None:
         event.stop()
         x, y = event.x + self._left - _MARGIN, event.y + self._top
         for index in self._by_row.get(y, ()):

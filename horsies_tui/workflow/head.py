@@ -1,22 +1,24 @@
-"""The lines above a workflow's graph: its state, its progress, and its parent workflows."""
+"""The lines above a workflow's graph: state, progress, parents; and what stands in place of a missing graph."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from horsies_tui.look.clock import moment_text
+from horsies_tui.look.lines import Span, flow, words, wrapped
 from horsies_tui.look.tones import Tone, state_tone
-from horsies_tui.look.units import length, number, ticking
-from horsies_tui.story.lines import Line, Span, flow, words
+from horsies_tui.look.units import length, moment_text, number, ticking
+from horsies_tui.story.lines import Band, Line, OpenWorkflow, Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime, tzinfo
 
-    from horsies.views import WorkflowRow, WorkflowStory
+    from horsies.views import Ambiguous, WorkflowRow, WorkflowStory
     from horsies_tui.look.glyphs import Glyphs
-    from horsies_tui.story.lines import Spans
+    from horsies_tui.look.lines import Spans
+    from horsies_tui.story.lines import Document
+    from horsies_tui.workflow.feed import WorkflowSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +88,23 @@ def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> str:
     done = row.done * places // row.total or min(row.done, 1)
     running = min(max(round(row.running * places / row.total), min(row.running, 1)), places - done)
     return glyphs.running * done + glyphs.claimed * running + glyphs.waiting * (places - done - running)
+
+
+def workflow_choices(ambiguous: Ambiguous, glyphs: Glyphs) -> Document:
+    """A list of workflows to open, if the text is the beginning or end of several ids."""
+    lines = [Line(each, (words(each, Tone.ACCENT, glyphs),), OpenWorkflow(each)) for each in ambiguous.ids]
+    if ambiguous.more:
+        lines.append(Line("more", (Span("and others, older than these", Tone.MUTED),)))
+    title = words(f"several ids begin or end with {ambiguous.text}", None, glyphs).text
+    return (Band((Section("choices", title, tuple(lines)),)),)
+
+
+def workflow_missing(snapshot: WorkflowSnapshot, width: int, glyphs: Glyphs) -> Document:
+    """The reason, and the next step."""
+    text = f"No workflow has the id {snapshot.text}, or one that begins or ends so. esc goes back."
+    if snapshot.error is not None:
+        text = snapshot.error
+    elif snapshot.loading:
+        text = f"looking for {snapshot.text}" if snapshot.text else "waiting for the database"
+    lines = tuple(Line(number, spans) for number, spans in enumerate(wrapped(text, width, None, glyphs)))
+    return (Band((Section("nothing", "workflow", lines),)),)

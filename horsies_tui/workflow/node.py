@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.cli.node_words import inconsistency
 from horsies.domain.plan import MAP_ITEMS
-from horsies_tui.look.clock import moment_text
+from horsies_tui.look.lines import Span, cut_spans, flow, words
 from horsies_tui.look.tones import Tone, state_tone
-from horsies_tui.look.units import number
-from horsies_tui.story.lines import (
-    Band,
-    Line,
-    OpenTask,
-    OpenWorkflow,
-    Section,
-    Span,
-    cut_spans,
-    flow,
-    words,
-)
+from horsies_tui.look.units import moment_text, number
+from horsies_tui.story.lines import Band, Line, OpenTask, OpenWorkflow, Section
 from horsies_tui.story.payload import Texts, source_of
 from horsies_tui.task.document import course, texts
 from horsies_tui.workflow.graph_labels import state_of
@@ -30,9 +20,9 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from horsies.views import NodeStory, NodeView, TaskDetail
-    from horsies_tui.story.context import StoryContext
-    from horsies_tui.story.lines import Document, Spans, Target
-    from horsies_tui.story.payload import Payload
+    from horsies_tui.look.lines import Spans
+    from horsies_tui.story.lines import Document, Target
+    from horsies_tui.story.payload import Payload, StoryContext
     from horsies_tui.workflow.graph_labels import Labels
 
 NODE: Final = "node"

@@ -15,21 +15,18 @@ from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
 from horsies_tui.intents import Intent
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.story.context import StoryContext
-from horsies_tui.story.head import StoryHead
+from horsies_tui.look.units import zone_of
 from horsies_tui.story.lines import Fold, Line, OpenTask, OpenWorkflow
-from horsies_tui.story.payload import Payload, payload_of
-from horsies_tui.story.view import StoryView
+from horsies_tui.story.payload import Payload, StoryContext, payload_of
+from horsies_tui.story.view import StoryHead, StoryView
 from horsies_tui.view import ConsoleView
 from horsies_tui.workflow.feed import WorkflowFeed, WorkflowSnapshot
 from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import Labels, vertices, wants
 from horsies_tui.workflow.graph_sizes import MANY, Sizes
 from horsies_tui.workflow.graph_view import GraphView
-from horsies_tui.workflow.head import FlowTelling, flow_head
-from horsies_tui.workflow.missing import workflow_choices, workflow_missing
+from horsies_tui.workflow.head import FlowTelling, flow_head, workflow_choices, workflow_missing
 from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
 from horsies_tui.workflow.parts import Body, Way
 from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value

@@ -1,10 +1,10 @@
-"""The columns of the workflow list, and which of them are shown at which width."""
+"""The columns of the workflow list."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies_tui.look.cells import EMPTY, REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import EMPTY, ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet, Look
 from horsies_tui.look.tones import Tone, state_tone
 from horsies_tui.look.units import age, length, number, ticking
 from horsies_tui.workflow.head import progress_bar
@@ -12,8 +12,6 @@ from horsies_tui.workflow.head import progress_bar
 if TYPE_CHECKING:
     from horsies.views import WorkflowRow
 
-_ID_END: Final = 8
-"""The end of an id distinguishes workflows: its beginning is the time, the same within a minute."""
 _BAR: Final = 10
 _OVER: Final = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 
@@ -22,8 +20,8 @@ def _state(row: WorkflowRow, look: Look) -> Cell:
     return Cell(look.glyphs.state_text(row.status), state_tone(row.status), look.glyphs.state(row.status))
 
 
-def _id(row: WorkflowRow, look: Look) -> Cell:
-    return Cell(row.id, Tone.MUTED, f"{look.glyphs.ellipsis}{row.id[-_ID_END:]}")
+def _id(row: WorkflowRow, _look: Look) -> Cell:
+    return Cell(row.id, Tone.MUTED)
 
 
 def _name(row: WorkflowRow, look: Look) -> Cell:
@@ -73,49 +71,18 @@ def _trouble(row: WorkflowRow, look: Look) -> Cell:
 
 
 WORKFLOW_COLUMNS: Final[ColumnSet[WorkflowRow]] = ColumnSet(
-    columns=(
-        Column("state", "STATE", _state, brief="ST"),
-        Column("id", "ID", _id),
-        Column("name", "NAME", _name),
-        Column("bar", "PROGRESS", _bar),
-        Column("done", "DONE", _done, right=True),
-        Column("running", "RUNNING", _running, right=True, brief="RUN"),
-        Column("waiting", "WAIT", _waiting, right=True),
-        Column("bad", "FAILED", _bad, right=True, brief="FAIL"),
-        Column("age", "AGE", _age, right=True),
-        Column("run", "DURATION", _run, right=True, brief="TIME"),
-        Column("definition", "DEFINITION", _definition),
-        Column("trouble", "ERROR", _trouble),
-    ),
-    layouts={
-        0: {"state": 3, "name": 18, "bar": _BAR, "done": 7, "age": 4, "run": 5, "trouble": REST},
-        100: {"state": 12, "id": 9, "name": 20, "bar": _BAR, "done": 9, "age": 4, "run": 5, "trouble": REST},
-        120: {
-            "state": 12,
-            "id": 9,
-            "name": 24,
-            "bar": _BAR,
-            "done": 9,
-            "running": 5,
-            "waiting": 5,
-            "bad": 4,
-            "age": 4,
-            "run": 5,
-            "trouble": REST,
-        },
-        180: {
-            "state": 13,
-            "id": 36,
-            "name": 30,
-            "bar": _BAR,
-            "done": 10,
-            "running": 6,
-            "waiting": 6,
-            "bad": 5,
-            "age": 5,
-            "run": 6,
-            "definition": 24,
-            "trouble": REST,
-        },
-    },
+    (
+        Column("state", "STATE", _state, 3, 12, brief="ST"),
+        Column("id", "ID", _id, SHORT_ID, whole=ID_WIDTH, priority=1, keep_end=True),
+        Column("name", "NAME", _name, 12, 20, grow=3),
+        Column("bar", "PROGRESS", _bar, _BAR),
+        Column("done", "DONE", _done, 7, whole=9, right=True),
+        Column("running", "RUNNING", _running, 5, whole=7, priority=3, right=True, brief="RUN"),
+        Column("waiting", "WAIT", _waiting, 5, priority=4, right=True),
+        Column("bad", "FAILED", _bad, 4, whole=6, priority=2, right=True, brief="FAIL"),
+        Column("age", "AGE", _age, 4, right=True),
+        Column("run", "DURATION", _run, 5, whole=8, right=True, brief="TIME"),
+        Column("definition", "DEFINITION", _definition, 10, 14, grow=1, priority=5),
+        Column("trouble", "ERROR", _trouble, 5, 20, grow=3),
+    )
 )

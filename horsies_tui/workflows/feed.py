@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from horsies.query import WorkflowFilter, workflow_parameters
 from horsies.views import workflow_count_parts, workflow_counts, workflow_page
-from horsies_tui.feed.loop import Feed
+from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
 from horsies_tui.feed.tally import Tally
 
@@ -52,20 +52,21 @@ class _Found:
     reached: Cursor | None = None
 
 
-class WorkflowsFeed(Feed):
+class WorkflowsFeed(Feed[WorkflowsSnapshot]):
     """Publishes a snapshot on each change. All methods return at once."""
 
     NAME = "workflows"
 
     def __init__(self, link: Link, publish: Callable[[WorkflowsSnapshot], None], *, rhythm: Rhythm = USUAL) -> None:
-        super().__init__(link)
-        self.snapshot = WorkflowsSnapshot()
-        self._publish_to = publish
+        super().__init__(link, publish, WorkflowsSnapshot())
         self._filter = WorkflowFilter()
         self._wanted = PAGE
-        self._rows = Pace(rhythm)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._counts: Tally[WorkflowConditions, WorkflowCounts] = Tally(seldom, _parts(self._filter))
+        self._reads = (
+            Read("rows", self._read_rows, Pace(rhythm), on=_may_change),
+            Read("counts", self._counting(self._counts, workflow_counts), self._counts, on=_may_change),
+        )
 
     def ask(self, wanted: WorkflowFilter) -> None:
         """Show the workflows that match this filter from now on."""
@@ -81,34 +82,6 @@ class WorkflowsFeed(Feed):
             self._wanted = min(self._wanted + PAGE, MOST_ROWS)
             self.refresh()
 
-    def refresh(self) -> None:
-        """Read everything again at once."""
-        self._rows.renew()
-        self._counts.renew()
-        self._wake.set()
-
-    def _on_dirty(self, channel: str, _payload: str) -> None:
-        if not channel:
-            self.refresh()
-        elif channel in _CHANNELS:
-            if not self._rows.dirty:
-                self._wake.set()
-            self._rows.mark()
-            self._counts.mark()
-
-    def _due_at(self) -> float | None:
-        if self._frozen and not self.snapshot.loading:
-            return None
-        told = self._link.listens
-        return min(self._rows.due_at(told=told), self._counts.due_at(told=told))
-
-    async def _step(self) -> None:
-        told = self._link.listens
-        rows_first = self._rows.due_at(told=told) <= self._counts.due_at(told=told)
-        pace, read = (self._rows, self._read_rows) if rows_first else (self._counts, self._read_counts)
-        pace.begin(self._now())
-        pace.end(self._now(), done=await read())
-
     async def _read_rows(self) -> bool:
         wanted, most = self._filter, self._wanted
         found, cursor = _Found(), None
@@ -120,7 +93,6 @@ class WorkflowsFeed(Feed):
                 )
             )
             if page is None or wanted is not self._filter:
-                self._publish()
                 return False
             found.rows += page.rows
             found.next, found.reached = page.next, page.reached
@@ -136,19 +108,9 @@ class WorkflowsFeed(Feed):
         )
         return True
 
-    async def _read_counts(self) -> bool:
-        wanted, part, rest = self._filter, self._counts.part, self._counts.rest
-        counts = await self._read(lambda conn: workflow_counts(conn, part, rest))
-        if counts is not None and wanted is self._filter:
-            self._counts.tell(counts)
-            self._publish(counts=self._counts.counts)
-        return counts is not None
 
-    def _publish(self, **changes: Any) -> None:
-        snapshot = replace(self.snapshot, error=self._error, slow_s=self._slow_s, **changes)
-        if snapshot != self.snapshot:
-            self.snapshot = replace(snapshot, now=self._link.clock.now())
-            self._publish_to(self.snapshot)
+def _may_change(channel: str, _payload: str) -> bool:
+    return channel in _CHANNELS
 
 
 def _parts(wanted: WorkflowFilter) -> list[WorkflowConditions]:

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from textual import on
 
 from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
-from horsies.query import WORKFLOWS, FilterError, WorkflowFilter, parse_workflows
+from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
 from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings, bindings_of
-from horsies_tui.clipboard import copy
 from horsies_tui.intents import Intent
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.look.units import number
-from horsies_tui.view import ConsoleView
+from horsies_tui.look.units import zone_of
 from horsies_tui.widgets.counts_line import CountsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.row_table import RowTable
+from horsies_tui.widgets.rows_view import FilteredView
 from horsies_tui.workflow.verbs import offered, unfit_verbs
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 from horsies_tui.workflows.feed import WorkflowsFeed, WorkflowsSnapshot
@@ -47,7 +45,9 @@ USUAL_FILTER: Final = "parent:no"
 PLACEHOLDER: Final = f"filter, as in {WORKFLOWS.example}"
 
 
-class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
+class WorkflowsView(FilteredView[WorkflowsSnapshot]):
+    _table: RowTable[WorkflowRow]
+
     TITLE = "Workflows"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings(Scope.WORKFLOWS, Scope.FLOWS),
@@ -69,7 +69,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workflows, placeholder=PLACEHOLDER, id="filter")
         self._counts = CountsLine(self._glyphs, order=FLOW_ORDER, things="workflows", id="counts")
-        self._table: RowTable[WorkflowRow] = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
+        self._table = RowTable(WORKFLOW_COLUMNS, glyphs=self._glyphs, id="workflows")
         yield from (self._filter_bar, self._counts, self._table)
 
     def on_mount(self) -> None:
@@ -95,50 +95,32 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._show()
 
     def fits(self, action: Action) -> bool:
-        chosen = self._table.marks or {self._table.cursor_id}
-        statuses = [row.status for row in self._table.rows if row.id in chosen]
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
-        return (
-            action.scope is not Scope.FLOWS or len(statuses) < len(self._table.marks) or offered(action.verb, statuses)
-        )
+        statuses = [row.status for row in self._table.chosen]
+        unseen = len(statuses) < len(self._table.marks)
+        return action.scope is not Scope.FLOWS or unseen or offered(action.verb, statuses)
 
     def intent(self, verb: str) -> Intent | None:
         """For the marked workflows, else the one under the cursor."""
         if WorkflowVerb(verb).on_nodes:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
             return None
-        row_id = self._table.cursor_id
-        ids = sorted(self._table.marks) or [each for each in (row_id,) if each is not None]
+        ids = self._table.chosen_ids
         if not ids:
             self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
             return None
         return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
 
-    def acted(self) -> None:
-        self._table.action_clear_marks()
-        self.refresh_now()
-
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the marks, the filter."""
         if self._table.marks:
-            self._table.action_clear_marks()
-        elif self._filter.terms:
-            self._use(WorkflowFilter())
-        else:
-            return False
-        return True
+            self._clear_marks()
+            return True
+        return self._leave_filter(self._filter)
 
     def neighbour(self, step: int) -> str | None:
-        index = self._table.cursor_index + step
-        if not 0 <= index < len(self._table.rows):
-            return None
-        self._table.move_to(index)
-        return self._table.cursor_id
-
-    def take_focus(self) -> None:
-        if not self._filter_bar.editing:
-            self._table.focus()
+        return self._table.neighbour(step)
 
     def refresh_now(self) -> None:
         self._workflows_feed.refresh()
@@ -146,46 +128,22 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
     def times_changed(self) -> None:
         self._show()
 
-    def filter_by(self, text: str) -> None:
-        """Show the matching workflows; an invalid filter is opened for editing at the error."""
-        try:
-            self._use(parse_workflows(text))
-        except FilterError:
-            self._filter_bar.edit(text)
-            self._filter_bar.action_apply()
-
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """While a filter is typed its keys are letters. Resume is offered for paused workflows, pause for running."""
+        """Resume is offered for paused workflows, pause for running ones."""
         if action == "verb":
             return parameters[0] not in self._unfit
-        return not (action == "filter" and self._filter_bar.editing)
-
-    def action_filter(self) -> None:
-        self._filter_bar.edit()
+        return super().check_action(action, parameters)
 
     def frozen_changed(self) -> None:
         self._show()
 
     def action_states(self) -> None:
-        def chosen(wanted: frozenset[str] | None) -> None:
-            if wanted is not None:
-                self._use(of_flow_states(self._filter, wanted))
-
-        self.console.push_sheet(flow_states_menu(self._filter, self._snapshot, self._glyphs), chosen)
-
-    def action_copy(self) -> None:
-        if self._table.cursor_id is not None:
-            copy(self, self._table.cursor_id, self._table.cursor_id)
+        menu = flow_states_menu(self._filter, self._snapshot, self._glyphs)
+        self._open_menu(menu, lambda wanted: self._use(of_flow_states(self._filter, wanted)))
 
     # Messages from widgets.
-
-    @on(FilterBar.Closed)
-    def _filter_closed(self, message: FilterBar.Closed) -> None:
-        self.take_focus()
-        if isinstance(message.filter, WorkflowFilter):
-            self._use(message.filter)
 
     @on(CountsLine.StateChosen)
     def _toggle_state(self, message: CountsLine.StateChosen) -> None:
@@ -200,10 +158,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
             self._workflows_feed.more()
 
     @on(RowTable.MarksChanged)
-    def _count_marks(self, message: RowTable.MarksChanged) -> None:
-        message.stop()
-        marks = len(message.marks)
-        self.console.note(f"{self._glyphs.mark} {number(marks)} marked" if marks else "")
+    def _offer_for_marks(self) -> None:
         self._offer_verbs()
 
     @on(RowTable.CursorMoved)
@@ -225,11 +180,9 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         return cast("WorkflowsFeed", self.feed)
 
     def _use(self, wanted: WorkflowFilter) -> None:
-        """Use another filter. Marks are cleared: verbs must not act on rows that are no longer visible."""
         self._filter = wanted
-        self._table.action_clear_marks()
+        super()._use(wanted)
         self._land = True
-        self._filter_bar.show(wanted.text)
         if self.feed is not None:
             self._workflows_feed.ask(wanted)
 
@@ -245,10 +198,9 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         self._counts.show(flow_tally(snapshot, zone_of(utc=self.console.utc), frozen=self.frozen_at is not None, up=up))
 
     def _offer_verbs(self) -> None:
-        chosen = self._table.marks or {self._table.cursor_id}
-        statuses = [row.status for row in self._table.rows if row.id in chosen]
+        statuses = [row.status for row in self._table.chosen]
         # Marks stay on rows that are no longer loaded; their states are unknown.
-        unfit = unfit_verbs(statuses) if len(statuses) == len(chosen) else frozenset()
+        unfit = unfit_verbs(statuses) if len(statuses) >= len(self._table.marks) else frozenset()
         if unfit != self._unfit:
             self._unfit = unfit
             self.refresh_bindings()

@@ -8,9 +8,8 @@ from horsies.query import Term, WorkflowFilter
 from horsies.query.sense import states
 from horsies.query.values import Choice
 from horsies_tui.feed.status import not_connected
-from horsies_tui.look.clock import moment_text
 from horsies_tui.look.tones import state_tone
-from horsies_tui.look.units import count
+from horsies_tui.look.units import count, moment_text
 from horsies_tui.widgets.counts_line import Tally, counted
 from horsies_tui.widgets.menus import Item, PickSome
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from feed_steps import linked
 from horsies.query import parse
 from horsies.views import Sort
 from horsies_tui.feed.link import Link
+from horsies_tui.feed.loop import Feed
 from horsies_tui.feed.pace import Rhythm
 from horsies_tui.feed.report import RecoveryFeed
 from horsies_tui.feed.status import LinkState
@@ -85,15 +87,18 @@ NEEDS = {
 
 
 class Meter:
-    """Replaces `link.read`: records the CPU time of the backend by kind of read."""
+    """Replaces `link.read`: records the CPU time of the backend by the name of the feed's read."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, feed: Feed[Any]) -> None:
+        self._what = "load"
+        for each in feed._reads:
+            each.run = partial(self._named, each.name, each.run)
         self.taken_ms: dict[str, list[float]] = {}
         self._read = link.read
         self._more = asyncio.Event()
 
     async def read(self, ask: Callable[[Any], Any]) -> Any:
-        what = ask.__qualname__.split(".<locals>")[0].rpartition(".")[2].lstrip("_")
+        what = self._what
 
         async def metered(conn: asyncpg.Connection) -> Any:
             before = _worked_ms(conn)
@@ -103,6 +108,13 @@ class Meter:
             return answer
 
         return await self._read(metered)
+
+    async def _named(self, name: str, run: Callable[[], Awaitable[bool]]) -> bool:
+        self._what = name
+        try:
+            return await run()
+        finally:
+            self._what = "load"
 
     async def rounds(self, *whats: str) -> None:
         """Run until each kind was read often enough."""
@@ -136,7 +148,7 @@ async def test_every_read_takes_less_than_twenty_milliseconds_of_the_database(mi
         usual: dict[str, float] = {}
         read = link.read
         for name, feed, whats in feeds(link):
-            meter = Meter(link)
+            meter = Meter(link, feed)
             link.read = meter.read  # type: ignore[method-assign]
             feed.start()
             await meter.rounds(*whats)
@@ -152,9 +164,9 @@ def feeds(link: Link) -> Iterator[tuple[str, TaskFeed | RecoveryFeed | DetailFee
     for name, need in NEEDS.items():
         feed = TaskFeed(link, lambda _snapshot: None, rhythm=RESTLESS)
         feed.ask(need)
-        others = () if need.group_by is None else ("read_groups",)
-        yield name, feed, ("read_rows", "read_counts", *others)
-    yield "desk", RecoveryFeed(link, lambda _snapshot: None, every_s=0.0), ("diagnose",)
+        others = () if need.group_by is None else ("groups",)
+        yield name, feed, ("rows", "counts", *others)
+    yield "desk", RecoveryFeed(link, lambda _snapshot: None, every_s=0.0), ("report",)
     detail = DetailFeed(link, lambda _snapshot: None, rhythm=RESTLESS)
     detail.ask(NAMED)
-    yield "detail", detail, ("step",)
+    yield "detail", detail, ("task",)

@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from horsies_tui.look import themes
-from horsies_tui.look.cells import REST, Cell, Column, ColumnSet
+from horsies_tui.look.cells import Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age
-from horsies_tui.widgets.exact_screen import ExactScreen
+from horsies_tui.textual_internals import ExactScreen
 from horsies_tui.widgets.row_table import RowTable
 
 NOW = datetime(2026, 11, 18, 12, 0, 0, tzinfo=UTC)
@@ -39,17 +39,13 @@ def rows(count: int, *, first: int = 0) -> tuple[Row, ...]:
 
 
 COLUMNS: ColumnSet[Row] = ColumnSet(
-    columns=(
-        Column("state", "STATE", lambda row, _: Cell(row.state, Tone.FAILED if row.error else Tone.RUNNING)),
-        Column("id", "ID", lambda row, _: Cell(row.id, Tone.MUTED)),
-        Column("name", "NAME", lambda row, _: Cell(row.name)),
-        Column("age", "AGE", lambda row, look: Cell(age(look.now - row.sent)), right=True),
-        Column("error", "ERROR", lambda row, _: Cell(row.error, Tone.BAD)),
-    ),
-    layouts={
-        60: {"state": 10, "id": 8, "name": 20, "age": 4, "error": REST},
-        110: {"state": 10, "id": 8, "name": 40, "age": 30, "error": REST},
-    },
+    (
+        Column("state", "STATE", lambda row, _: Cell(row.state, Tone.FAILED if row.error else Tone.RUNNING), 10),
+        Column("id", "ID", lambda row, _: Cell(row.id, Tone.MUTED), 8),
+        Column("name", "NAME", lambda row, _: Cell(row.name), 20),
+        Column("age", "AGE", lambda row, look: Cell(age(look.now - row.sent)), 4, whole=30, right=True),
+        Column("error", "ERROR", lambda row, _: Cell(row.error, Tone.BAD), 5, 36, grow=1),
+    )
 )
 
 

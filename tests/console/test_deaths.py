@@ -13,7 +13,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
 from horsies.operations.actor import Actor
 from horsies.operations.workers import WorkerVerb, apply, preview
-from horsies_tui.tasks.table import TaskTable
+from horsies_tui.tasks.view import TasksView
 
 WEB_3 = "web-3-88-aa11"
 TASKS = {*(f"r-{n}" for n in range(5)), *(f"c-{n}" for n in range(10))}
@@ -54,7 +54,7 @@ async def death(connection: asyncpg.Connection) -> str:
 
 
 def listed(screen: Any) -> set[str]:
-    return {row.id for table in screen.app.query(TaskTable) for row in table.rows}
+    return {row.id for view in screen.app.query(TasksView) for row in view._table.rows}
 
 
 async def test_the_overview_tells_of_it_and_leads_to_exactly_its_tasks(database: str, death: str) -> None:

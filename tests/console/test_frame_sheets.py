@@ -7,7 +7,6 @@ from frame_steps import console, frame, lines, live, options, until
 
 from horsies_tui.shell.header import HeaderFacts
 from horsies_tui.shell.picker import Picker
-from horsies_tui.tasks.listing import TaskList
 from horsies_tui.tasks.view import TasksView
 
 
@@ -76,7 +75,7 @@ async def test_the_filter_of_the_command_line_is_for_the_first_database_only(dat
 
 
 async def test_the_link_may_change_while_the_list_is_taken_down(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_go, changed = TaskList._let_go, []
+    let_go, changed = TasksView._let_go, []
 
     def change_and_let_go(view: TasksView) -> None:
         view.console.link._change(detail="the server goes away")
@@ -85,6 +84,6 @@ async def test_the_link_may_change_while_the_list_is_taken_down(database: str, m
 
     async with console(options(database)) as pilot:
         await live(pilot)
-        monkeypatch.setattr(TaskList, "_let_go", change_and_let_go)
+        monkeypatch.setattr(TasksView, "_let_go", change_and_let_go)
     assert changed
     assert pilot.app.crash is None

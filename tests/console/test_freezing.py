@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import pytest
@@ -10,7 +11,7 @@ from feed_steps import send
 from task_steps import console
 from worker_steps import hold, tell
 
-from horsies_tui.workers.feed import WorkersFeed
+from horsies.views.series import WorkerPoint, worker_series
 
 NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery"}
 
@@ -86,16 +87,15 @@ async def test_a_list_of_workers_that_is_frozen_at_once_reads_what_its_worker_ho
         await hold(connection, await tell(connection, host, 7), f"of-{host}")
     async with console(database, (160, 40), screen="overview") as screen:
         await screen.sees("LIVE")
-        feed = WorkersFeed._read_one
         began, go_on = asyncio.Event(), asyncio.Event()
 
-        async def late(self: WorkersFeed) -> None:
+        async def late(*request: Any) -> tuple[WorkerPoint, ...]:
             began.set()
             await go_on.wait()
-            await feed(self)
+            return await worker_series(*request)
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(WorkersFeed, "_read_one", late)
+            patched.setattr("horsies_tui.workers.feed.worker_series", late)
             await screen.press("3")
             await screen.sees("web-1:7", "Reading what it holds")
             await began.wait()

@@ -16,7 +16,7 @@ from textual.screen import Screen
 
 from horsies_tui.look import themes
 from horsies_tui.look.glyphs import UNICODE
-from horsies_tui.widgets.exact_screen import ExactScreen
+from horsies_tui.textual_internals import ExactScreen
 from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import vertices, wants
 from horsies_tui.workflow.graph_sizes import Sizes

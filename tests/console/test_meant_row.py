@@ -112,13 +112,13 @@ async def test_after_a_verb_the_desk_chooses_no_other_finding(database: str, con
     async with console(database, screen="recovery") as screen:
         await screen.sees("shop.task_0", "shop.task_1")
         desk = screen.app.query_one(RecoveryView)
-        mine = desk.table.cursor_id
+        mine = desk._table.cursor_id
         await screen.press("R")
         await screen.sees("ctrl+y Requeue 1 task")
         await screen.press("ctrl+y")
         await screen.sees("1 requeued")
-        await until(screen.pilot, lambda: desk.table.cursor_id != mine)
-        assert desk.table.cursor_id is None
+        await until(screen.pilot, lambda: desk._table.cursor_id != mine)
+        assert desk._table.cursor_id is None
         await screen.press("R")
         await screen.sees("no line is chosen")
         await screen.press("j", "R")

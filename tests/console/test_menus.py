@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from horsies.views import Count, TaskCounts, TaskGroup, TaskGroups
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.tasks.groups import GroupList
-from horsies_tui.tasks.moments import read_moment
+from horsies_tui.tasks.menus import read_moment
 from horsies_tui.widgets.counts_line import CountsLine, Tally
 from horsies_tui.widgets.menus import Item, PickOne, PickSome
 from horsies_tui.widgets.prompt import Prompt
@@ -214,6 +214,6 @@ async def test_groups_show_number_share_and_age_and_enter_opens_one() -> None:
         assert app.text[2].split() == ["100", "25%", "██", "0s", "1h", "(without", "an", "error", "code)"]
         await pilot.press("down", "enter")
         assert [type(message) for message in app.told] == [RowTable.Opened]
-        assert [group.key for group in groups.chosen()] == [None]
+        assert [group.key for group in groups.chosen] == [None]
         await pilot.press("space", "up", "space")
-        assert [group.key for group in groups.chosen()] == ["RATE_LIMITED", None]
+        assert [group.key for group in groups.chosen] == ["RATE_LIMITED", None]

@@ -21,7 +21,7 @@ from verb_steps import until
 from horsies.domain.ids import new_task_id
 from horsies_tui.options import ConsoleOptions
 from horsies_tui.overview.view import OverviewView
-from horsies_tui.tasks.table import TaskTable
+from horsies_tui.tasks.view import TasksView
 from horsies_tui.widgets.chart_grid import ChartGrid
 
 HORSIES = Path(sys.executable).with_name("horsies")
@@ -61,7 +61,7 @@ async def alive(conn: asyncpg.Connection, *workers: str, queues: str = "{mail}")
 
 
 def shown_ids(screen: Screen) -> set[str]:
-    return {row.id for table in screen.app.query(TaskTable) for row in table.rows}
+    return {row.id for view in screen.app.query(TasksView) for row in view._table.rows}
 
 
 async def test_it_opens_first_and_says_that_all_is_well(database: str, connection: asyncpg.Connection) -> None:
@@ -282,7 +282,7 @@ async def test_when_a_worker_is_killed_verdict_alert_workers_and_recovery_agree(
         await screen.press("tab", "home", "enter")
         await until(screen.pilot, lambda: shown_ids(screen) == held_ids, "the rows that it held")
         await screen.press("3")
-        await screen.sees(f"1 lost, holding {tasks}", f"lost      {name}")
+        await screen.sees(f"1 lost, holding {tasks}", f"lost     {name}")
         await screen.press("5")
         text = await screen.sees("worker lost", "no sign of life for 4")
         line = next(line for line in text.splitlines() if "worker lost" in line)

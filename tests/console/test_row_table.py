@@ -9,10 +9,12 @@ from datetime import timedelta
 
 import pytest
 from rich.cells import cell_len
-from table_app import COLUMNS, NOW, TableApp, rows
+from table_app import COLUMNS, NOW, Row, TableApp, rows
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 
+from horsies_tui.look.cells import Cell, Column, ColumnSet
+from horsies_tui.look.units import age
 from horsies_tui.widgets.row_table import RowTable
 
 
@@ -244,3 +246,43 @@ async def test_without_colours_the_cursor_is_reversed_and_what_is_muted_is_dim(m
         assert reverse == [{True}, {False}, {False}]
         muted = [segment.style for segment in app.segments()[2] if "id-0001" in segment.text]
         assert [style and style.dim for style in muted] == [True]
+
+
+async def test_marks_choose_their_rows_loaded_or_not_and_else_the_cursor_does():
+    async with table() as (app, pilot):
+        assert (app.table.chosen_ids, [row.id for row in app.table.chosen]) == (("id-0000",), ["id-0000"])
+        await pilot.press("space", "j", "space")
+        app.table.show(rows(1, first=1), now=NOW)
+        assert app.table.chosen_ids == ("id-0000", "id-0001")
+        assert [row.id for row in app.table.chosen] == ["id-0001"]
+        app.table.show((), now=NOW)
+        assert [row.id for row in app.table.chosen] == []
+
+
+async def test_the_neighbour_is_the_next_row_and_nothing_beyond_the_last():
+    async with table(count=2) as (app, _):
+        assert app.table.neighbour(1) == "id-0001"
+        assert app.table.neighbour(1) is None
+        assert app.table.cursor_id == "id-0001"
+
+
+async def test_columns_move_for_a_longer_text_and_not_for_shorter_ones_until_others_are_expected():
+    named: ColumnSet[Row] = ColumnSet(
+        (
+            Column("name", "NAME", lambda row, _: Cell(row.name), 5, 10, grow=1),
+            Column("age", "AGE", lambda row, look: Cell(age(look.now - row.sent)), 4),
+        )
+    )
+
+    async def show(app: TableApp, pilot: Pilot[None], length: int) -> int:
+        app.table.show(tuple(replace(row, name="x" * length) for row in rows(3)), now=NOW)
+        await pilot.pause()
+        return app.table.placed[0].width
+
+    app = TableApp()
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.table.columns = named
+        assert [await show(app, pilot, length) for length in (12, 30, 8)] == [12, 30, 30]
+        app.table.expect_others()
+        assert app.table.placed[0].width == 30, "the old rows are still shown"
+        assert await show(app, pilot, 8) == 8

@@ -25,6 +25,7 @@ from horsies.store.embedded import Place, acquire
 from horsies.store.schema import create
 from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
 from horsies_tui.recovery.rows import COLUMNS as DESK_COLUMNS
+from horsies_tui.widgets.row_table import RowTable
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
 from horsies_tui.workers.columns import HELD_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from horsies_tui.look.cells import ColumnSet
+    from horsies_tui.look.cells import Column, ColumnSet, Placed
 
 SIZE: Final = (200, 72)
 READ_AGO_S: Final = 16.0
 """Without notifications workers and overview are read every 15 s, so figures may be that old."""
+_drawn: Final[dict[tuple[Column[Any], ...], tuple[Placed[Any], ...]]] = {}
+"""The columns of each list, where they were drawn last."""
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 # Reading the screen.
@@ -56,7 +59,7 @@ def table(text: str, columns: ColumnSet[Any], first: str) -> list[dict[str, str]
         rows.append(
             {
                 placed.column.key: places[placed.x : placed.x + placed.width].replace("\0", "").strip()
-                for placed in columns.place(SIZE[0])
+                for placed in _drawn[columns.columns]
             }
         )
     return rows
@@ -203,9 +206,9 @@ def workers(text: str, truth: dict[str, Any]) -> None:
         sum(known[name]["running"] for name in ("web-1:1", "web-2:1")), 16,
     ]  # fmt: skip
     rows = table(text, WORKER_COLUMNS, "STATE")
-    assert {row["worker44"] for row in rows} == set(known)
+    assert {row["worker"] for row in rows} == set(known)
     for row in rows:
-        told = known[row["worker44"]]
+        told = known[row["worker"]]
         lives = told["id"] in (ALIVE, DRAINED)
         running = told["running"] or ""
         assert row["load"] == (f"{told['running']}/{told['processes']}" if lives else str(running))
@@ -270,6 +273,7 @@ async def agrees(screen: Screen, conn: asyncpg.Connection, check: Callable[[str,
     last = loop.time() + 20
     while True:
         await screen.pilot.pause(0.02)
+        _drawn.update({each.columns.columns: each.placed for each in screen.app.query(RowTable)})
         try:
             check(screen.text, await sql(conn))
         except (AssertionError, LookupError, StopIteration, ValueError) as error:

@@ -8,7 +8,7 @@ import pytest
 from textual.command import CommandPalette
 
 from horsies_tui.shell.app import VIEWS
-from horsies_tui.shots.gallery import gallery
+from horsies_tui.shots.camera import gallery
 from horsies_tui.shots.shots import SHOTS
 from horsies_tui.widgets.sheet import Sheet
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import Attempt, AuditRow, Execution, Stored, TaskDetail, TaskRow
 from horsies_tui.look.glyphs import UNICODE, Glyphs
-from horsies_tui.story.context import StoryContext
+from horsies_tui.story.payload import StoryContext
 
 T0 = datetime(2026, 11, 18, 11, 20, 3, tzinfo=UTC)
 ID = "019a7a11-5b1c-7000-8000-0000c0ffee00"

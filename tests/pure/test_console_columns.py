@@ -12,11 +12,15 @@ from rich.cells import cell_len
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.views import TaskRow
-from horsies_tui.look.cells import GAP, GUTTER, Look
+from horsies_tui.look.cells import GAP, GUTTER, Cell, Column, ColumnSet, Look
 from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
 from horsies_tui.look.lines import Line, Piece, changed_spans, row_line, title_line, words_line
 from horsies_tui.look.tones import Tone
+from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
+from horsies_tui.recovery.rows import COLUMNS as FINDING_COLUMNS
 from horsies_tui.widgets.task_columns import TASK_COLUMNS
+from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
+from horsies_tui.workflows.columns import WORKFLOW_COLUMNS
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 LOOK = Look(NOW)
@@ -92,12 +96,69 @@ def test_at_80_columns_a_row_reads_as_drawn():
 def test_at_120_columns_a_row_reads_as_drawn():
     title = "".join(piece.text for piece in title_line(TASK_COLUMNS.place(120), UNICODE, 120)).rstrip()
     assert title == (
-        "   STATE         ID        NAME                 QUEUE     PRI  AGE  WAIT   RUN  TRY WORKER            ♥ ERROR"
+        "   STATE         ID        NAME               QUEUE     PRI  AGE  WAIT   RUN  TRY WORKER            ♥ ERROR"
     )
     assert words(RETRY, 120) == (
-        "   ↻ retry 41s   …3f2a91bc send_confirmation    mail       10   4s    4s        2/4"
-        "                     TIMEOUT"
+        "   ↻ retry 41s   …3f2a91bc send_confirmation  mail       10   4s    4s        2/4                     TIMEOUT"
     )
+
+
+LISTS = {
+    "tasks": TASK_COLUMNS,
+    "workflows": WORKFLOW_COLUMNS,
+    "workers": WORKER_COLUMNS,
+    "hosts": HOST_COLUMNS,
+    "held": HELD_COLUMNS,
+    "findings": FINDING_COLUMNS,
+    "queues": QUEUE_COLUMNS,
+    "alerts": ALERT_COLUMNS,
+}
+needs = st.fixed_dictionaries(
+    {column.key: st.integers(0, 60) for each in LISTS.values() for column in each.columns if column.grow}
+)
+
+
+@pytest.mark.parametrize("columns", LISTS.values(), ids=LISTS)
+@given(needs)
+def test_no_text_is_cut_beside_blank_room(columns, needs):
+    for width in (80, 100, 120, 160, 200):
+        placed = columns.place(width, needs)
+        texts = [each for each in placed if each.column.grow]
+        cut = [each.column.key for each in texts if each.width < needs[each.column.key]]
+        blank = [each.column.key for each in texts if each.width > max(needs[each.column.key], each.column.least)]
+        end = placed[-1].x + placed[-1].width
+        assert end <= width, (width, needs)
+        assert not cut or (not blank and end == width), (width, needs)
+
+
+@pytest.mark.parametrize("columns", LISTS.values(), ids=LISTS)
+def test_every_list_fits_into_80_columns_and_a_wider_one_has_more_columns_never_others(columns):
+    shown = [columns.keys_at(width) for width in range(80, 201)]
+    assert all(set(less) <= set(more) for less, more in pairwise(shown))
+    assert shown[-1] == tuple(column.key for column in columns.columns)
+    assert sum(placed.column.least + GAP for placed in columns.place(80)) <= 80 - GUTTER + GAP
+
+
+def test_an_id_is_short_unless_no_other_column_needs_the_room():
+    columns: ColumnSet[TaskRow] = ColumnSet(
+        (
+            next(column for column in TASK_COLUMNS.columns if column.key == "id"),
+            Column("name", "NAME", lambda row, _: Cell(row.name), 5, 10, grow=1),
+        )
+    )
+
+    def id_with(name: int) -> int:
+        return columns.place(80, {"name": name})[0].width
+
+    assert [id_with(name) for name in (10, 40, 41)] == [36, 36, 9]
+
+
+def test_columns_may_be_measured_and_then_nothing_of_them_is_cut():
+    long_names = [replace(ROW, name="a_name_of_forty_places_that_says_what_it"), FAILED]
+    needs = TASK_COLUMNS.measure(long_names, LOOK)
+    assert (needs["name"], needs["error"]) == (40, 12)
+    line = row_line(long_names[0], TASK_COLUMNS.place(160, needs), LOOK, 160, cursor=False, marked=False, struck=False)
+    assert "a_name_of_forty_places_that_says_what_it" in "".join(piece.text for piece in line)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 160, 200])
@@ -131,14 +192,7 @@ def test_columns_stand_apart_and_end_with_the_table(width):
     assert placed[-1].x + placed[-1].width <= width
 
 
-def test_a_wider_terminal_has_more_columns_never_others():
-    keys = [TASK_COLUMNS.keys_at(width) for width in (60, 80, 100, 120, 160, 200)]
-    assert all(set(less) <= set(more) for less, more in pairwise(keys))
-    assert keys[0] == keys[1]
-    assert len(keys[-1]) == len(TASK_COLUMNS.columns)
-
-
-def test_a_hidden_column_gives_its_room_to_the_last():
+def test_a_hidden_column_gives_its_room_to_the_others():
     all_of_them, some = TASK_COLUMNS.place(120), TASK_COLUMNS.without(frozenset({"worker"})).place(120)
     assert [placed.column.key for placed in some] == [
         placed.column.key for placed in all_of_them if placed.column.key != "worker"

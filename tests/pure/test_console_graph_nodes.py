@@ -14,14 +14,14 @@ from horsies.cli.payload import Masks
 from horsies.domain.plan import MAP_ITEMS
 from horsies.views import NodeView
 from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.look.lines import width_of
 from horsies_tui.look.text import cut_middle
-from horsies_tui.story.lines import OpenTask, OpenWorkflow, width_of
+from horsies_tui.story.lines import OpenTask, OpenWorkflow
 from horsies_tui.story.payload import payload_of
 from horsies_tui.workflow.graph import Vertex, arrange
 from horsies_tui.workflow.graph_labels import state_of, vertices, wants
-from horsies_tui.workflow.graph_page import Scale, Wants, draw
+from horsies_tui.workflow.graph_page import Scale, Wants, draw, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES, Sizes
-from horsies_tui.workflow.graph_steps import step
 from horsies_tui.workflow.head import FlowTelling, flow_head, progress_bar
 from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
 

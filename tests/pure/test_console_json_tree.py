@@ -12,7 +12,8 @@ from story_scene import stored, story
 from horsies.cli.payload import Masks
 from horsies.views import Stored
 from horsies_tui.look.glyphs import ASCII, UNICODE
-from horsies_tui.story.lines import Fold, width_of
+from horsies_tui.look.lines import width_of
+from horsies_tui.story.lines import Fold
 from horsies_tui.story.parts import plain
 from horsies_tui.story.payload import read_payload
 from horsies_tui.story.repair import closed

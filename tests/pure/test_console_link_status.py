@@ -12,8 +12,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.store.schema.state import SchemaKind, SchemaState
 from horsies.views.tables import Tables
 from horsies_tui.feed.clock import DatabaseClock, FrozenClock
-from horsies_tui.feed.lacks import lacks
-from horsies_tui.feed.status import FeedFailure, LinkState, LinkStatus, sentence
+from horsies_tui.feed.status import FeedFailure, LinkState, LinkStatus, lacks, sentence
 
 NOW = datetime(2026, 11, 18, 12, 4, 31, tzinfo=UTC)
 STATUS = LinkStatus(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies_tui.tasks.moments import NoMoment, read_moment
+from horsies_tui.tasks.menus import NoMoment, read_moment
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 EAST = timezone(timedelta(hours=2))

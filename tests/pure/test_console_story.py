@@ -13,12 +13,12 @@ from horsies.operations.why import Reason, ReasonKind, Why
 from horsies.query import parse
 from horsies.views import Ambiguous, NodeLink, TaskDetail
 from horsies_tui.look.glyphs import ASCII, UNICODE
+from horsies_tui.look.lines import FOUND, Span, span_pieces
 from horsies_tui.look.tones import Tone
-from horsies_tui.story.context import StoryContext
-from horsies_tui.story.drawing import FOUND, row_pieces, span_pieces
-from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers, Span
+from horsies_tui.story.drawing import row_pieces
+from horsies_tui.story.lines import Document, Line, OpenTask, OpenWorkflow, Section, ShowTasks, ShowWorkers
 from horsies_tui.story.page import Page, Place, lay_out, text_width
-from horsies_tui.story.payload import read_payload
+from horsies_tui.story.payload import StoryContext, read_payload
 from horsies_tui.story.search import Search, find_in_payload, hits, pattern
 from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.facts import head, links, quoted, why

@@ -12,9 +12,9 @@ from story_scene import FIRST, action, at, attempt, row, running, stored, story,
 
 from horsies.views import TaskDetail, TaskRow
 from horsies_tui.look.glyphs import ASCII
-from horsies_tui.story.lines import Fold, width_of
-from horsies_tui.task.lanes import Lane, Phase, lanes
-from horsies_tui.task.scale import places
+from horsies_tui.look.lines import width_of
+from horsies_tui.story.lines import Fold
+from horsies_tui.task.lanes import Lane, Phase, lanes, places
 from horsies_tui.task.timeline import EARLIER, timeline
 
 LENGTHS = st.lists(st.one_of(st.just(0.0), st.floats(1e-3, 1e7)), min_size=1, max_size=60)

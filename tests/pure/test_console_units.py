@@ -7,8 +7,20 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, strategies as st
 
-from horsies_tui.look.clock import date_and_time, moment_text, time_of_day, zone_of
-from horsies_tui.look.units import AGE_WIDTH, LENGTH_WIDTH, age, count, length, number, size, ticking
+from horsies_tui.look.units import (
+    AGE_WIDTH,
+    LENGTH_WIDTH,
+    age,
+    count,
+    date_and_time,
+    length,
+    moment_text,
+    number,
+    size,
+    ticking,
+    time_of_day,
+    zone_of,
+)
 
 SECONDS = st.floats(min_value=0, max_value=9_999 * 86_400, allow_nan=False)
 NOON = datetime(2026, 11, 18, 12, 4, 31, 900_000, tzinfo=UTC)

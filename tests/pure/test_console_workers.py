@@ -11,9 +11,9 @@ from worker_scene import NOON, a_worker, ago, gone
 from horsies.run.snapshots import Snapshots
 from horsies.views import Liveness, WorkerRow
 from horsies.views.workers import SNAPSHOT_EVERY_S
-from horsies_tui.look.clock import zone_of
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
+from horsies_tui.look.units import zone_of
 from horsies_tui.workers.order import WorkerSort, as_before, by_host, in_order
 from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 

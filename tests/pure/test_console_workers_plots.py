@@ -6,7 +6,7 @@ from worker_scene import NOON
 
 from horsies.views.series import WorkerPoint
 from horsies_tui.look.charts import Chart
-from horsies_tui.workers.plots import charts
+from horsies_tui.workers.story import charts
 
 
 def point(**fields: float) -> WorkerPoint:

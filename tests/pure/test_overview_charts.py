@@ -12,10 +12,19 @@ from hypothesis import example, given, settings, strategies as st
 from horsies.views import Buckets
 from horsies_tui.health.history import Series
 from horsies_tui.health.windows import USUAL
-from horsies_tui.look.charts import Chart, Curve, chart_lines, round_up, round_up_time, spark_line
+from horsies_tui.look.charts import (
+    Chart,
+    Curve,
+    chart_lines,
+    drawable,
+    round_up,
+    round_up_time,
+    spark,
+    spark_line,
+    squeezed,
+)
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.plot import plot
-from horsies_tui.look.sparks import drawable, spark, squeezed
 from horsies_tui.look.tones import Tone
 from horsies_tui.overview.rows import charts_of
 

@@ -51,7 +51,7 @@ async def test_other_tasks_do_not_make_it_read_again(database: str, connection: 
         await send(connection, "task-b")
         async with asyncio.timeout(10):
             await heard.wait()
-        assert not feed._pace.dirty
+        assert not feed._reads[0].pace.dirty
         assert published.last.detail is not None
 
 

@@ -71,7 +71,7 @@ async def test_workers_come_and_are_judged_by_the_databases_clock(
     await tell(connection, "a")
     async with reading(database, rhythm=SELDOM) as (_, published, _):
         assert liveness(published.last) == {"a": Liveness.ALIVE}
-        assert published.last.now is not None
+        assert published.last.read_at is not None
         await tell(connection, "b", 20)
         await tell(connection, "c", 60)
         snapshot = await published.until(lambda snapshot: len(snapshot.rows) == 3)

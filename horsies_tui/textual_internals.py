@@ -1,18 +1,30 @@
-"""A screen that sends only the changed part of a line; Textual 8.2 sends it from the left edge of the widget on."""
+"""All that the console takes from Textual beside its public interface; no other module names anything private of it.
+
+Textual may change these names in any minor release, so `pyproject.toml` admits one, and
+`tests/pure/test_console_textual_internals.py` says at an upgrade what is no longer as it is used here:
+
+- `Screen._compositor`, `_compositor.Compositor` and `ChopsUpdate`: Textual sends the line from the left edge of a
+  changed widget on; one cell at the right of 120 columns took 430 bytes, here it takes 70.
+- `Screen._on_timer_update`, `App._driver`, its `_writer_thread` and the `_queue` of that: Textual queues thirty frames
+  and then blocks the loop until one is written, 12 s of pages at 30 kB/s. There is no public way to ask for the queue.
+- `App._handle_exception`, `_print_error_renderables`: a bug ends the console with one sentence, not with a traceback.
+- `App._driver` also writes sequences that no widget draws: a clipboard through tmux.
+"""
 
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App
 from textual.reactive import Reactive
+from textual.screen import Screen
 
-from horsies_tui.widgets.paced_screen import PacedScreen
-from horsies_tui.widgets.pen import RESET, Pen
+from horsies_tui.look.pen import RESET, Pen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,7 +32,12 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
     from rich.style import Style
+    from textual.drivers._writer_thread import WriterThread
+    from textual.strip import Strip
     from textual.widget import Widget
+
+ResultT = TypeVar("ResultT")
+
 
 _Piece: TypeAlias = "tuple[int, int, Segment]"
 """Its column, its line, and what is written there."""
@@ -77,6 +94,19 @@ class ExactCompositor(Compositor):
         return update and ExactUpdate(update.chops, update.spans, update.chop_ends)
 
 
+class PacedScreen(Screen[ResultT]):
+    """A screen that draws no faster than the terminal reads.
+
+    A frame waits until the previous one is written, and then shows the current state: over a slow link, outdated frames
+    are skipped.
+    """
+
+    def _on_timer_update(self) -> None:
+        writer: WriterThread | None = getattr(self.app._driver, "_writer_thread", None)  # noqa: SLF001
+        if writer is None or writer._queue.empty():  # noqa: SLF001
+            super()._on_timer_update()
+
+
 class ExactScreen(PacedScreen[Any]):
     """The screen that `App.get_default_screen` returns."""
 
@@ -86,3 +116,29 @@ class ExactScreen(PacedScreen[Any]):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
         super().__init__(id=id)
         self._compositor = ExactCompositor()
+
+
+class CrashKeepingApp(App[ResultT]):
+    """An application that a bug ends with one sentence, printed by launch; a traceback only for debugging."""
+
+    crash: Exception | None = None
+    shows_tracebacks = False
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.crash = error
+        super()._handle_exception(error)
+
+    def _print_error_renderables(self) -> None:
+        if self.shows_tracebacks:
+            super()._print_error_renderables()
+
+
+def write_raw(app: App[Any], sequence: str) -> None:
+    """Send a sequence that is not drawn; nothing before the application has a terminal."""
+    if app._driver is not None:  # noqa: SLF001
+        app._driver.write(sequence)  # noqa: SLF001
+
+
+def drawn(screen: Screen[Any]) -> list[Strip]:
+    """What is on the terminal, line by line."""
+    return screen._compositor.render_strips()  # noqa: SLF001

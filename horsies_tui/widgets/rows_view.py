@@ -1,0 +1,138 @@
+"""The bases of screens that are a list: what the keys of a list mean, and the filter bar above it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from textual import on
+
+from horsies.query import FilterError
+from horsies_tui.clipboard import copy
+from horsies_tui.look.units import number
+from horsies_tui.view import ConsoleView, SnapshotT
+from horsies_tui.widgets.filter_bar import FilterBar
+from horsies_tui.widgets.menus import Item, PickSome
+from horsies_tui.widgets.row_table import RowTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.widget import Widget
+
+    from horsies.query.language import Filter
+    from horsies_tui.look.glyphs import Glyphs
+    from horsies_tui.widgets.sheet import Sheet
+
+ResultT = TypeVar("ResultT")
+
+
+class RowsView(ConsoleView[SnapshotT]):
+    """A subclass composes `_table`, shows snapshots in it, and turns its chosen rows into an intent."""
+
+    _glyphs: Glyphs
+    _table: RowTable[Any]
+
+    @property
+    def _lists(self) -> tuple[RowTable[Any], ...]:
+        """All lists of the screen that can have marks."""
+        return (self._table,)
+
+    def take_focus(self) -> None:
+        self._table.focus()
+
+    def acted(self) -> None:
+        """Clear the marks, so that another verb does not apply to these rows again."""
+        self._clear_marks()
+        self.refresh_now()
+
+    def action_copy(self) -> None:
+        """Copy the id of the row under the cursor."""
+        if self._table.cursor_id is not None:
+            copy(self, self._table.cursor_id, self._table.cursor_id)
+
+    def _clear_marks(self) -> None:
+        for table in self._lists:
+            table.action_clear_marks()
+
+    def _note(self) -> None:
+        """Show the number of marked rows in the footer."""
+        marks = sum(len(table.marks) for table in self._lists)
+        self.console.note(f"{self._glyphs.mark} {number(marks)} marked" if marks else "")
+
+    def _open_menu(self, menu: Sheet[ResultT], take: Callable[[ResultT], None]) -> None:
+        self.console.push_sheet(menu, lambda result: None if result is None else take(result))
+
+    @on(RowTable.MarksChanged)
+    def _count_marks(self, message: RowTable.MarksChanged) -> None:
+        message.stop()
+        self._note()
+
+
+class FilteredView(RowsView[SnapshotT]):
+    """A list below a filter bar; a subclass also composes `_filter_bar`, which reads its filter language."""
+
+    _filter_bar: FilterBar
+
+    def _use(self, wanted: Any) -> None:
+        """Show the rows that match another filter; a subclass extends this to request them.
+
+        The marks are cleared: verbs must not act on rows that are no longer visible.
+        """
+        self._clear_marks()
+        self._table.expect_others()
+        self._filter_bar.show(wanted.text)
+
+    @property
+    def _focused(self) -> Widget:
+        """What takes the keys while no filter is typed."""
+        return self._table
+
+    def take_focus(self) -> None:
+        if not self._filter_bar.editing:
+            self._focused.focus()
+
+    def filter_by(self, text: str) -> None:
+        """Show the matching rows; an invalid filter is opened for editing at the error."""
+        try:
+            self._use(self._filter_bar.read(text))
+        except FilterError:
+            self._filter_bar.edit(text)
+            self._filter_bar.action_apply()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a filter is typed its keys are letters, and the footer offers no other keys."""
+        return not (action == "filter" and self._filter_bar.editing)
+
+    def action_filter(self) -> None:
+        self._filter_bar.edit()
+
+    def action_columns(self) -> None:
+        """Switch the columns that fit into the list's width on and off."""
+        table, columns = self._table, self._table.columns
+        offered = columns.keys_at(table.size.width)
+
+        def choose(shown: frozenset[str]) -> None:
+            table.columns = columns.without((columns.hidden - {*offered}) | ({*offered} - shown))
+
+        titles = {column.key: column.title for column in columns.columns}
+        on_now = [key for key in offered if key not in columns.hidden]
+        self._open_menu(PickSome("Columns", [Item(key, titles[key]) for key in offered], on_now, self._glyphs), choose)
+
+    @on(FilterBar.Closed)
+    def _filter_closed(self, message: FilterBar.Closed) -> None:
+        self.take_focus()
+        if message.filter is not None:
+            self._use(message.filter)
+
+    def _leave_filter(self, current: Filter) -> bool:
+        """`esc`, after all else that was open: show all rows."""
+        if current.terms:
+            self._use(self._filter_bar.read(""))
+        return bool(current.terms)
+
+
+def set_height(widget: Widget, height: int | None) -> None:
+    """Set the height (None: the stylesheet's) only if it differs: a layout sends the whole screen again."""
+    wanted = widget.styles.inline.height
+    if (None if wanted is None else wanted.value) != height:
+        widget.styles.height = height

@@ -1,0 +1,84 @@
+"""Textual's private names: only one module uses any, and Textual still has them as they are used there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+from pathlib import Path
+from queue import Queue
+
+import pytest
+from textual import __version__
+from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.linux_driver import LinuxDriver
+from textual.screen import Screen
+
+from horsies_tui import textual_internals
+
+ROOT = Path(__file__).parents[2]
+CONSOLE = ROOT / "horsies_tui"
+HOME = CONSOLE / "textual_internals.py"
+MODULES = sorted(path for path in CONSOLE.rglob("*.py") if path != HOME)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(CONSOLE)))
+def test_no_other_module_names_anything_private_of_textual(path):
+    """What subclasses override is in test_console_names.py."""
+    text = path.read_text("utf-8")
+    assert re.findall(r"(?:from|import) textual\S*\._\w+", text) == []
+    assert "SLF001" not in text, "ruff finds private names of other objects, unless it is told not to"
+
+
+def test_every_name_that_is_used_is_listed_with_its_reason():
+    tree = ast.parse(HOME.read_text("utf-8"))
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    private = {name for name in used if name.startswith("_") and not name.startswith("__")}
+    assert private, "nothing private is used: the module and the bound in pyproject.toml can go"
+    assert [name for name in private if name not in (textual_internals.__doc__ or "")] == []
+
+
+def test_only_the_minor_release_is_admitted_that_these_tests_have_seen():
+    bound = re.search(r'"textual>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    assert bound is not None
+    major, minor = (int(part) for part in bound[1].split(".")[:2])
+    assert bound[2] == f"{major}.{minor + 1}"
+    assert __version__.startswith(f"{major}.{minor}.")
+
+
+def test_a_partial_update_names_its_chops_and_spans():
+    assert list(inspect.signature(ChopsUpdate).parameters) == ["chops", "spans", "chop_ends"]
+    assert list(inspect.signature(ChopsUpdate.render_segments).parameters) == ["self", "console"]
+    update = Compositor().render_partial_update
+    assert inspect.signature(update).parameters == {}
+    assert "return ChopsUpdate(chops, spans, chop_ends)" in inspect.getsource(update)
+
+
+def test_textual_still_sends_a_line_from_the_left_edge_on():
+    """Once this fails ExactUpdate is not needed any longer."""
+    assert "# TODO: crop to x extents" in inspect.getsource(ChopsUpdate)
+
+
+def test_a_screen_draws_by_its_compositor_from_the_timer_and_nowhere_else():
+    source = inspect.getsource(Screen)
+    assert "self._compositor = Compositor()" in source
+    assert "compositor.render_update(" in source
+    assert "self.render_partial_update()" in inspect.getsource(Compositor.render_update)
+    assert source.count("self._on_timer_update") == 1
+    assert inspect.signature(Compositor.render_strips).parameters["size"].default is None
+
+
+def test_frames_wait_in_the_queue_of_the_drivers_thread():
+    assert isinstance(WriterThread(io.StringIO())._queue, Queue)
+    assert "self._writer_thread = WriterThread(" in inspect.getsource(LinuxDriver)
+    assert "self._driver" in inspect.getsource(App)
+
+
+def test_an_unhandled_error_goes_through_these_two_methods():
+    assert list(inspect.signature(App._handle_exception).parameters) == ["self", "error"]
+    assert list(inspect.signature(App._print_error_renderables).parameters) == ["self"]
+    assert "self._print_error_renderables()" in inspect.getsource(App)
