@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 
 from textual import on
 
-from horsies.operations.eligibility import TaskVerb, fits_state
+from horsies.operations.verb import TaskVerb
 from horsies.query import FilterError, TaskFilter, parse
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
@@ -71,10 +71,10 @@ class TasksView(TaskList):
         rows = [row for row in self._table.rows if row.id in (marks or {self._table.cursor_id})]
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
-        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+        verb = action.record
+        if not isinstance(verb, TaskVerb):
             return True
-        unseen = len(rows) < len(marks)
-        return unseen or any(fits_state(TaskVerb(action.verb), row.status, row.error_code) for row in rows)
+        return len(rows) < len(marks) or any(verb.fits(row.status, row.error_code) for row in rows)
 
     def busy(self, busy: bool) -> None:
         self._task_feed.busy(busy or bool(self._table.marks))

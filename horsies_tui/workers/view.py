@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from textual import on
 
-from horsies.operations.eligibility import fits_state
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
-from horsies.operations.workers import WorkerVerb
+from horsies.operations.verb import TaskVerb, WorkerState, WorkerVerb
+from horsies.operations.verbs import VERBS, verbs_for
 from horsies.query import FilterError, TaskFilter, Term, WorkerFilter, parse_workers
 from horsies.query.values import Glob
 from horsies_tui.actions import Scope, bindings
@@ -25,7 +24,7 @@ from horsies_tui.workers.menus import column_menu, sort_menu
 from horsies_tui.workers.order import WorkerSort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from textual.binding import BindingType
 
@@ -35,14 +34,18 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-_FOR_TASKS: Final = frozenset(verb.value.replace("-", "_") for verb in TaskVerb)
-_FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
-    WorkerVerb.DRAIN: lambda row: row.lives and row.draining_since is None,
-    WorkerVerb.RESUME: lambda row: row.draining_since is not None,
-    WorkerVerb.RECOVER: lambda row: not row.lives and bool(row.held),
-    WorkerVerb.ACKNOWLEDGE: lambda row: row.loss is not None and row.loss.is_open,
-}
-"""For a host: the workers of that host to which each verb applies."""
+_FOR_TASKS: Final = frozenset(verb.name for verb in verbs_for("task"))
+
+
+def _fits(verb: WorkerVerb, row: WorkerRow) -> bool:
+    return verb.fits(
+        WorkerState(
+            lives=row.lives,
+            drains=row.draining_since is not None,
+            holds_tasks=bool(row.held),
+            is_unacknowledged=row.loss is not None and row.loss.is_open,
+        )
+    )
 
 
 class WorkersView(WorkerList):
@@ -53,24 +56,26 @@ class WorkersView(WorkerList):
 
     def intent(self, verb: str) -> Intent | None:
         """Drain, resume and recover act on workers; other verbs on the tasks that the worker holds."""
-        if verb in list(WorkerVerb):
-            ids = [row.id for row in self._chosen(verb)]
+        record = VERBS.get(("worker", verb))
+        if isinstance(record, WorkerVerb):
+            ids = [row.id for row in self._chosen(record)]
             if not ids:
                 self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
                 return None
-            return Intent(verb, kind="worker", selection=Selection.of_ids(ids))
+            return Intent(record, Selection.of_ids(ids))
         tasks = sorted(self._held.marks) or [task for task in (self._held.cursor_id,) if task is not None]
         if not tasks:
             self.console.say(f"{verb}: this worker holds no task")
             return None
-        return Intent(verb, selection=Selection.of_ids(tasks))
+        return Intent(VERBS["task", verb], Selection.of_ids(tasks))
 
     def fits(self, action: Action) -> bool:
-        if action.scope is Scope.WORKERS and action.verb in list(WorkerVerb):
-            return any(map(_FOR_WHOM[action.verb], self._chosen(action.verb)))
-        if action.scope is Scope.VERBS and action.verb in list(TaskVerb):
+        verb = action.record
+        if isinstance(verb, WorkerVerb):
+            return any(_fits(verb, row) for row in self._chosen(verb))
+        if isinstance(verb, TaskVerb):
             row = self._held.cursor_row
-            return row is not None and fits_state(TaskVerb(action.verb), row.status, row.error_code)
+            return row is not None and verb.fits(row.status, row.error_code)
         return action.scope is not Scope.TABLE or bool(self._table.rows or self._hosts.rows)
 
     def acted(self) -> None:
@@ -219,7 +224,7 @@ class WorkersView(WorkerList):
 
     # Consequences of keys and messages.
 
-    def _chosen(self, verb: str) -> list[WorkerRow]:
+    def _chosen(self, verb: WorkerVerb) -> list[WorkerRow]:
         """The open worker, the marked ones, or the one under the cursor; for hosts, those that the verb applies to."""
         if self._opened is not None:
             return [self._opened]
@@ -230,7 +235,7 @@ class WorkersView(WorkerList):
         host = self._hosts.cursor_row
         hosts = [row for row in self._hosts.rows if row.id in self._hosts.marks] or ([] if host is None else [host])
         workers = [worker for row in hosts for worker in row.workers]
-        return list(filter(_FOR_WHOM[verb], workers)) or workers
+        return [worker for worker in workers if _fits(verb, worker)] or workers
 
     def _use(self, understood: WorkerFilter) -> None:
         """Use another filter. Marks are cleared: verbs must not act on rows that are no longer visible."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual import on
 
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies.query import WORKFLOWS, FilterError, WorkflowFilter, parse_workflows
 from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings, bindings_of
@@ -100,12 +101,14 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
         return (
-            action.scope is not Scope.FLOWS or len(statuses) < len(self._table.marks) or offered(action.verb, statuses)
+            action.scope is not Scope.FLOWS
+            or len(statuses) < len(self._table.marks)
+            or offered(action.record, statuses)
         )
 
     def intent(self, verb: str) -> Intent | None:
         """For the marked workflows, else the one under the cursor."""
-        if WorkflowVerb(verb).on_nodes:
+        if ("node", verb) in VERBS:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
             return None
         row_id = self._table.cursor_id
@@ -113,7 +116,7 @@ class WorkflowsView(ConsoleView[WorkflowsSnapshot]):
         if not ids:
             self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
             return None
-        return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
+        return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 
     def acted(self) -> None:
         self._table.action_clear_marks()

@@ -16,7 +16,6 @@ from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.formatting import span
 from horsies.operations.predictions import spared_sentence
-from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
@@ -198,6 +197,6 @@ def _reconcilable(report: Report) -> set[str]:
         for finding in report.findings
         if finding.kind is not FindingKind.CHILD_NOT_STARTED  # for these, workers are only notified again
         for remedy in finding.may
-        if remedy.verb == WorkflowVerb.RECONCILE
+        if remedy.verb == "reconcile"
         for workflow_id in remedy.ids
     }

@@ -6,7 +6,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
 from horsies.operations.formatting import counted
 from horsies.store.statements import statement
@@ -82,7 +81,7 @@ def _died(loss: Loss) -> Finding:
 def _crashed(row: Mapping[str, Any], *, capped: bool) -> Finding:
     ids, workers = tuple(row["ids"]), tuple(row["workers"] or ())
     on = f" on {name_of(workers[0])}{f' and {len(workers) - 1} more' if workers[1:] else ''}" if workers else ""
-    remedies = [Remedy(verb.value, "task", ids) for verb in (TaskVerb.REQUEUE, TaskVerb.RERUN)]
+    remedies = [Remedy(verb, "task", ids) for verb in ("requeue", "rerun")]
     if workers:
         remedies.append(Remedy(ACKNOWLEDGE, "worker", workers))
     return Finding(

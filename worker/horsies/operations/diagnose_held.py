@@ -7,7 +7,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy
 from horsies.operations.formatting import clock, span
 from horsies.operations.predictions import Holder, InFlightProblem, fate_of, fate_of_holdings
@@ -113,8 +112,8 @@ def _evidence(row: InFlightProblem, cluster: Cluster) -> str:
 
 
 def _may(row: InFlightProblem, ids: tuple[str, ...], holder: Holder | None) -> tuple[Remedy, ...]:
-    verbs = (TaskVerb.REQUEUE, TaskVerb.FAIL) if _began(row) else (TaskVerb.RELEASE, TaskVerb.CANCEL)
-    remedies = [Remedy(verb.value, "task", ids) for verb in verbs]
+    verbs = ("requeue", "fail") if _began(row) else ("release", "cancel")
+    remedies = [Remedy(verb, "task", ids) for verb in verbs]
     if holder is not None:
         remedies.append(Remedy("recover", "worker", (holder.worker_id,)))
     return tuple(remedies)

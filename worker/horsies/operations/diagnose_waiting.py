@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from horsies.operations.eligibility import TaskVerb
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
 from horsies.operations.formatting import counted, span
 from horsies.operations.predictions import NOBODY_SWEEPS
@@ -44,7 +43,7 @@ def _interrupted(row: Mapping[str, Any], *, capped: bool) -> Finding:
         evidence=f"stopped past its grace{where}",
         system_will="nothing; needs your decision",
         in_seconds=None,
-        may=_task_verbs(row["ids"], TaskVerb.REQUEUE, TaskVerb.FAIL, TaskVerb.RERUN),
+        may=_task_verbs(row["ids"], "requeue", "fail", "rerun"),
         why=(
             "A worker was shut down while it ran, and it does not say requeue_on_interrupt.",
             "Requeueing runs user code again from the start: it may repeat what the first run already did.",
@@ -73,7 +72,7 @@ def _expired(row: Mapping[str, Any], cluster: Cluster, *, capped: bool) -> Findi
         evidence=f"good_until passed {late} ago and it has not started",
         system_will="expire" if cluster.alive else NOBODY_SWEEPS,
         in_seconds=cluster.sweep_in(),
-        may=_task_verbs(row["ids"], TaskVerb.EXPIRE, TaskVerb.CANCEL),
+        may=_task_verbs(row["ids"], "expire", "cancel"),
         why=("No worker starts a task after its good_until.",),
         queue_name=row["queue_name"],
     )
@@ -121,7 +120,7 @@ def _no_worker(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         Severity.NEEDS_YOU,
         evidence=f"{evidence}, {_due(row)}",
         system_will="nothing: waits for a worker",
-        may=_task_verbs(row["ids"], TaskVerb.CANCEL, TaskVerb.FAIL),
+        may=_task_verbs(row["ids"], "cancel", "fail"),
         why=(f"{counted(cluster.alive, 'worker')} alive; start one that serves {queue}, or resume one that drains.",),
     )
 
@@ -162,7 +161,7 @@ def _unknown_name(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         Severity.NEEDS_YOU,
         evidence="no running worker registers it",
         system_will="nothing: waits for code",
-        may=_task_verbs(row["ids"], TaskVerb.CANCEL, TaskVerb.FAIL),
+        may=_task_verbs(row["ids"], "cancel", "fail"),
         why=(
             f"{counted(workers, 'worker')} of queue {row['queue_name']} told the names they register; this is none of"
             " them: a deploy that is not finished, or a name misspelt.",
@@ -177,7 +176,7 @@ def _retry_overdue(row: Mapping[str, Any], cluster: Cluster) -> Finding:
         Severity.NOTE,
         evidence=f"its retry was due {late} ago",
         system_will="claim it with the next free place",
-        may=_task_verbs(row["ids"], TaskVerb.CANCEL, TaskVerb.FAIL),
+        may=_task_verbs(row["ids"], "cancel", "fail"),
         why=(f"Queue {row['queue_name']} is served: its workers are busy, or a cap is reached.",),
     )
 
@@ -222,6 +221,6 @@ def _due(row: Mapping[str, Any]) -> str:
     return f"{more}{counted(row['count'], 'task')} due"
 
 
-def _task_verbs(ids: Iterable[str], *verbs: TaskVerb) -> tuple[Remedy, ...]:
+def _task_verbs(ids: Iterable[str], *verbs: str) -> tuple[Remedy, ...]:
     targets = tuple(ids)
-    return tuple(Remedy(verb.value, "task", targets) for verb in verbs)
+    return tuple(Remedy(verb, "task", targets) for verb in verbs)

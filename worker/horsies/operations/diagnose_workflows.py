@@ -15,7 +15,6 @@ from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.operations.findings import Finding, FindingKind, Remedy, Severity
 from horsies.operations.formatting import span
 from horsies.operations.predictions import NOBODY_SWEEPS
-from horsies.operations.workflow_eligibility import WorkflowVerb
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def _finding(cases: list[_Case], cluster: Cluster, *, at_least: bool) -> Finding
         evidence=first.evidence + (f" (and {others} more)" if others else ""),
         system_will=_WILL.get(first.kind, "reconcile") if cluster.alive else NOBODY_SWEEPS,
         in_seconds=cluster.sweep_in(first.due) if cluster.alive else None,
-        may=_may(ids, WorkflowVerb.RECONCILE, WorkflowVerb.CANCEL),
+        may=_may(ids, "reconcile", "cancel"),
         why=(_WHY[first.kind], f"It has been so for {span((cluster.now - first.since).total_seconds())}."),
     )
 
@@ -161,7 +160,7 @@ def _damaged(row: Mapping[str, Any]) -> Finding:
         evidence=row["what"],
         system_will="nothing: it is stepped over",
         in_seconds=None,
-        may=_may((row["id"],), WorkflowVerb.CANCEL),
+        may=_may((row["id"],), "cancel"),
         why=(_WHY[FindingKind.DAMAGED_WORKFLOW],),
     )
 
@@ -171,7 +170,7 @@ def _paused(row: Mapping[str, Any]) -> Finding:
     return _waits_for_you(
         row,
         f"a node failed: {shorten(error, _LONGEST_ERROR, placeholder='…')}",
-        (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        ("retry", "resume", "cancel"),
         (
             "Its on_error is pause: nothing that follows starts until an operator has decided.",
             "Retry runs what failed again; resumed as it is, it goes on without that and ends FAILED.",
@@ -186,20 +185,18 @@ def _decided(row: Mapping[str, Any]) -> Finding:
         return _waits_for_you(
             row,
             f"{done}, and others are still failed",
-            (WorkflowVerb.RETRY_FROM_FAILED, WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+            ("retry", "resume", "cancel"),
             ("Complete those as well, or retry it, which runs them again; resumed as it is, it ends FAILED.",),
         )
     return _waits_for_you(
         row,
         f"{done}, and nothing in it is failed any more",
-        (WorkflowVerb.RESUME, WorkflowVerb.CANCEL),
+        ("resume", "cancel"),
         ("Completing a node by hand does not resume its workflow: resume lets it go on with that value.",),
     )
 
 
-def _waits_for_you(
-    row: Mapping[str, Any], evidence: str, verbs: tuple[WorkflowVerb, ...], why: tuple[str, ...]
-) -> Finding:
+def _waits_for_you(row: Mapping[str, Any], evidence: str, verbs: tuple[str, ...], why: tuple[str, ...]) -> Finding:
     return Finding(
         kind=FindingKind.PAUSED_BY_ERROR,
         severity=Severity.NEEDS_YOU,
@@ -217,6 +214,6 @@ def _waits_for_you(
     )
 
 
-def _may(ids: Iterable[str], *verbs: WorkflowVerb) -> tuple[Remedy, ...]:
+def _may(ids: Iterable[str], *verbs: str) -> tuple[Remedy, ...]:
     targets = tuple(ids)
-    return tuple(Remedy(verb.value, "workflow", targets) for verb in verbs)
+    return tuple(Remedy(verb, "workflow", targets) for verb in verbs)

@@ -30,10 +30,10 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
           CASE WHEN NOT $2 THEN at END DESC, CASE WHEN NOT $2 THEN page.id END DESC
 
 -- name: view_task_matching
--- views/tasks.py; reads only: the rows that an operation freezes, as operator_actions.ExpectedState
+-- views/tasks.py; reads only: the rows that an operation freezes, as ExpectedState
 -- ($1 to $67 as in `view_candidates`, $68 rows at most)
 SELECT id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, retry_count, error_code,
-       GREATEST(enqueued_at, next_retry_at) AS due, good_until, finalizing_at, unique_key, is_workflow_task
+       good_until, finalizing_at, is_workflow_task
   FROM task
  ORDER BY at DESC, id DESC
  LIMIT $68
