@@ -88,10 +88,10 @@ def test_the_table_of_the_readme_is_that_of_the_records() -> None:
 def test_a_verb_for_tasks_keeps_to_the_table_of_transitions(verb: TaskVerb) -> None:
     arrows = [arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb.name and "operator" in arrow.who]
     sources = {arrow.source.value for arrow in arrows if arrow.source is not None}
-    assert verb.sources == (sources or TERMINAL if verb.inserts else sources)
+    assert verb.sources == (sources or TERMINAL if verb.statement else sources)
     if verb.ends is not None:
         assert {arrow.target for arrow in arrows} == {verb.ends.status}
-    assert [verb.sets, verb.inserts, verb.ends].count(None) == 2
+    assert [verb.sets, verb.statement, verb.ends].count(None) == 2
 
 
 @pytest.mark.parametrize("verb", verbs_for("task"), ids=ids)

@@ -103,16 +103,16 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
     grown: asyncpg.Connection, verb: TaskVerb
 ) -> None:
     values, of_refusal = VALUES[verb.name]
-    arguments = f"{WHO}, {SEEN}, 'code', 'words'" + (f", {values}" if values else "")
-    assert await indexes_of(grown, "change", change_statement(verb), arguments) == {TASKS, ATTEMPTS} | (
-        of_refusal or set()
-    )
+    arguments = ", ".join([WHO, SEEN, *([] if verb.statement else ["'code', 'words'"]), *filter(None, [values])])
+    of_history = set() if verb.attempt_code is None else {ATTEMPTS}
+    read = {TASKS} | of_history | (of_refusal or set())
+    assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
     if of_refusal is not None:
         assert await indexes_of(grown, "refusals", refusal_statement(verb), f"{WHO}, {SEEN}") == of_refusal
 
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:
     arguments = f"{WHO}, {ACTIONS}, {IDS}"
-    for name, lock in (("undo_tasks", "FOR NO KEY UPDATE"), ("undo_look", "")):
-        found = await indexes_of(grown, name, undo_statement(name, lock), arguments)
+    for name in ("undo_tasks", "undo_look"):
+        found = await indexes_of(grown, name, undo_statement(name), arguments)
         assert found == {TASKS, TRACE, TRACE_ID, KEYS}

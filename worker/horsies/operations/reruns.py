@@ -55,7 +55,7 @@ def policy_retries(task_options: str | None) -> int:
 
 
 def copy_of(source: Source | None, edited: Arguments) -> tuple[Any, ...]:
-    """The values of a copy, in the order of `rerun_inserts`. An original that was deleted is refused: it has none."""
+    """The values of a copy, in the order of `rerun_change`. An original that was deleted is refused: it has none."""
     if source is None:
         return (new_task_id(), *(None,) * 7)
     args = source.args if edited.args is None else _or_null(edited.args)

@@ -85,8 +85,7 @@ async def change(
         change_statement(verb),
         *action.values,
         *_as_seen(verb, seen),
-        verb.attempt_code,
-        words,
+        *(() if verb.statement else (verb.attempt_code, words)),
         *await _values(conn, verb, seen, options, words),
     )
     if verb.reopens_nodes:
@@ -98,14 +97,15 @@ async def change(
 
 
 def change_statement(verb: TaskVerb) -> str:
-    ended = (__name__, "task_ended")
-    if verb.inserts is not None:
-        changed = statement(*verb.inserts)
-    else:
-        changed = statement(__name__, "task_update", sets=statement(*(verb.sets or ended)))
-    attempts = statement(__name__, "task_attempts")
-    lock = "FOR NO KEY UPDATE"
-    return with_audit(__name__, "task_change", judged=_judged(verb), attempts=attempts, lock=lock, changed=changed)
+    changed = statement(__name__, "task_update", sets=statement(*(verb.sets or (__name__, "task_ended"))))
+    attempts = statement(__name__, "task_attempts") if verb.attempt_code else "NULL::integer"
+    return with_audit(
+        *(verb.statement or (__name__, "task_change")),
+        judged=_judged(verb),
+        attempts=attempts,
+        lock=statement(__name__, "task_lock"),
+        changed=changed,
+    )
 
 
 def refusal_statement(verb: TaskVerb) -> str:
@@ -154,7 +154,7 @@ def _target(seen: ExpectedState) -> Target:
 def _row_outcome(verb: TaskVerb, target: Target, row: asyncpg.Record) -> RowOutcome:
     if row["refusal"] is not None:
         return RowOutcome(target, False, row["refusal"])
-    if row["id"] != target.id:
+    if verb.statement is not None:
         return RowOutcome(target, True, f"runs again as {row['id']}", row["id"])
     again = f"PENDING, try {row['retry_count'] + 1}"
     return RowOutcome(target, True, verb.became or (again if row["status"] == "PENDING" else row["status"]))

@@ -19,7 +19,7 @@ WITH /* operation */, /* judged */
 SELECT number, refusal FROM judged, operation WHERE refusal IS NOT NULL
 
 -- name: task_change
--- operations/tasks.py, the change of every verb for tasks; each row as the operator saw it, in a state that the verb
+-- operations/tasks.py, the change of every verb that changes tasks; each row as the operator saw it, in a state that the verb
 -- changes, and not refused by the verb
 -- (parameters of `task_judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
 WITH /* operation */, /* judged */, /* changed */, history AS (
@@ -38,12 +38,15 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
     SELECT judged.number, 'task' AS kind, judged.id, NULL::bigint AS undoes, judged.refusal AS detail,
            CASE WHEN changed.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
            -- Undo restores the result; a row that is not changed keeps it.
-           jsonb_strip_nulls(to_jsonb(held)) - CASE WHEN changed.id = judged.id THEN '' ELSE 'result' END AS before,
-           CASE WHEN changed.id <> judged.id THEN jsonb_build_object('new_task_id', changed.id)
-                WHEN changed.id IS NOT NULL
+           jsonb_strip_nulls(to_jsonb(held)) - CASE WHEN changed.id IS NULL THEN 'result' ELSE '' END AS before,
+           CASE WHEN changed.status = 'PENDING'
                 THEN jsonb_strip_nulls(jsonb_build_object(
                          'status', changed.status, 'retry_count', changed.retry_count, 'max_retries', changed.max_retries,
                          'enqueued_at', changed.enqueued_at, 'claimed_at', changed.claimed_at,
+                         'started_at', changed.started_at, 'failed_at', changed.failed_at))
+                WHEN changed.id IS NOT NULL
+                THEN jsonb_strip_nulls(jsonb_build_object(
+                         'status', changed.status, 'retry_count', changed.retry_count, 'claimed_at', changed.claimed_at,
                          'started_at', changed.started_at, 'failed_at', changed.failed_at)) END AS after
       FROM judged
       LEFT JOIN held ON held.id = judged.id
@@ -61,7 +64,7 @@ WITH /* operation */, /* judged */, /* changed */, history AS (
                           WHEN judged.status = 'PENDING' THEN 'retry:' ELSE 'requeue:' END || min(changed.id))
       FROM changed
       JOIN judged ON judged.number = changed.number
-     WHERE changed.id = judged.id AND (changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING'))
+     WHERE (changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING'))
        AND octet_length(changed.queue_name) <= 52
      GROUP BY changed.queue_name, changed.status <> 'PENDING', judged.status = 'PENDING'
 )
@@ -74,7 +77,7 @@ SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_
 -- fragment: the tasks as they are now, and why each is not changed; locks them if `lock` says so
 -- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
 -- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
-held AS MATERIALIZED (
+held AS (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
            retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
            worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
@@ -83,10 +86,8 @@ held AS MATERIALIZED (
            CASE WHEN octet_length(result) > 65536 THEN true END AS result_left_out
       FROM horsies_tasks
      WHERE id = ANY ($7)
-     -- Every statement locks in this order, so that no two deadlock. After a wait it reads the row as the other session
-     -- left it, and can report that.
-     ORDER BY id /* lock */
-), compared AS MATERIALIZED (
+     /* lock */
+), compared AS (
     SELECT seen.number, seen.id, seen.last_action, held.status, held.queue_name, held.unique_key, held.retry_count,
            held.max_retries, held.enqueued_at, held.next_retry_at, held.good_until, held.claimed_by_worker_id,
            held.claimed_at, held.started_at, held.worker_hostname, held.worker_pid, held.worker_process_name,
@@ -108,6 +109,11 @@ held AS MATERIALIZED (
     SELECT compared.*, CASE WHEN difference IS NOT NULL THEN difference ELSE /* refusal */ END AS refusal
       FROM compared
 )
+
+-- name: task_lock
+-- fragment: every statement locks in this order, so that no two deadlock; after a wait it reads the row as the other
+-- session left it, and can report that
+ORDER BY id FOR NO KEY UPDATE
 
 -- name: task_update
 -- fragment: the change of the verbs that change the row itself; not refused

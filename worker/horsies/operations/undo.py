@@ -118,7 +118,8 @@ def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
     return None if fits else f"it is {flow.status} now"
 
 
-def undo_statement(name: str, lock: str) -> str:
+def undo_statement(name: str) -> str:
+    lock = statement("horsies.operations.tasks", "task_lock") if name == "undo_tasks" else ""
     return with_audit(__name__, name, judged=statement(__name__, "undo_judged"), lock=lock)
 
 
@@ -126,7 +127,7 @@ async def _look_at_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedActi
     if not actions:
         return {}
     rows = await conn.fetch(
-        undo_statement("undo_look", ""), *_NOBODY, [one.id for one in actions], [one.target_id for one in actions]
+        undo_statement("undo_look"), *_NOBODY, [one.id for one in actions], [one.target_id for one in actions]
     )
     return {row["action"]: row for row in rows}
 
@@ -136,7 +137,7 @@ async def _restore_tasks(
 ) -> list[RowOutcome]:
     if not targets:
         return []
-    text, ids = undo_statement("undo_tasks", "FOR NO KEY UPDATE"), [target.id for target in targets.values()]
+    text, ids = undo_statement("undo_tasks"), [target.id for target in targets.values()]
     rows = await conn.fetch(text, *action.values, list(targets), ids)
     results = {row["action"]: (row["refusal"], row["retry_count"]) for row in rows}
     outcomes = []

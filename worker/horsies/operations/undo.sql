@@ -74,12 +74,12 @@ deed AS MATERIALIZED (
                   completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id, claimed_at, started_at,
                   worker_hostname, worker_pid, worker_process_name
              FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
-), held AS MATERIALIZED (
+), held AS (
     SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count, max_retries,
            enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
       FROM horsies_tasks
      WHERE id = ANY ($8)
-     ORDER BY id /* lock */
+     /* lock */
 ), compared AS MATERIALIZED (
     SELECT deed.*, held.unique_key,
            CASE WHEN deed.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN deed.old_status

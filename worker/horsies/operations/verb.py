@@ -159,8 +159,8 @@ class TaskVerb(Verb):
     """A verb for tasks. `operations/tasks.sql` has the statement; the verb's own parts of it are fragments.
 
     `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
-    and the statement that changes the row does so again. `sets` is the list of an UPDATE, `inserts` for a verb that
-    writes other rows the CTE `changed`. `values` returns their parameters, from $17 on.
+    and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
+    has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on.
     """
 
     kind: TargetKind = "task"
@@ -170,7 +170,7 @@ class TaskVerb(Verb):
     """Why not a task in this other state."""
     refuses: SqlName | None = None
     sets: SqlName | None = None
-    inserts: SqlName | None = None
+    statement: SqlName | None = None
     values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
     ends: Ending | None = None
     """Instead of `sets`: the task ends so."""

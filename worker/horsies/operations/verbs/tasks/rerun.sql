@@ -20,24 +20,30 @@ COALESCE(
       ORDER BY id DESC LIMIT 1),
     /* key */)
 
--- name: rerun_inserts
--- fragment of `task_change`; inserts the copies of what is not refused
--- ($17 ids of the copies, $18 fingerprints, $19 args, $20 kwargs, $21 task options, $22 max retries, $23 good until,
--- $24 sent at)
-copied AS (
+-- name: rerun_change
+-- verbs/tasks/rerun.py, in place of `task_change`; inserts the copies of what is not refused
+-- (parameters of `task_judged`, $15 ids of the copies, $16 fingerprints, $17 args, $18 kwargs, $19 task options,
+-- $20 max retries, $21 good until, $22 sent at)
+WITH /* operation */, /* judged */, copied AS (
     INSERT INTO horsies_tasks (id, task_name, enqueue_sha, sent_at, queue_name, priority, args, kwargs, task_options,
                                good_until, unique_key, enqueued_at, max_retries, rerun_of)
     SELECT copy.id, original.task_name, copy.fingerprint, copy.sent_at, original.queue_name, original.priority, copy.args,
            copy.kwargs, copy.task_options, copy.good_until, original.unique_key, statement_timestamp(), copy.max_retries,
            original.id
+      FROM unnest($7::text[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::integer[],
+                  $21::timestamptz[], $22::timestamptz[])
+           AS copy (original, id, fingerprint, args, kwargs, task_options, max_retries, good_until, sent_at)
+      JOIN horsies_tasks original ON original.id = copy.original
+     WHERE copy.original IN (SELECT id FROM judged WHERE refusal IS NULL)
+    RETURNING id, rerun_of
+), audited AS (
+    SELECT judged.number, 'task' AS kind, judged.id, NULL::bigint AS undoes, judged.refusal AS detail,
+           CASE WHEN copied.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
+           jsonb_strip_nulls(jsonb_build_object('status', judged.status)) AS before,
+           CASE WHEN copied.id IS NOT NULL THEN jsonb_build_object('new_task_id', copied.id) END AS after
       FROM judged
-      JOIN unnest($17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::integer[], $23::timestamptz[],
-                  $24::timestamptz[]) WITH ORDINALITY
-           AS copy (id, fingerprint, args, kwargs, task_options, max_retries, good_until, sent_at, number)
-           ON copy.number = judged.number
-      JOIN horsies_tasks original ON original.id = ANY ($7) AND original.id = judged.id
-     WHERE CASE WHEN judged.refusal IS NULL THEN true END
-    RETURNING id, rerun_of, status, queue_name, retry_count, max_retries, enqueued_at, claimed_at, started_at, failed_at
-), changed AS (
-    SELECT judged.number, copied.* FROM copied JOIN judged ON judged.id = copied.rerun_of
-)
+      LEFT JOIN copied ON copied.rerun_of = judged.id
+), /* audit */
+SELECT judged.number, judged.refusal, copied.id, NULL AS status, 0 AS retry_count
+  FROM judged
+  LEFT JOIN copied ON copied.rerun_of = judged.id
