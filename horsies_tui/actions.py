@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 from textual.binding import Binding
 
+from horsies.operations.verbs import verbs_for
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from textual.binding import BindingType
     from textual.screen import Screen
+
+    from horsies.operations.preview import TargetKind
+    from horsies.operations.verb import Verb
 
 
 class Scope(StrEnum):
@@ -56,15 +63,12 @@ class Action:
     footer: bool = False
     run: str = ""
     """What Textual calls, if it is not the method named after the id."""
+    record: Verb | None = None
+    """The verb that it applies."""
 
     @property
     def scope(self) -> Scope:
         return Scope(self.id.partition(".")[0])
-
-    @property
-    def verb(self) -> str:
-        """The name as the engine spells its verbs (`retry-now`)."""
-        return self.id.partition(".")[2].replace("_", "-")
 
     @property
     def binding(self) -> Binding:
@@ -101,18 +105,24 @@ TOGETHER: Final = (
 )
 """Sets of scopes that are active at the same time on some screen."""
 
+_RECOVERED: Final[tuple[TargetKind, ...]] = ("worker", "workflow", "queue", "task")
 
-def _verb(
-    name: str, key: str, help_text: str, *, label: str = "", footer: bool = False, scope: Scope = Scope.VERBS
-) -> Action:
-    return Action(
-        f"{scope}.{name}",
-        (key,),
-        label or name.replace("_", " "),
-        help_text,
-        writes=True,
-        footer=footer,
-        run=f"verb('{name}')",
+
+def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:
+    """One for each verb that has a key. The name in the id has an underscore, as a method."""
+    return tuple(
+        Action(
+            f"{scope}.{verb.name.replace('-', '_')}",
+            (verb.key,),
+            verb.label or verb.name.replace("-", " "),
+            verb.hint,
+            writes=True,
+            footer=verb.footer,
+            run=f"verb('{verb.name}')",
+            record=verb,
+        )
+        for verb in verbs
+        if verb.key
     )
 
 
@@ -138,50 +148,11 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("overview.previous_part", ("shift+tab",), "part before", "To the part before.", palette=False),
     Action("overview.shorter", ("left_square_bracket",), "shorter", "Charts of a shorter time.", footer=True),
     Action("overview.longer", ("right_square_bracket",), "longer", "Charts of a longer time.", footer=True),
-    _verb("requeue", "R", "Run it again: one more run each.", footer=True),
-    _verb("fail", "F", "Give it up as failed.", footer=True),
-    _verb("cancel", "C", "Take it out of its queue.", footer=True),
-    _verb("retry_now", "T", "Skip the wait before the next try."),
-    _verb("release", "L", "Give a claimed task back to its queue."),
-    _verb("rerun", "E", "Send a copy; its arguments are edited first.", label="edit & rerun"),
-    _verb("undo", "z", "Take back the last operation, where that can be."),
+    *_keys_of(Scope.VERBS, (verb for verb in verbs_for("task") if not verb.on_recovery)),
+    *_keys_of(Scope.VERBS, verbs_for("operation")),
     Action("verbs.outcome", ("o",), "outcome", "What the last operation did, row by row.", run="verb('outcome')"),
-    Action(
-        "recovery.recover",
-        ("W",),
-        "recover worker",
-        "Put right all that a dead worker held.",
-        True,
-        footer=True,
-        run="verb('recover')",
-    ),
-    Action(
-        "recovery.acknowledge",
-        ("A",),
-        "acknowledge",
-        "Acknowledge its death; no task changes.",
-        True,
-        run="verb('acknowledge')",
-    ),
-    Action(
-        "recovery.reconcile",
-        ("X",),
-        "reconcile",
-        "Put workflows right that are out of step.",
-        True,
-        footer=True,
-        run="verb('reconcile')",
-    ),
-    Action("recovery.resume", ("U",), "resume", "Let a paused queue, or workflow, go on.", True, run="verb('resume')"),
-    Action("recovery.expire", ("K",), "expire", "Expire what is past its good_until.", True, run="verb('expire')"),
-    _verb("retry", "R", "Run what failed again, and what was skipped for it.", footer=True, scope=Scope.FLOWS),
-    _verb("pause", "P", "Let what runs end, and begin nothing more.", footer=True, scope=Scope.FLOWS),
-    _verb("resume", "U", "Let what was paused go on.", footer=True, scope=Scope.FLOWS),
-    _verb("cancel", "C", "End the workflow and all below it.", footer=True, scope=Scope.FLOWS),
-    _verb("reconcile", "X", "Put right what is out of step; shows each repair.", footer=True, scope=Scope.FLOWS),
-    _verb("rerun", "E", "Send a copy of the whole workflow.", scope=Scope.FLOWS),
-    _verb("skip", "S", "Do without this node; what waits for it goes on.", scope=Scope.FLOWS),
-    _verb("complete", "O", "Give this node its result by hand.", scope=Scope.FLOWS),
+    *_keys_of(Scope.RECOVERY, (verb for kind in _RECOVERED for verb in verbs_for(kind) if verb.on_recovery)),
+    *_keys_of(Scope.FLOWS, verbs_for("workflow", "node")),
     Action("workflows.filter", ("slash",), "filter", "Which workflows to show.", footer=True),
     Action("workflows.states", ("t",), "states", "Switch states on and off."),
     Action("workflows.copy", ("y",), "copy", "Copy the row's id."),
@@ -203,33 +174,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workflow.copy", ("y",), "copy", "Copy the id of the node's task, or of the workflow."),
     Action("workflow.previous_row", ("left_square_bracket",), "prev", "The workflow above in the list."),
     Action("workflow.next_row", ("right_square_bracket",), "next", "The workflow below in the list."),
-    Action(
-        "workers.drain",
-        ("D",),
-        "drain",
-        "Let it end what it runs, and claim nothing more.",
-        True,
-        footer=True,
-        run="verb('drain')",
-    ),
-    Action("workers.resume", ("U",), "resume", "Let it claim again.", True, run="verb('resume')"),
-    Action(
-        "workers.recover",
-        ("W",),
-        "recover",
-        "Recover all that it held, if it is lost.",
-        True,
-        footer=True,
-        run="verb('recover')",
-    ),
-    Action(
-        "workers.acknowledge",
-        ("A",),
-        "acknowledge",
-        "Acknowledge its death; no task changes.",
-        True,
-        run="verb('acknowledge')",
-    ),
+    *_keys_of(Scope.WORKERS, verbs_for("worker")),
     Action("workers.filter", ("slash",), "filter", "Which workers to show.", footer=True),
     Action("workers.sort", ("s",), "sort", "Change the order.", footer=True),
     Action("workers.group", ("e",), "hosts", "Group by host, or show each worker again.", footer=True),

@@ -4,33 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import cell_len
 
-from horsies.operations import queues, tasks, workers, workflows
 from horsies.operations.audit import require_writable
-from horsies.operations.queues import QueueVerb
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
-from horsies.operations.undo import preview as preview_undo, undo
-from horsies.operations.workers import WorkerVerb
-from horsies.operations.workflows import WorkflowVerb
 from horsies_tui.look.text import clean
 from horsies_tui.look.tones import Tone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from uuid import UUID
 
-    from horsies.operations.actor import Actor
     from horsies.operations.preview import Outcome, Preview, Target, TargetKind
-    from horsies.operations.reruns import Arguments
-    from horsies.operations.workflows import WorkflowSelection
+    from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link
-
-UNDO: Final = "undo"
 
 _MOST_KINDS: Final = 4
 _MOST_BY_KEY: Final = 20
@@ -40,60 +30,22 @@ _MOST_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The forms of a verb in the sheet: `Requeue`, `will be requeued`, `requeued`."""
-
-    title: str
-    will: str
-    done: str
-
-
-WORDS: Final[Mapping[str, Words]] = {
-    "requeue": Words("Requeue", "will be requeued", "requeued"),
-    "fail": Words("Fail", "will be failed", "failed by hand"),
-    "cancel": Words("Cancel", "will be cancelled", "cancelled"),
-    "retry-now": Words("Retry now", "will be due now", "made due now"),
-    "release": Words("Release", "will be released", "released"),
-    "rerun": Words("Rerun", "will be sent again", "sent again as new tasks"),
-    "expire": Words("Expire", "will be expired", "expired"),
-    "recover": Words("Recover", "will be recovered", "recovered"),
-    "acknowledge": Words("Acknowledge", "will be acknowledged", "acknowledged"),
-    "drain": Words("Drain", "will be told to drain", "told to drain"),
-    "resume": Words("Resume", "will go on", "resumed"),
-    "reconcile": Words("Reconcile", "will be put right", "put right"),
-    "pause": Words("Pause", "will be paused", "paused"),
-    "retry": Words("Retry from what failed", "will go on", "sent on again"),
-    "skip": Words("Skip", "will be left out", "left out"),
-    "complete": Words("Complete by hand", "will be completed", "completed by hand"),
-    UNDO: Words("Undo", "will be taken back", "taken back"),
-}
-
-
-_RERUN_FLOWS: Final = Words("Rerun", "will be started again", "started again as new workflows")
-
-
-@dataclass(frozen=True, slots=True)
 class Intent:
-    """A verb and its targets. `verb` is the engine's name, or UNDO with the operation that is to be undone."""
+    """A verb, its targets, and the options that a sheet has asked for."""
 
-    verb: str
-    kind: TargetKind = "task"
+    verb: Verb
     selection: Selection = field(default_factory=Selection)
-    arguments: Arguments | None = None
-    undoes: UUID | None = None
-    flows: WorkflowSelection | None = None
-    """Set when the targets are workflows or nodes instead of tasks."""
-    value: str | None = None
-    """The result, as JSON, for a node that the operator completes."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    undoes: TargetKind | None = None
+    """Of an undo: what the operation had changed."""
 
     @property
-    def words(self) -> Words:
-        return _RERUN_FLOWS if self.verb == "rerun" and self.flows is not None else WORDS[self.verb]
+    def kind(self) -> TargetKind:
+        return self.undoes or self.verb.kind
 
-    @property
-    def has_budget(self) -> bool:
-        """Whether the policy's retries can be granted again."""
-        return self.verb == TaskVerb.REQUEUE
+    def asks_for(self, *options: str) -> bool:
+        """Whether the verb has these options."""
+        return {*options} <= {option.name for option in self.verb.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +58,7 @@ class Done:
 
     @property
     def can_be_undone(self) -> bool:
-        return self.intent.verb != UNDO and self.outcome.can_be_undone
+        return self.outcome.can_be_undone
 
     @property
     def skipped(self) -> tuple[tuple[Target, str], ...]:
@@ -126,12 +78,12 @@ class Done:
         """`45 requeued, 4 skipped`; zero counts are left out."""
         outcome = self.outcome
         counts = {
-            self.intent.words.done: len(outcome.applied),
+            self.intent.verb.done: len(outcome.applied),
             "skipped": len(self.skipped),
             "in doubt": len(outcome.in_doubt),
             "not tried": len(outcome.not_attempted),
         }
-        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.intent.words.done]
+        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.intent.verb.done]
         return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
 
 
@@ -147,55 +99,18 @@ class Operation:
 
         async def ask(conn: Connection) -> Preview:
             await require_writable(conn)
-            return await _preview(conn, self.intent, fresh_budget=fresh_budget)
+            options = {**self.intent.options, "fresh_budget": fresh_budget or None}
+            return await preview(conn, self.intent.verb, self.intent.selection, **options)
 
         return await self._link.act(ask)
 
-    async def do(self, preview: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
+    async def do(self, seen: Preview, reason: str | None, on_progress: Callable[[int, int], None]) -> Done:
         """Apply the change. When cancelled, it finishes the current batch and returns what was done."""
 
         async def change(conn: Connection) -> Outcome:
-            return await _apply(conn, self.intent, preview, self._link.actor, reason, on_progress)
+            return await apply(conn, seen, self._link.actor, reason, on_progress=on_progress)
 
-        return Done(self.intent, preview, await self._link.act(change))
-
-
-async def _preview(conn: Connection, intent: Intent, *, fresh_budget: bool) -> Preview:
-    if intent.undoes is not None:
-        return await preview_undo(conn, intent.undoes)
-    if intent.flows is not None:
-        return await workflows.preview(conn, WorkflowVerb(intent.verb), intent.flows, value=intent.value)
-    match intent.kind:
-        case "worker":
-            return await workers.preview(conn, WorkerVerb(intent.verb), intent.selection.ids)
-        case "queue":
-            return await queues.preview(conn, QueueVerb(intent.verb), intent.selection.ids)
-        case _:
-            verb = TaskVerb(intent.verb)
-            return await tasks.preview(
-                conn, verb, intent.selection, fresh_budget=fresh_budget, arguments=intent.arguments
-            )
-
-
-async def _apply(
-    conn: Connection,
-    intent: Intent,
-    preview: Preview,
-    actor: Actor,
-    reason: str | None,
-    on_progress: Callable[[int, int], None],
-) -> Outcome:
-    if intent.undoes is not None:
-        return await undo(conn, intent.undoes, actor, reason, on_progress=on_progress)
-    if intent.flows is not None:
-        return await workflows.apply(conn, preview, actor, reason, on_progress=on_progress)
-    match intent.kind:
-        case "worker":
-            return await workers.apply(conn, preview, actor, reason, on_progress=on_progress)
-        case "queue":
-            return await queues.apply(conn, preview, actor, reason)
-        case _:
-            return await tasks.apply(conn, preview, actor, reason, on_progress=on_progress)
+        return Done(self.intent, seen, await self._link.act(change))
 
 
 def things(count: int, kind: str) -> str:
@@ -233,7 +148,7 @@ class Fact:
 def facts_of(intent: Intent, preview: Preview) -> list[Fact]:
     """The lines of the preview: what will change, what is refused and why, the effects, and the CLI command."""
     eligible, refused = preview.eligible, preview.refused
-    lines = [Fact(f"{len(eligible):,} {intent.words.will}", states_of(eligible), Tone.STRONG)]
+    lines = [Fact(f"{len(eligible):,} {intent.verb.will}", states_of(eligible), Tone.STRONG)]
     lines += named(eligible)
     if refused:
         kinds = {refusal.reason for refusal in refused}

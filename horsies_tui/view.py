@@ -26,6 +26,7 @@ from textual import on
 from textual.message import Message
 from textual.widget import Widget
 
+from horsies.operations.verbs import VERBS
 from horsies_tui.intents import Intent
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         if selection is None:
             self.console.say(f"{verb}: no task is chosen; an arrow key chooses one")
             return None
-        return Intent(verb, selection=selection)
+        return Intent(VERBS["task", verb], selection)
 
     def fits(self, action: Action) -> bool:
         """Whether this action applies to the current selection; the footer offers only those."""

@@ -8,8 +8,8 @@ from textual import on
 from textual.containers import VerticalScroll
 
 from horsies.operations.selection import Selection
-from horsies.operations.workflows import WorkflowSelection
-from horsies_tui.actions import Scope, bindings
+from horsies.operations.verbs import VERBS
+from horsies_tui.actions import ACTIONS, Scope, bindings
 from horsies_tui.health.rows import filter_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
@@ -32,17 +32,12 @@ if TYPE_CHECKING:
 _TICK_S: Final = 1.0
 _LABEL_WIDTH: Final = 10
 _KEY_OF_VERB: Final = {
-    "requeue": "verbs.requeue",
-    "fail": "verbs.fail",
-    "cancel": "verbs.cancel",
-    "release": "verbs.release",
-    "rerun": "verbs.rerun",
-    "recover": "recovery.recover",
-    "acknowledge": "recovery.acknowledge",
-    "expire": "recovery.expire",
-    "reconcile": "recovery.reconcile",
+    **{
+        action.record.name: action.id
+        for action in ACTIONS
+        if action.scope in (Scope.VERBS, Scope.RECOVERY) and action.record and action.record.kind != "operation"
+    },
     "retry": "verbs.requeue",
-    "resume": "recovery.resume",
 }
 
 
@@ -108,10 +103,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
             self._say_what_may_be(verb, chosen)
             return None
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
-        kind = kinds.pop()
-        if kind == "workflow":
-            return Intent(verb, kind=kind, flows=WorkflowSelection.of_ids(ids))
-        return Intent(verb, kind=kind, selection=Selection.of_ids(ids))
+        return Intent(VERBS[kinds.pop(), verb], Selection.of_ids(ids))
 
     def fits(self, action: Action) -> bool:
         """Whether each of the chosen findings offers this verb as a remedy."""

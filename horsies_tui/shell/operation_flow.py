@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies.views import Ambiguous, TaskDetail, task_detail
-from horsies_tui.intents import UNDO, Done, Intent, Operation
+from horsies_tui.intents import Done, Intent, Operation
 from horsies_tui.look.glyphs import glyphs
-from horsies_tui.shell.arguments_sheet import UNEDITED, ArgumentsSheet
+from horsies_tui.shell.arguments_sheet import ArgumentsSheet
 from horsies_tui.shell.outcome import Next, RowsSheet, rows_of_done
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 from horsies_tui.shell.value_sheet import ValueSheet
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
     from horsies_tui.view import Console, ConsoleView
 
+UNDO: Final = VERBS["operation", "undo"]
 _MOST_EDITED: Final = 100_000
 """Arguments up to this many characters open in an editor without a noticeable pause."""
 
@@ -45,8 +48,8 @@ class OperationFlow:
         if verb == "outcome":
             self._show_last(view)
         elif reason := self._console.why_no_writes():
-            self._console.say_error(f"cannot {verb.replace('_', ' ')}, {reason}")
-        elif intent := self._undoing() if verb == UNDO else view.intent(verb.replace("_", "-")):
+            self._console.say_error(f"cannot {verb.replace('-', ' ')}, {reason}")
+        elif intent := self._undoing() if verb == UNDO.name else view.intent(verb):
             self._open(intent, view)
 
     def _undoing(self) -> Intent | None:
@@ -55,14 +58,14 @@ class OperationFlow:
             what = "nothing was done from here that could be taken back"
             self._console.say(f"{what}; horsies audit undo takes any operation back")
             return None
-        return Intent(UNDO, kind=last.intent.kind, undoes=last.outcome.operation_id)
+        return Intent(UNDO, Selection.of_ids([str(last.outcome.operation_id)]), undoes=last.intent.kind)
 
     def _open(self, intent: Intent, view: ConsoleView[Any]) -> None:
-        ids = intent.selection.ids
-        if intent.flows is not None and intent.flows.node is not None and intent.verb == "complete":
+        selection = intent.selection
+        if intent.asks_for("value"):
             self._ask_for_value(intent, view)
-        elif intent.verb == "rerun" and intent.flows is None and intent.selection.filter is None and len(ids) == 1:
-            self._edit(intent, ids[0], view)
+        elif intent.asks_for("args", "kwargs") and selection.filter is None and len(selection.ids) == 1:
+            self._edit(intent, selection.ids[0], view)
         else:
             self._preview(intent, view)
 
@@ -75,7 +78,8 @@ class OperationFlow:
 
         def edited(arguments: Arguments | None) -> None:
             if arguments is not None:
-                self._preview(replace(intent, arguments=None if arguments == UNEDITED else arguments), view)
+                options = {"args": arguments.args, "kwargs": arguments.kwargs}
+                self._preview(replace(intent, options=options), view)
 
         hidden = self._console.options.config.mask_arguments
         self._console.push_sheet(ArgumentsSheet(task_id, lambda: link.read(read), self._glyphs, hidden=hidden), edited)
@@ -83,7 +87,7 @@ class OperationFlow:
     def _ask_for_value(self, intent: Intent, view: ConsoleView[Any]) -> None:
         def written(value: str | None) -> None:
             if value is not None:
-                self._preview(replace(intent, value=value), view)
+                self._preview(replace(intent, options={"value": value}), view)
 
         self._console.push_sheet(ValueSheet("The result of this node", "null", self._glyphs), written)
 
@@ -126,10 +130,10 @@ class OperationFlow:
             if chosen.workflow_id is not None:
                 self._console.show_workflow(chosen.workflow_id)
             if chosen.undo:
-                self.begin(UNDO, view)
+                self.begin(UNDO.name, view)
 
         now = self._console.link.clock.now()
-        title = f"{done.intent.words.title}: {done.line()}"
+        title = f"{done.intent.verb.title}: {done.line()}"
         undo = done.can_be_undone and done is self.last
         self._console.push_sheet(RowsSheet(title, rows_of_done(done), now, self._glyphs, undo=undo), closed)
 

@@ -55,7 +55,7 @@ class Next:
 def rows_of_preview(intent: Intent, preview: Preview) -> tuple[ResultRow, ...]:
     """Refused rows first, since the list is mostly opened for them."""
     refused = [_row(refusal.target, "refused", refusal.reason, Tone.WARNING) for refusal in preview.refused]
-    return (*refused, *(_row(target, intent.words.will, "", Tone.GOOD) for target in preview.eligible))
+    return (*refused, *(_row(target, intent.verb.will, "", Tone.GOOD) for target in preview.eligible))
 
 
 def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
@@ -65,7 +65,7 @@ def rows_of_done(done: Done) -> tuple[ResultRow, ...]:
         *_rows(outcome.in_doubt, "in doubt", "the connection broke: the audit tells whether it was done", Tone.BAD),
         *(_row(target, "skipped", reason, Tone.WARNING) for target, reason in done.skipped),
         *_rows(outcome.not_attempted, "not tried", outcome.stopped or "", Tone.MUTED),
-        *(_row(row.target, done.intent.words.done, row.detail, Tone.GOOD) for row in outcome.applied),
+        *(_row(row.target, done.intent.verb.done, row.detail, Tone.GOOD) for row in outcome.applied),
     )
 
 

@@ -176,7 +176,7 @@ class PreviewSheet(Sheet[Done]):
         word.focus()
 
     def action_fresh(self) -> None:
-        if self._phase is Phase.READY and self._operation.intent.has_budget:
+        if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
             self._fresh_budget = not self._fresh_budget
             self._look()
 
@@ -318,7 +318,7 @@ class PreviewSheet(Sheet[Done]):
         self.query_one("#keep", Button).label = Content(f"{self._key('sheet.close')} {keep}")
         if self._preview is not None:
             intent, count = self._operation.intent, len(self._preview.eligible)
-            words = f"{self._key('preview.confirm')} {intent.words.title} {things(count, intent.kind)}"
+            words = f"{self._key('preview.confirm')} {intent.verb.title} {things(count, intent.kind)}"
             self.query_one("#confirm", Button).label = Content(self._glyphs.text(words))
 
     def _offers(self) -> str:
@@ -326,7 +326,7 @@ class PreviewSheet(Sheet[Done]):
         if self._preview is None:
             return ""
         offers = {"preview.rows": "list rows"}
-        if self._phase is Phase.READY and self._operation.intent.has_budget:
+        if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
             offers["preview.fresh"] = "one more run each" if self._fresh_budget else "reset retries"
         keys = [f"{self._key(action_id)} {what}" for action_id, what in offers.items()]
         return "   ".join((*keys, f"tab {self._key('preview.copy')} copy the command"))
@@ -347,9 +347,9 @@ class PreviewSheet(Sheet[Done]):
     def _title(self, preview: Preview | None) -> str:
         intent = self._operation.intent
         if preview is None:
-            return intent.words.title
+            return intent.verb.title
         count = len(preview.eligible) + len(preview.refused)
-        return f"{intent.words.title} {things(count, intent.kind)}"
+        return f"{intent.verb.title} {things(count, intent.kind)}"
 
     def _set_title(self, preview: Preview | None) -> None:
         self.query_one("#sheet").border_title = Content(self._glyphs.text(self._title(preview)))

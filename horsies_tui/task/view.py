@@ -12,8 +12,8 @@ from textual.message import Message
 
 from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.eligibility import TaskVerb, fits_state
 from horsies.operations.selection import Selection
+from horsies.operations.verb import TaskVerb
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import zone_of
@@ -99,10 +99,10 @@ class DetailView(ConsoleView[DetailSnapshot]):
         self._show()
 
     def fits(self, action: Action) -> bool:
-        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+        verb, detail = action.record, self._snapshot.detail
+        if not isinstance(verb, TaskVerb):
             return True
-        detail = self._snapshot.detail
-        return detail is not None and fits_state(TaskVerb(action.verb), detail.row.status, detail.row.error_code)
+        return detail is not None and verb.fits(detail.row.status, detail.row.error_code)
 
     def selection(self) -> Selection | None:
         detail = self._snapshot.detail

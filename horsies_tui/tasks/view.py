@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from textual import on
 from textual.message import Message
 
-from horsies.operations.eligibility import TaskVerb, fits_state
+from horsies.operations.verb import TaskVerb
 from horsies.views import Sort
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.clipboard import copy
@@ -160,11 +160,12 @@ class TasksView(FilteredView[TaskSnapshot]):
             return True
         if action.scope is Scope.TABLE:
             return bool(self._table.rows)
-        if action.scope is not Scope.VERBS or action.verb not in list(TaskVerb):
+        verb = action.record
+        if not isinstance(verb, TaskVerb):
             return True
         rows = self._table.chosen
         unseen = len(rows) < len(self._table.marks)
-        return unseen or any(fits_state(TaskVerb(action.verb), row.status, row.error_code) for row in rows)
+        return unseen or any(verb.fits(row.status, row.error_code) for row in rows)
 
     def busy(self, busy: bool) -> None:
         self._task_feed.busy(busy or bool(self._table.marks))

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 
-from horsies.operations.eligibility import fits_state
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
-from horsies.operations.workers import WorkerVerb
+from horsies.operations.verb import TaskVerb, WorkerState, WorkerVerb
+from horsies.operations.verbs import VERBS, verbs_for
 from horsies.query import TaskFilter, Term, WorkerFilter
 from horsies.query.values import Glob
 from horsies_tui.actions import Scope, bindings
@@ -22,21 +21,23 @@ from horsies_tui.workers.listing import WorkerList
 from horsies_tui.workers.order import SORT_WORDS, WorkerSort
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from textual.binding import BindingType
 
     from horsies.views import WorkerRow
     from horsies_tui.actions import Action
 
-_FOR_TASKS: Final = frozenset(verb.value.replace("-", "_") for verb in TaskVerb)
-_FOR_WHOM: Final[Mapping[str, Callable[[WorkerRow], bool]]] = {
-    WorkerVerb.DRAIN: lambda row: row.lives and row.draining_since is None,
-    WorkerVerb.RESUME: lambda row: row.draining_since is not None,
-    WorkerVerb.RECOVER: lambda row: not row.lives and bool(row.held),
-    WorkerVerb.ACKNOWLEDGE: lambda row: row.loss is not None and row.loss.is_open,
-}
-"""For a host: the workers of that host to which each verb applies."""
+_FOR_TASKS: Final = frozenset(verb.name for verb in verbs_for("task"))
+
+
+def _fits(verb: WorkerVerb, row: WorkerRow) -> bool:
+    return verb.fits(
+        WorkerState(
+            lives=row.lives,
+            drains=row.draining_since is not None,
+            holds_tasks=bool(row.held),
+            is_unacknowledged=row.loss is not None and row.loss.is_open,
+        )
+    )
 
 
 _SORT_HELP: Final = {
@@ -60,24 +61,26 @@ class WorkersView(WorkerList):
 
     def intent(self, verb: str) -> Intent | None:
         """Drain, resume and recover act on workers; other verbs on the tasks that the worker holds."""
-        if verb in list(WorkerVerb):
-            ids = [row.id for row in self._chosen(verb)]
+        record = VERBS.get(("worker", verb))
+        if isinstance(record, WorkerVerb):
+            ids = [row.id for row in self._chosen(record)]
             if not ids:
                 self.console.say(f"{verb}: no worker is chosen; an arrow key chooses one")
                 return None
-            return Intent(verb, kind="worker", selection=Selection.of_ids(ids))
+            return Intent(record, Selection.of_ids(ids))
         tasks = self._held.chosen_ids
         if not tasks:
             self.console.say(f"{verb}: this worker holds no task")
             return None
-        return Intent(verb, selection=Selection.of_ids(tasks))
+        return Intent(VERBS["task", verb], Selection.of_ids(tasks))
 
     def fits(self, action: Action) -> bool:
-        if action.scope is Scope.WORKERS and action.verb in list(WorkerVerb):
-            return any(map(_FOR_WHOM[action.verb], self._chosen(action.verb)))
-        if action.scope is Scope.VERBS and action.verb in list(TaskVerb):
+        verb = action.record
+        if isinstance(verb, WorkerVerb):
+            return any(_fits(verb, row) for row in self._chosen(verb))
+        if isinstance(verb, TaskVerb):
             row = self._held.cursor_row
-            return row is not None and fits_state(TaskVerb(action.verb), row.status, row.error_code)
+            return row is not None and verb.fits(row.status, row.error_code)
         return action.scope is not Scope.TABLE or bool(self._table.rows or self._hosts.rows)
 
     def neighbour(self, step: int) -> str | None:
@@ -188,14 +191,14 @@ class WorkersView(WorkerList):
 
     # Consequences of keys and messages.
 
-    def _chosen(self, verb: str) -> list[WorkerRow]:
+    def _chosen(self, verb: WorkerVerb) -> list[WorkerRow]:
         """The open worker, the marked ones, or the one under the cursor; for hosts, those that the verb applies to."""
         if self._opened is not None:
             return [self._opened]
         if not self._grouped:
             return [*self._table.chosen]
         workers = [worker for host in self._hosts.chosen for worker in host.workers]
-        return list(filter(_FOR_WHOM[verb], workers)) or workers
+        return [worker for worker in workers if _fits(verb, worker)] or workers
 
     def _use(self, wanted: WorkerFilter) -> None:
         super()._use(wanted)

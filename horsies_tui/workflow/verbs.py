@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.workflows import WorkflowVerb
+from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verbs import verbs_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from horsies.operations.verb import Verb
     from horsies.views import NodeView, WorkflowStory
 
-_ONLY_FOR: Final = {WorkflowVerb.PAUSE: "RUNNING", WorkflowVerb.RESUME: "PAUSED"}
-_OFFERED_FOR: Final = {
-    WorkflowVerb.CANCEL: frozenset({"PENDING", "RUNNING", "PAUSED"}),
-    WorkflowVerb.RETRY_FROM_FAILED: frozenset({"RUNNING", "PAUSED", "FAILED"}),
-    WorkflowVerb.RECONCILE: frozenset({"RUNNING"}),
-    WorkflowVerb.RERUN: frozenset({"COMPLETED", "FAILED", "CANCELLED"}),
-}
 _CANNOT_GO_ON: Final = frozenset({"COMPLETED", "CANCELLED"})
 
 
 def unfit_verbs(statuses: Collection[str]) -> frozenset[str]:
-    """The verbs for which none of these workflows is in the right state; their keys are not offered."""
-    return frozenset(str(verb) for verb, status in _ONLY_FOR.items() if statuses and status not in statuses)
+    """Of the verbs that are each other's inverse, those for which none of these workflows is in the right state."""
+    switches = (verb for verb in verbs_for("workflow") if verb.inverse is not None)
+    return frozenset(verb.name for verb in switches if statuses and not offered(verb, statuses))
 
 
-def offered(verb: str, statuses: Collection[str]) -> bool:
+def offered(verb: Verb | None, statuses: Collection[str]) -> bool:
     """Whether the footer offers the verb for workflows in these states; its key still reports why it does not apply."""
-    fitting = _OFFERED_FOR.get(WorkflowVerb(verb)) if verb in list(WorkflowVerb) else None
-    return fitting is None or bool(fitting & {*statuses})
+    return not isinstance(verb, WorkflowVerb) or any(map(verb.fits, statuses))
 
 
 def why_no_value(story: WorkflowStory, node: NodeView) -> str | None:

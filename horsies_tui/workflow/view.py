@@ -11,7 +11,8 @@ from textual.message import Message
 
 from horsies.cli.payload import Masks
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies_tui.actions import Scope, bindings, bindings_of
 from horsies_tui.clipboard import copy
 from horsies_tui.intents import Intent
@@ -137,23 +138,23 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
 
     def fits(self, action: Action) -> bool:
         story = self._snapshot.story
-        return action.scope is not Scope.FLOWS or (story is not None and offered(action.verb, [story.row.status]))
+        return offered(action.record, [] if story is None else [story.row.status])
 
     def intent(self, verb: str) -> Intent | None:
         story, index = self._snapshot.story, self._graph.cursor
         if story is None:
             self.console.say(f"{verb}: there is no workflow here")
             return None
-        if not WorkflowVerb(verb).on_nodes:
-            return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids([story.row.id]))
+        if (record := VERBS.get(("workflow", verb))) is not None:
+            return Intent(record, Selection.of_ids([story.row.id]))
         if index is None:
             self.console.say(f"{verb}: there is no node under the cursor")
             return None
         node = self._node_views.get(index)
-        if node is not None and verb == WorkflowVerb.COMPLETE and (reason := why_no_value(story, node)):
+        if node is not None and verb == "complete" and (reason := why_no_value(story, node)):
             self.console.say_error(f"cannot complete by hand: {reason}")
             return None
-        return Intent(verb, kind="node", flows=WorkflowSelection.of_node(story.row.id, index))
+        return Intent(VERBS["node", verb], Selection.of_node(story.row.id, index))
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: from the details to the graph, then to the parent workflow."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual import on
 
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies.query import WORKFLOWS, WorkflowFilter, parse_workflows
 from horsies.query.sense import states
 from horsies_tui.actions import Scope, bindings, bindings_of
@@ -99,18 +100,18 @@ class WorkflowsView(FilteredView[WorkflowsSnapshot]):
             return bool(self._table.rows)
         statuses = [row.status for row in self._table.chosen]
         unseen = len(statuses) < len(self._table.marks)
-        return action.scope is not Scope.FLOWS or unseen or offered(action.verb, statuses)
+        return action.scope is not Scope.FLOWS or unseen or offered(action.record, statuses)
 
     def intent(self, verb: str) -> Intent | None:
         """For the marked workflows, else the one under the cursor."""
-        if WorkflowVerb(verb).on_nodes:
+        if ("node", verb) in VERBS:
             self.console.say(f"{verb} is for a node: enter opens the workflow's graph")
             return None
         ids = self._table.chosen_ids
         if not ids:
             self.console.say(f"{verb}: no workflow is chosen; an arrow key chooses one")
             return None
-        return Intent(verb, kind="workflow", flows=WorkflowSelection.of_ids(ids))
+        return Intent(VERBS["workflow", verb], Selection.of_ids(ids))
 
     def leave(self) -> bool:
         """`esc` undoes one step at a time: the marks, the filter."""

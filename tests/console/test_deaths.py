@@ -12,7 +12,9 @@ from verb_steps import until
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.recovering import recover
 from horsies.operations.actor import Actor
-from horsies.operations.workers import WorkerVerb, apply, preview
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies_tui.tasks.view import TasksView
 
 WEB_3 = "web-3-88-aa11"
@@ -90,7 +92,7 @@ async def test_the_desk_tells_of_it_until_it_is_acknowledged(
         await screen.press("end", "A")
         await screen.sees("Acknowledge 1 worker", death)
         await screen.press("escape")
-        seen = await preview(connection, WorkerVerb.ACKNOWLEDGE, [WEB_3])
+        seen = await preview(connection, VERBS["worker", "acknowledge"], Selection.of_ids([WEB_3]))
         await apply(connection, seen, Actor("ops", "bastion"), None)
         await until(screen.pilot, lambda: "crashed" not in screen.text and "worker died" not in screen.text)
     async with console(database, screen="workers", size=(200, 50)) as screen:

@@ -63,7 +63,7 @@ async def test_only_a_living_worker_is_offered_a_drain_and_only_a_dead_one_a_rec
 async def test_the_desk_offers_what_the_finding_names(database: str, connection: asyncpg.Connection) -> None:
     await hold(connection, await tell(connection, "web-2", 2, ago_s=600), "t-1", status="CLAIMED", ago_s=600)
     async with console(database, screen="recovery") as screen:
-        await screen.sees("worker lost", "W recover worker")
+        await screen.sees("worker lost", "W recover")
         footer = screen.text.splitlines()[-1]
         assert "X reconcile" not in footer
         assert "R requeue" not in footer

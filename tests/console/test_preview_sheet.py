@@ -11,12 +11,15 @@ from textual.widgets import Button, Input
 from verb_steps import NOON, UNICODE, PlannedOperation, SheetApp, a_preview, shown, until
 
 from horsies.operations.preview import OperationError, Target
+from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import FrozenClock
 from horsies_tui.intents import Intent
 from horsies_tui.shell.outcome import RowsSheet
 from horsies_tui.shell.preview_sheet import PreviewSheet, Where
 
 HERE = Where("staging", None, FrozenClock(NOON))
+
+CANCEL = VERBS["task", "cancel"]
 
 
 def an_app(operation: PlannedOperation, where: Where = HERE) -> SheetApp:
@@ -83,7 +86,7 @@ async def test_no_key_without_ctrl_confirms_wherever_the_focus_is() -> None:
 
 
 async def test_the_buttons_say_their_keys_and_take_a_pointer() -> None:
-    operation = PlannedOperation(a_preview(2, verb="cancel"), intent=Intent("cancel"))
+    operation = PlannedOperation(a_preview(2, verb=CANCEL), intent=Intent(CANCEL))
     app = an_app(operation)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: "ctrl+y Cancel 2 tasks" in shown(app.screen))
@@ -206,7 +209,7 @@ async def test_ctrl_n_looks_again_with_fresh_retries_where_the_verb_has_one() ->
         await pilot.press("ctrl+n")
         await until(pilot, lambda: "ctrl+n one more run" in shown(app.screen))
     assert operation.looks == [False, True]
-    other = PlannedOperation(a_preview(1, verb="cancel"), intent=Intent("cancel"))
+    other = PlannedOperation(a_preview(1, verb=CANCEL), intent=Intent(CANCEL))
     app = an_app(other)
     async with app.run_test() as pilot:
         await until(pilot, lambda: "ctrl+y" in shown(app.screen))

@@ -86,7 +86,7 @@ async def test_fail_accepts_what_was_interrupted_and_z_takes_it_back(
         await ready(pilot, "Everything is where it should be")
         assert await row_of(connection) == ("FAILED", "OPERATOR_FAILED")
         assert await trail(connection) == [("fail", "i-1", "applied", "ops@bastion", "not needed")]
-        assert any("1 failed by hand" in said and "z undo" in said for said in app.said)
+        assert any("1 failed" in said and "z undo" in said for said in app.said)
 
         await pilot.press("z")
         await ready(pilot, "Undo 1 task", "1 will be taken back", "horsies audit undo", "ctrl+y")
@@ -282,6 +282,6 @@ async def test_a_workflow_out_of_step_is_put_right_by_one_key_after_its_repairs_
         await pilot.press("X")
         await ready(pilot, "Reconcile 1 workflow", "pay RUNNING → COMPLETED", "ctrl+y")
         await pilot.press("ctrl+y")
-        await until(pilot, lambda: any("1 put right" in said for said in app.said))
+        await until(pilot, lambda: any("1 reconciled" in said for said in app.said))
     assert await connection.fetchval("SELECT status FROM horsies_workflows") == "COMPLETED"
     assert [row[:3] for row in await trail(connection)] == [("reconcile", "w-1", "applied")]

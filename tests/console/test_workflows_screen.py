@@ -418,7 +418,7 @@ async def test_reconcile_lists_its_repairs_before_it_acts(database: str, connect
         await screen.press("X")
         await screen.sees("ctrl+y")
         await screen.press("ctrl+y")
-        await screen.sees("1 put right")
+        await screen.sees("1 reconciled")
         assert await connection.fetchval(status) == "FAILED"
 
 
@@ -429,7 +429,7 @@ async def test_retry_runs_what_failed_again(database: str, connection: asyncpg.C
         await screen.press("R")
         await screen.sees("Retry from what failed 1 workflow", "ctrl+y")
         await screen.press("ctrl+y")
-        await screen.sees("1 sent on again")
+        await screen.sees("1 retried from what had failed")
         await screen.loses("✗ import_us")
 
 
@@ -463,7 +463,7 @@ async def test_a_waiting_node_is_skipped_and_in_the_list_nodes_are_out_of_reach(
         await screen.press("S")
         await screen.sees("Skip 1 node", "ctrl+y")
         await screen.press("ctrl+y")
-        await screen.sees("1 left out", "⊘ report")
+        await screen.sees("1 skipped", "⊘ report")
 
 
 async def test_marked_workflows_are_acted_on_together(database: str, connection: asyncpg.Connection) -> None:

@@ -17,6 +17,7 @@ from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
 from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import Link
 from horsies_tui.feed.report import RecoveryFeed
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 OPS = Actor("ops", "bastion")
-REQUEUE = Intent("requeue")
+REQUEUE = Intent(VERBS["task", "requeue"])
 UNICODE = glyphs(ascii_only=False)
 LOOK_S = 0.025
 
@@ -47,7 +48,7 @@ def a_task(number: int, state: str = "FAILED RATE_LIMITED") -> Target:
 def a_preview(eligible: int = 2, refused: int = 0, **fields: Any) -> Preview:
     """The preview of a requeue of so many tasks, at noon."""
     usual = {
-        "verb": "requeue",
+        "verb": REQUEUE.verb,
         "options": {},
         "eligible": tuple(a_task(number) for number in range(eligible)),
         "refused": tuple(

@@ -18,12 +18,13 @@ __all__ = ["scene", "start", "table"]
 OPERATOR = """
 import asyncio, sys, asyncpg
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb, apply, preview
+from horsies.operations.verbs import VERBS
 
 async def main(url, verb, *ids):
     connection = await asyncpg.connect(url, server_settings={"application_name": "operator"})
-    seen = await preview(connection, TaskVerb(verb), Selection.of_ids(ids))
+    seen = await preview(connection, VERBS["task", verb], Selection.of_ids(ids))
     await apply(connection, seen, Actor.current(), "a test", batch=2)
 
 asyncio.run(main(*sys.argv[1:]))

@@ -14,13 +14,12 @@ import pytest
 import test_worker
 from test_worker import PATIENCE_S, Table, Worker
 
-from horsies.operations import queues, tasks, workers
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import Outcome
-from horsies.operations.queues import QueueVerb
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
-from horsies.operations.workers import WorkerVerb
+from horsies.operations.verb import TaskVerb, WorkerVerb
+from horsies.operations.verbs import VERBS
 
 table, start = test_worker.table, test_worker.start  # the fixtures
 OPS = Actor("ops", "bastion")
@@ -36,14 +35,14 @@ async def operator(database: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 async def order(operator: asyncpg.Connection, verb: WorkerVerb, worker_id: str, reason: str | None = None) -> Outcome:
-    outcome = await workers.apply(operator, await workers.preview(operator, verb, [worker_id]), OPS, reason)
+    outcome = await apply(operator, await preview(operator, verb, Selection.of_ids([worker_id])), OPS, reason)
     assert [row.applied for row in outcome.rows] == [True]
     return outcome
 
 
 async def by_hand(operator: asyncpg.Connection, verb: TaskVerb, task_id: str) -> None:
-    found = await tasks.preview(operator, verb, Selection.of_ids([task_id]))
-    outcome = await tasks.apply(operator, found, OPS, "stuck")
+    found = await preview(operator, verb, Selection.of_ids([task_id]))
+    outcome = await apply(operator, found, OPS, "stuck")
     assert [row.applied for row in outcome.rows] == [True]
 
 
@@ -76,7 +75,7 @@ async def test_a_drained_worker_claims_nothing_runs_what_it_has_and_comes_back(
     worker = start("--processes", "2")
     running = await hold(table, tmp_path)
     worker_id = await known(worker, table)
-    await order(operator, WorkerVerb.DRAIN, worker_id, "kernel update")
+    await order(operator, VERBS["worker", "drain"], worker_id, "kernel update")
     async with asyncio.timeout(1):
         told = await asyncio.to_thread(worker.wait_for, "draining")
     assert (told["by"], told["reason"], told["running"]) == ("ops@bastion", "kernel update", 1)
@@ -88,7 +87,7 @@ async def test_a_drained_worker_claims_nothing_runs_what_it_has_and_comes_back(
     await asyncio.to_thread((tmp_path / "go").write_text, "went")
     assert (await table.done(running))["status"] == "COMPLETED"
     assert (await table.row(left))["status"] == "PENDING"
-    await order(operator, WorkerVerb.RESUME, worker_id)
+    await order(operator, VERBS["worker", "resume"], worker_id)
     row = await table.done(left)
     assert (row["status"], row["claimed_by_worker_id"]) == ("COMPLETED", worker_id)
     await asyncio.to_thread(worker.wait_for, "claiming again")
@@ -102,7 +101,7 @@ async def test_a_drained_worker_gives_back_what_it_has_not_started(
     behind = [await table.send("nothing") for _ in range(3)]
     for task_id in behind:
         await table.until(task_id, "CLAIMED")
-    await order(operator, WorkerVerb.DRAIN, await known(worker, table))
+    await order(operator, VERBS["worker", "drain"], await known(worker, table))
     for task_id in behind:
         row = await table.until(task_id, "PENDING")
         assert (row["claimed_by_worker_id"], row["retry_count"]) == (None, 0)
@@ -116,7 +115,7 @@ async def test_the_snapshot_of_a_drained_worker_says_so(
 ) -> None:
     worker = start()
     worker_id = await known(worker, table)
-    await order(operator, WorkerVerb.DRAIN, worker_id)
+    await order(operator, VERBS["worker", "drain"], worker_id)
     heard = asyncio.Event()
     await table.connection.add_listener("horsies_worker_state", lambda *_: heard.set())
     async with asyncio.timeout(PATIENCE_S):
@@ -130,7 +129,8 @@ async def test_the_snapshot_of_a_drained_worker_says_so(
 
 
 @pytest.mark.parametrize(
-    ("verb", "status"), [(TaskVerb.CANCEL, "CANCELLED"), (TaskVerb.FAIL, "FAILED"), (TaskVerb.REQUEUE, "PENDING")]
+    ("verb", "status"),
+    [(VERBS["task", "cancel"], "CANCELLED"), (VERBS["task", "fail"], "FAILED"), (VERBS["task", "requeue"], "PENDING")],
 )
 async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_once(
     table: Table,
@@ -143,8 +143,8 @@ async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_o
     worker = start(**SLOW_BEATS)
     task_id = await hold(table, tmp_path)
     worker_id = await known(worker, table)
-    if verb is TaskVerb.REQUEUE:  # else the same worker would take it again
-        await order(operator, WorkerVerb.DRAIN, worker_id)
+    if verb is VERBS["task", "requeue"]:  # else the same worker would take it again
+        await order(operator, VERBS["worker", "drain"], worker_id)
     (child,) = worker.children()
     async with asyncio.timeout(1):
         await by_hand(operator, verb, task_id)
@@ -152,9 +152,9 @@ async def test_a_running_task_that_is_taken_away_by_hand_stops_in_its_child_at_o
         await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")  # the child has released it
     row = await table.row(task_id)
     assert (row["status"], len(await table.attempts(task_id))) == (status, 1)
-    if verb is TaskVerb.REQUEUE:
+    if verb is VERBS["task", "requeue"]:
         await table.connection.execute("DELETE FROM horsies_tasks")
-        await order(operator, WorkerVerb.RESUME, worker_id)
+        await order(operator, VERBS["worker", "resume"], worker_id)
     after = await table.done(await table.send("add", 1, 2))
     assert (after["status"], after["worker_pid"]) == ("COMPLETED", child.pid)
 
@@ -164,7 +164,7 @@ async def test_a_requeued_task_runs_again_on_the_same_worker_and_the_first_run_c
 ) -> None:
     worker = start("--processes", "2", **SLOW_BEATS)
     task_id = await hold(table, tmp_path)
-    await by_hand(operator, TaskVerb.REQUEUE, task_id)
+    await by_hand(operator, VERBS["task", "requeue"], task_id)
     await asyncio.to_thread(worker.wait_for, "lost claim", id=task_id, doing="finish")
     await table.until(task_id, "RUNNING")
     await asyncio.to_thread((tmp_path / "go").write_text, "second")
@@ -183,13 +183,15 @@ async def test_a_paused_queue_is_left_alone_and_a_resumed_one_is_served_at_once(
 ) -> None:
     worker = start("--processes", "2", TEST_QUEUES="mail:1:5,pay:2:5")
     await known(worker, table)
-    paused = await queues.apply(operator, await queues.preview(operator, QueueVerb.PAUSE, ["mail"]), OPS, None)
+    paused = await apply(
+        operator, await preview(operator, VERBS["queue", "pause"], Selection.of_ids(["mail"])), OPS, None
+    )
     assert [row.applied for row in paused.rows] == [True]
     mail = await table.send("nothing", queue_name="mail")
     pay = await table.send("nothing", queue_name="pay")
     assert (await table.done(pay))["status"] == "COMPLETED"
     assert (await table.row(mail))["status"] == "PENDING"
-    await queues.apply(operator, await queues.preview(operator, QueueVerb.RESUME, ["mail"]), OPS, None)
+    await apply(operator, await preview(operator, VERBS["queue", "resume"], Selection.of_ids(["mail"])), OPS, None)
     async with asyncio.timeout(1):  # the next poll may be five seconds away
         assert (await table.done(mail))["status"] == "COMPLETED"
 
@@ -203,7 +205,7 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
     for task_id in behind:
         await table.until(task_id, "CLAIMED")
     worker_id = await known(worker, table)
-    refused = await workers.preview(operator, WorkerVerb.RECOVER, [worker_id])
+    refused = await preview(operator, VERBS["worker", "recover"], Selection.of_ids([worker_id]))
     assert [refusal.reason[:8] for refusal in refused.refused] == ["it lives"]
     children = worker.children()
     await asyncio.to_thread(worker.stop, signal.SIGKILL)
@@ -216,7 +218,7 @@ async def test_everything_of_a_killed_worker_is_put_right_by_hand(
         "UPDATE horsies_pulse SET gaps = '{}'",  # without a known gap in which no worker could beat
     ):
         await table.connection.execute(statement)
-    outcome = await order(operator, WorkerVerb.RECOVER, worker_id)
+    outcome = await order(operator, VERBS["worker", "recover"], worker_id)
     assert outcome.rows[0].detail == "3 back in the queue, 1 failed as WORKER_CRASHED"
     row = await table.row(running)
     assert (row["status"], row["error_code"], len(await table.attempts(running))) == ("FAILED", "WORKER_CRASHED", 1)

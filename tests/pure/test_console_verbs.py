@@ -18,16 +18,17 @@ from horsies.operations.findings.in_flight import STALE_RUN
 from horsies.operations.findings.interrupted import INTERRUPTED
 from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
 from horsies.operations.reruns import Arguments
-from horsies.operations.tasks import TaskVerb
+from horsies.operations.verbs import VERBS
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS
 from horsies_tui.feed.report import RecoverySnapshot
 from horsies_tui.health.rows import filter_of
-from horsies_tui.intents import UNDO, WORDS, Done, Intent, facts_of, summed, word_to_type
+from horsies_tui.intents import Done, Intent, facts_of, summed, word_to_type
 from horsies_tui.look.cells import Look
 from horsies_tui.recovery.rows import COLUMNS, countdown, headline, rows_of, why_of
 from horsies_tui.shell.editing import Draft, EditError
 
+REQUEUE, FAIL, UNDO = VERBS["task", "requeue"], VERBS["task", "fail"], VERBS["operation", "undo"]
 NOON = datetime(2026, 11, 18, 12, 0, tzinfo=UTC)
 
 
@@ -37,7 +38,7 @@ def target(number: int, state: str = "FAILED TIMEOUT") -> Target:
 
 def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fields: Any) -> Preview:
     usual = {
-        "verb": "requeue",
+        "verb": REQUEUE,
         "options": {},
         "eligible": tuple(eligible),
         "refused": tuple(Refusal(target(number), reason) for number, reason in (refused or {}).items()),
@@ -50,22 +51,18 @@ def preview(eligible: list[Target], refused: dict[int, str] | None = None, **fie
 
 
 def done(seen: Preview, rows: tuple[RowOutcome, ...] = (), intent: Intent | None = None, **fields: Any) -> Done:
-    return Done(intent or Intent("requeue"), seen, Outcome(UUID(int=7), "requeue", rows, **fields))
+    return Done(intent or Intent(REQUEUE), seen, Outcome(UUID(int=7), seen.verb, rows, **fields))
 
 
-def test_every_verb_key_of_the_registry_has_words_and_is_a_verb_of_the_engine() -> None:
-    writing = {
-        action.id.partition(".")[2].replace("_", "-")
-        for action in ACTIONS
-        if action.writes and action.scope in ("verbs", "recovery", "workers", "flows")
-    }
-    assert writing == set(WORDS)
-    assert set(TaskVerb) <= set(WORDS)
+def test_every_verb_with_a_key_has_it_on_its_screen() -> None:
+    keys = {action.record: action for action in ACTIONS if action.record is not None}
+    assert set(keys) == {verb for verb in VERBS.values() if verb.key}
+    assert all((action.keys, action.help) == ((verb.key,), verb.hint) for verb, action in keys.items())
 
 
 def test_the_facts_count_states_reasons_and_consequences() -> None:
     eligible = [target(1), target(2), target(3, "FAILED RATE_LIMITED")]
-    facts = facts_of(Intent("requeue"), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
+    facts = facts_of(Intent(REQUEUE), preview(eligible, {8: "it is COMPLETED", 9: "it is COMPLETED"}))
     assert [(fact.label, fact.text) for fact in facts] == [
         ("3 will be requeued", "2 FAILED TIMEOUT · 1 FAILED RATE_LIMITED"),
         ("  shop.mail", "t-1  FAILED TIMEOUT"),
@@ -79,31 +76,31 @@ def test_the_facts_count_states_reasons_and_consequences() -> None:
 
 
 def test_without_an_eligible_row_nothing_follows_from_anything() -> None:
-    labels = [fact.label for fact in facts_of(Intent("requeue"), preview([], {8: "it is COMPLETED"}))]
+    labels = [fact.label for fact in facts_of(Intent(REQUEUE), preview([], {8: "it is COMPLETED"}))]
     assert labels == ["0 will be requeued", "1 will be refused", "same from the CLI"]
 
 
 def test_a_filter_is_said_with_the_rows_that_it_was_frozen_to() -> None:
-    facts = {fact.label: fact.text for fact in facts_of(Intent("fail"), preview([target(1)], filter="status:failed"))}
+    facts = {fact.label: fact.text for fact in facts_of(Intent(FAIL), preview([target(1)], filter="status:failed"))}
     assert facts["filter"].startswith("status:failed ")
     assert "these 1" in facts["filter"]
-    nothing = {fact.label: fact.text for fact in facts_of(Intent("fail"), preview([target(1)], filter=""))}
+    nothing = {fact.label: fact.text for fact in facts_of(Intent(FAIL), preview([target(1)], filter=""))}
     assert "everything" in nothing["filter"]
 
 
 def test_the_command_names_every_id() -> None:
     command = " ".join(["horsies tasks requeue", *(f"id-{number:06}" for number in range(400))])
-    facts = facts_of(Intent("requeue"), preview([target(1)], command=command))
+    facts = facts_of(Intent(REQUEUE), preview([target(1)], command=command))
     assert facts[-1].text == command
 
 
 def test_five_rows_are_named_and_the_others_are_counted() -> None:
     many = [target(number) for number in range(2000)]
-    facts = facts_of(Intent("requeue"), preview(many))
+    facts = facts_of(Intent(REQUEUE), preview(many))
     assert [fact.label for fact in facts[1:6]] == ["  shop.mail"] * 5
     assert facts[6].text == "and 1,995 more"
     worker = Target("worker", "web-1:7", "web-1:7", "alive")
-    (fact,) = facts_of(Intent("drain", kind="worker"), preview([worker], consequences=()))[1:2]
+    (fact,) = facts_of(Intent(VERBS["worker", "drain"]), preview([worker], consequences=()))[1:2]
     assert (fact.label, fact.text) == ("", "web-1:7  alive")
 
 
@@ -142,7 +139,7 @@ def test_what_was_not_tried_or_is_in_doubt_is_never_well() -> None:
 def test_an_undo_counts_a_row_once_that_the_preview_and_the_database_refuse_and_is_not_undone() -> None:
     seen = preview([target(1)], {2: "it is RUNNING now"}, verb=UNDO)
     rows = (RowOutcome(target(1), True, ""), RowOutcome(target(2), False, "it is RUNNING on web-1 now"))
-    account = done(seen, rows, Intent(UNDO, undoes=UUID(int=1)))
+    account = done(seen, rows, Intent(UNDO, undoes="task"))
     assert account.line() == "1 taken back, 1 skipped"
     assert not account.can_be_undone
 

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lifecycle_steps import ME, claim_some, ended, enqueue, running
 
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.preview import RowOutcome
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import apply, preview
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import VERBS, verbs_for
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     import asyncpg
 
     from horsies.lifecycle.claim_token import Token
-    from horsies.operations.preview import Outcome, Preview
-    from horsies.operations.tasks import TaskVerb
+    from horsies.operations.preview import Outcome, Preview, TargetKind
 
 OPS = Actor("ops", "bastion")
+UNDO = VERBS["operation", "undo"]
 POLICY = '{"retry_policy":{"max_retries":3,"intervals":[60],"auto_retry_for":["BROKE"]},"good_until":null}'
+
+
+def named(*kinds: TargetKind) -> Any:
+    """The verbs for these targets as attributes: `V.RETRY_NOW`."""
+    return SimpleNamespace(**{verb.name.upper().replace("-", "_"): verb for verb in verbs_for(*kinds)})
+
+
+async def look_back(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
+    return await preview(conn, UNDO, Selection.of_ids([str(operation_id)]))
+
+
+async def undo(
+    conn: asyncpg.Connection, operation_id: UUID, actor: Actor, reason: str | None, **options: Any
+) -> Outcome:
+    """The outcome of an undo, with the rows that its preview has refused."""
+    seen = await look_back(conn, operation_id)
+    outcome = await apply(conn, seen, actor, reason, **options)
+    refused = [RowOutcome(refusal.target, False, refusal.reason) for refusal in seen.refused]
+    return replace(outcome, rows=(*outcome.rows, *refused))
 
 
 async def look(conn: asyncpg.Connection, verb: TaskVerb, *ids: str, **options: Any) -> Preview:

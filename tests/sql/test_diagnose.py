@@ -20,7 +20,6 @@ from diagnose_steps import (
 )
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.operations import queues, tasks, workers
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Remedy, Severity
 from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
@@ -34,8 +33,9 @@ from horsies.operations.findings.waiting import (
     RETRY_OVERDUE,
     UNKNOWN_NAME,
 )
+from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
+from horsies.operations.verbs import VERBS
 
 NAMES = ["demo.add"]
 OF_TASKS_AND_WORKERS = {
@@ -431,11 +431,11 @@ async def refusals(conn: asyncpg.Connection, remedy: Remedy) -> tuple[object, ..
     """The targets that the verb would refuse, by its own preview."""
     match remedy.target_kind:
         case "task":
-            return (await tasks.preview(conn, TaskVerb(remedy.verb), Selection.of_ids(remedy.ids))).refused
+            return (await preview(conn, VERBS["task", remedy.verb], Selection.of_ids(remedy.ids))).refused
         case "worker":
-            return (await workers.preview(conn, workers.WorkerVerb(remedy.verb), remedy.ids)).refused
+            return (await preview(conn, VERBS["worker", remedy.verb], Selection.of_ids(remedy.ids))).refused
         case _:
-            return (await queues.preview(conn, queues.QueueVerb(remedy.verb), remedy.ids)).refused
+            return (await preview(conn, VERBS["queue", remedy.verb], Selection.of_ids(remedy.ids))).refused
 
 
 async def test_every_verb_that_is_offered_would_be_accepted(connection: asyncpg.Connection) -> None:

@@ -18,7 +18,9 @@ from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.findings.blocked_workflows import DAMAGED_WORKFLOW, PAUSED_BY_ERROR
 from horsies.operations.findings.inconsistent_workflows import KINDS
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 
 if TYPE_CHECKING:
     from horsies.operations.findings import Finding
@@ -150,8 +152,8 @@ async def test_a_workflow_that_an_error_has_paused_waits_for_a_decision(connecti
 
 
 async def completed_by_hand(conn: asyncpg.Connection, workflow_id: str, index: int) -> None:
-    selection = WorkflowSelection.of_node(workflow_id, index)
-    outcome = await apply(conn, await preview(conn, WorkflowVerb.COMPLETE, selection, value="7"), OPS, None)
+    selection = Selection.of_node(workflow_id, index)
+    outcome = await apply(conn, await preview(conn, VERBS["node", "complete"], selection, value="7"), OPS, None)
     assert outcome.applied != ()
 
 
@@ -287,8 +289,8 @@ async def test_every_verb_that_is_offered_would_be_accepted_and_the_sweep_does_w
     }
     for finding in findings:
         for remedy in finding.remedies:
-            selection = WorkflowSelection.of_ids(remedy.ids)
-            assert (await preview(connection, WorkflowVerb(remedy.verb), selection)).refused == ()
+            selection = Selection.of_ids(remedy.ids)
+            assert (await preview(connection, VERBS["workflow", remedy.verb], selection)).refused == ()
     done = await reconcile_all(connection, RecoveryConfig().crashed_worker_recovery_grace_ms)
     assert done.refused == ()
     left = await told(connection)

@@ -16,8 +16,9 @@ from database_server import url_with
 from feed_steps import ACTOR, QUICK, Published, choice, history, ids, linked, send
 from until import until
 
-from horsies.operations import tasks
+from horsies.operations.pipeline import preview
 from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies.store.embedded import EmbeddedServer
 from horsies.views.tables import tables
 from horsies_tui.feed.clock import DatabaseClock
@@ -224,8 +225,9 @@ async def test_a_read_only_link_cannot_write_even_when_it_acts(database: str, co
         for ask in (link.act, link.read):
             with pytest.raises((Refused, LinkDown)):
                 await ask(lambda conn: conn.execute("UPDATE horsies_tasks SET priority = 1"))
-        preview = await link.act(lambda conn: tasks.preview(conn, "cancel", Selection.of_ids(["a"])))
-        assert [target.id for target in preview.eligible] == ["a"]
+        cancel = VERBS["task", "cancel"]
+        seen = await link.act(lambda conn: preview(conn, cancel, Selection.of_ids(["a"])))
+        assert [target.id for target in seen.eligible] == ["a"]
     assert await connection.fetchval("SELECT priority FROM horsies_tasks") == 100
 
 

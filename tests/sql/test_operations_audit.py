@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import pytest
 from lifecycle_steps import ME, attempts, claim_tokens, ended, enqueue, start_tokens
+from operation_steps import look_back
 
 from horsies.domain.states import TASK_TRANSITIONS
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb, apply, preview
-from horsies.operations.undo import undo
+from horsies.operations.verbs import VERBS, verbs_for
 
 if TYPE_CHECKING:
     from horsies.operations.preview import Outcome, Preview
@@ -83,7 +84,7 @@ class Scene:
     async def look(self) -> None:
         ids = [row["id"] for row in await self.workers.fetch("SELECT id FROM horsies_tasks ORDER BY id")]
         chosen = Selection.of_ids(self.random.sample(ids, min(len(ids), 6)))
-        verb = self.random.choice(list(TaskVerb))
+        verb = self.random.choice(verbs_for("task"))
         self.previews.append(await preview(self.workers, verb, chosen))
 
     async def operate(self) -> None:
@@ -94,7 +95,8 @@ class Scene:
         actor = Actor("ops", str(session.get_server_pid()))
         past = [outcome for outcome in self.outcomes if outcome.applied]
         if past and self.random.random() < 0.25:
-            return await undo(session, self.random.choice(past).operation_id, actor, None, batch=2)
+            seen = await look_back(session, self.random.choice(past).operation_id)
+            return await apply(session, seen, actor, None, batch=2)
         return await apply(session, self.random.choice(self.previews[-4:]), actor, None, batch=2)
 
 
@@ -151,7 +153,7 @@ def _changed(target: str, after: dict[str, Any]) -> tuple[str, str]:
 async def test_an_operation_whose_audit_cannot_be_written_changes_nothing(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "a", "b")
     await connection.execute("ALTER TABLE horsies_operator_actions ADD CHECK (target_id <> 'b')")
-    seen = await preview(connection, TaskVerb.CANCEL, Selection.of_ids(["a", "b"]))
+    seen = await preview(connection, VERBS["task", "cancel"], Selection.of_ids(["a", "b"]))
     outcome = await apply(connection, seen, Actor("ops", "bastion"), None)
     assert [row.target.id for row in outcome.refused] == ["b"]
     statuses = dict(await connection.fetch("SELECT id, status FROM horsies_tasks"))

@@ -23,21 +23,22 @@ from lifecycle_steps import (
     task,
     waits_for_a_lock,
 )
-from operation_steps import OPS, act, audit, done, failed, in_state, look
+from operation_steps import OPS, act, audit, done, failed, in_state, look, named
 
-from horsies.lifecycle import operator_actions as by_hand
 from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
-from horsies.lifecycle.operator_actions import OperatorAction
 from horsies.operations.actor import Actor
-from horsies.operations.reruns import Arguments, rerun
+from horsies.operations.audit import OperatorAction
+from horsies.operations.pipeline import apply
+from horsies.operations.preview import Target
 from horsies.operations.selection import Selection, freeze
-from horsies.operations.tasks import TaskVerb, apply
+from horsies.operations.tasks import change
+from horsies.operations.verb import TaskVerb
 
-V = TaskVerb
+V = named("task")
 STALE = Finished(Verdict.STALE)
-DEED = OperatorAction(uuid4(), "verb", "ann", "host", None, None)
+DEED = OperatorAction(uuid4(), "verb", Actor("ann", "host"), None, None)
 
 
 @pytest.fixture
@@ -141,26 +142,29 @@ async def test_a_failure_that_failed_again_meanwhile_is_another_state(connection
 
 
 @pytest.mark.parametrize(
-    ("act_by_hand", "status"),
+    ("verb", "status"),
     [
-        (by_hand.requeue, "PENDING"),
-        (by_hand.fail, "COMPLETED"),
-        (by_hand.cancel, "FAILED"),
-        (by_hand.expire, "CLAIMED"),
-        (by_hand.expire, "PENDING"),
-        (by_hand.retry_now, "RUNNING"),
-        (by_hand.retry_now, "CLAIMED"),
+        (V.REQUEUE, "PENDING"),
+        (V.FAIL, "COMPLETED"),
+        (V.CANCEL, "FAILED"),
+        (V.EXPIRE, "CLAIMED"),
+        (V.EXPIRE, "PENDING"),
+        (V.RETRY_NOW, "RUNNING"),
+        (V.RETRY_NOW, "CLAIMED"),
+        (V.RELEASE, "RUNNING"),
+        (V.RERUN, "RUNNING"),
     ],
 )
 async def test_the_statements_keep_to_the_table_of_states_whatever_they_are_given(
-    connection: asyncpg.Connection, act_by_hand: Any, status: str
+    connection: asyncpg.Connection, verb: TaskVerb, status: str
 ) -> None:
     await in_state(connection, status, "t")
     await connection.execute("UPDATE horsies_tasks SET next_retry_at = now() + interval '1 h'")
     before = await everything(connection)
-    (became,) = await act_by_hand(connection, DEED, (await freeze(connection, Selection.of_ids(["t"]))).seen)
-    assert became.refusal is not None
-    assert status in became.refusal
+    (seen,) = (await freeze(connection, Selection.of_ids(["t"]))).seen
+    (row,) = await change(connection, DEED, verb, [Target("task", "t", "t", status, seen)], {}, [])
+    assert not row.applied
+    assert status in row.detail or row.detail == "it has no good_until"
     assert await everything(connection) == before
 
 
@@ -227,15 +231,10 @@ async def test_an_operator_who_waits_for_another_one_does_not_do_it_again(
     await (failed if verb in (V.REQUEUE, V.RERUN) else enqueue)(connection, "t", max_retries="3")
     await connection.execute("UPDATE horsies_tasks SET enqueued_at = now() + interval '1 h' WHERE status = 'PENDING'")
     seen = await look(connection, verb, "t")
-    rows = [target.seen for target in (await look(other, verb, "t")).eligible]
+    rows = (await look(other, verb, "t")).eligible
     first = other.transaction(isolation="read_committed")
     await first.start()
-    if verb is V.RERUN:
-        await rerun(other, DEED, rows, Arguments())
-    else:
-        await {V.REQUEUE: by_hand.requeue, V.CANCEL: by_hand.cancel, V.RETRY_NOW: by_hand.retry_now}[verb](
-            other, DEED, rows
-        )
+    await change(other, DEED, verb, rows, {}, [])
     observer = await asyncpg.connect(database)
     waiting = await waits_for_a_lock(observer, connection, apply(connection, seen, OPS, None))
     await first.commit()

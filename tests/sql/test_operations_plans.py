@@ -10,6 +10,11 @@ import asyncpg
 import pytest
 from statements import statement
 
+from horsies.operations.tasks import change_statement, refusal_statement
+from horsies.operations.undo import undo_statement
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import verbs_for
+
 ROWS = 30_000
 BATCH = 100
 
@@ -34,7 +39,8 @@ def array(value: str) -> str:
 IDS = "ARRAY[" + ", ".join(f"'t{number}'" for number in range(BATCH)) + "]"
 ACTIONS = "ARRAY[" + ", ".join(str(number) for number in range(BATCH)) + "]"
 SEEN = (
-    f"{IDS}, {array(chr(39) + 'COMPLETED' + chr(39) + '::text')}, {array('NULL::text')}, {array('now()')}, {array('0')}"
+    f"{IDS}, {array(chr(39) + 'COMPLETED' + chr(39) + '::text')}, {array('NULL::text')}, {array('now()')},"
+    f" {array('0')}, {array('NULL::text')}, {array('NULL::bigint')}, ARRAY['COMPLETED']"
 )
 WHO = f"'{uuid4()}', 'verb', 'ops', 'bastion', 'why', NULL"
 TEXTS, TIMES = array("'x'::text"), array("now()")
@@ -42,22 +48,26 @@ TEXTS, TIMES = array("'x'::text"), array("now()")
 TASKS, ATTEMPTS = "horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"
 TRACE, TRACE_ID = "ix_horsies_operator_actions_target", "horsies_operator_actions_pkey"
 KEYS = "uq_horsies_tasks_unique_key"
+NODES = {"all of horsies_workflow_tasks", "all of horsies_workflows"}
+"""Empty in this test, and in most databases."""
 
-# For each statement its arguments and the indexes of its plan.
+COPIES = f"{', '.join([TEXTS] * 5)}, {array('0')}, {TIMES}, {TIMES}"
+# The verb's parameters, and the indexes of its refusal; `None`: it has no refusal of its own.
+VALUES: dict[str, tuple[str, set[str] | None]] = {
+    "requeue": ("NULL::integer[]", {TASKS, KEYS}),
+    "fail": ("'FAILED', 'r', 'c'", None),
+    "cancel": ("'CANCELLED', 'r', 'c'", None),
+    "expire": ("'EXPIRED', 'r', 'c'", {TASKS}),
+    "retry-now": ("", {TASKS}),
+    "release": ("", None),
+    "rerun": (COPIES, {TASKS, TRACE, KEYS}),
+}
+# For each other statement its arguments and the indexes of its plan.
 STATEMENTS = {
     "op_see": (IDS, {TASKS}),
-    "op_options": (IDS, {TASKS}),
-    "op_sources": (IDS, {TASKS}),
-    "op_key_holders": (IDS, {KEYS}),
-    "op_last_actions": (IDS, {TRACE}),
-    "op_end": (f"{SEEN}, {WHO}, 'FAILED', 'r', 'c', 'a', 'w'", {TASKS, ATTEMPTS}),
-    "op_requeue": (f"{SEEN}, {WHO}, {array('NULL::integer')}, 'w'", {TASKS, ATTEMPTS, KEYS}),
-    "op_hurry": (f"{SEEN}, {WHO}", {TASKS}),
-    "op_rerun": (
-        f"{SEEN}, {WHO}, {array('NULL::bigint')}, {', '.join([TEXTS] * 5)}, {array('0')}, {TIMES}, {TIMES}",
-        {TASKS, TRACE, KEYS},
-    ),
-    "op_undo": (f"{ACTIONS}, {IDS}, '{uuid4()}', 'ops', 'bastion', 'why'", {TASKS, TRACE, TRACE_ID, KEYS}),
+    "requeue_options": (IDS, {TASKS}),
+    "rerun_sources": (IDS, {TASKS}),
+    "task_last_actions": (IDS, {TRACE}),
 }
 
 
@@ -77,12 +87,32 @@ def indexes(plan: dict[str, Any]) -> set[str]:
     return own.union(*(indexes(part) for part in plan.get("Plans", [])))
 
 
+async def indexes_of(conn: asyncpg.Connection, name: str, text: str, arguments: str) -> set[str]:
+    await conn.execute(f"PREPARE {name} AS {text}")
+    plan = await conn.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({arguments})")
+    return indexes(json.loads(plan)[0]["Plan"]) - NODES
+
+
 async def test_every_statement_of_the_verbs_reads_what_it_is_about(grown: asyncpg.Connection) -> None:
-    found = {}
-    for name, (arguments, _) in STATEMENTS.items():
-        await grown.execute(f"PREPARE {name} AS {statement(name)}")
-        plan = await grown.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE {name} ({arguments})")
-        # Empty in this test, and in most databases.
-        empty = {"all of horsies_workflow_tasks", "all of horsies_workflows"}
-        found[name] = indexes(json.loads(plan)[0]["Plan"]) - empty
+    found = {name: await indexes_of(grown, name, statement(name), asked) for name, (asked, _) in STATEMENTS.items()}
     assert found == {name: expected for name, (_, expected) in STATEMENTS.items()}
+
+
+@pytest.mark.parametrize("verb", verbs_for("task"), ids=str)
+async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
+    grown: asyncpg.Connection, verb: TaskVerb
+) -> None:
+    values, of_refusal = VALUES[verb.name]
+    arguments = ", ".join([WHO, SEEN, *([] if verb.statement else ["'code', 'words'"]), *filter(None, [values])])
+    of_history = set() if verb.attempt_code is None else {ATTEMPTS}
+    read = {TASKS} | of_history | (of_refusal or set())
+    assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
+    if of_refusal is not None:
+        assert await indexes_of(grown, "refusals", refusal_statement(verb), f"{WHO}, {SEEN}") == of_refusal
+
+
+async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:
+    arguments = f"{WHO}, {ACTIONS}, {IDS}"
+    for name in ("undo_tasks", "undo_look"):
+        found = await indexes_of(grown, name, undo_statement(name), arguments)
+        assert found == {TASKS, TRACE, TRACE_ID, KEYS}

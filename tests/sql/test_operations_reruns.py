@@ -11,16 +11,16 @@ import asyncpg
 import pytest
 from hypothesis import given, settings, strategies as st
 from lifecycle_steps import claim_some, enqueue, everything, task
-from operation_steps import OPS, POLICY, audit, completed, done, failed, look
+from operation_steps import OPS, POLICY, audit, completed, done, failed, look, named
 
 from horsies.domain.codec import dump_args, dump_kwargs
 from horsies.domain.digests import enqueue_sha
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply
 from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments, checked, policy_retries
-from horsies.operations.tasks import TaskVerb, apply
 
-V = TaskVerb
+V = named("task")
 
 
 async def copy_of(conn: asyncpg.Connection, original: str) -> dict[str, Any]:
@@ -79,7 +79,7 @@ async def test_options_that_cannot_be_read_are_copied_as_they_stand(connection: 
 
 async def test_edited_arguments_take_the_place_of_the_old_ones(connection: asyncpg.Connection) -> None:
     await failed(connection, "t", args="'[1]'", kwargs="""'{"a":1}'""")
-    seen = await look(connection, V.RERUN, "t", arguments=Arguments(kwargs=' { "a" : [ 2, "ü" ] } '))
+    seen = await look(connection, V.RERUN, "t", kwargs=' { "a" : [ 2, "ü" ] } ')
     await apply(connection, seen, OPS, None)
     copy = await copy_of(connection, "t")
     assert (copy["args"], copy["kwargs"]) == ("[1]", '{"a":[2,"ü"]}')
@@ -88,7 +88,7 @@ async def test_edited_arguments_take_the_place_of_the_old_ones(connection: async
 
 async def test_emptied_arguments_are_null_as_those_of_a_send_without_any(connection: asyncpg.Connection) -> None:
     await failed(connection, "t", args="'[1]'", kwargs="""'{"a":1}'""")
-    await done(connection, V.RERUN, "t", arguments=Arguments("[]", "{}"))
+    await done(connection, V.RERUN, "t", args="[]", kwargs="{}")
     copy = await copy_of(connection, "t")
     assert (copy["args"], copy["kwargs"]) == (None, None)
 
@@ -154,7 +154,7 @@ def test_moments_pass() -> None:
 async def test_edited_arguments_fit_one_task_only(connection: asyncpg.Connection) -> None:
     await failed(connection, "a", "b")
     with pytest.raises(OperationError, match="fit one task"):
-        await look(connection, V.RERUN, "a", "b", arguments=Arguments("[]"))
+        await look(connection, V.RERUN, "a", "b", args="[]")
 
 
 async def test_of_two_operators_who_rerun_the_same_rows_one_does(connection: asyncpg.Connection, database: str) -> None:

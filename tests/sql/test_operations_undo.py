@@ -9,20 +9,20 @@ from uuid import uuid4
 import asyncpg
 import pytest
 from lifecycle_steps import ME, claim_tokens, ended, enqueue, everything, running, start_tokens, task
-from operation_steps import OPS, audit, completed, done, failed, in_state, look
+from operation_steps import OPS, audit, completed, done, failed, in_state, look, look_back, named, undo
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.claiming import release
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.retention import ages_of, prune
-from horsies.operations import queues
 from horsies.operations.actor import Actor
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import OperationError
-from horsies.operations.queues import QueueVerb
-from horsies.operations.tasks import TaskVerb, apply
-from horsies.operations.undo import preview as preview_undo, undo
+from horsies.operations.selection import Selection
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import VERBS
 
-V = TaskVerb
+V = named("task")
 
 
 async def the_row(conn: asyncpg.Connection) -> dict[str, Any]:
@@ -101,13 +101,13 @@ async def test_a_preview_of_an_undo_says_what_the_undo_then_does(connection: asy
     await claim_tokens(connection)
     await connection.execute("DELETE FROM horsies_tasks WHERE id = 'gone'")
     before = await everything(connection)
-    seen = await preview_undo(connection, outcome.operation_id)
+    seen = await look_back(connection, outcome.operation_id)
     assert await everything(connection) == before
     assert seen.command == f"horsies audit undo {outcome.operation_id}"
     undone = await undo(connection, outcome.operation_id, OPS, None)
     assert [target.id for target in seen.eligible] == [row.target.id for row in undone.applied] == ["back"]
     assert {refusal.target.id: refusal.reason.split(" now")[0] for refusal in seen.refused} == {
-        "claimed": "it is CLAIMED",
+        "claimed": "it is CLAIMED on worker-a",
         "gone": "it is gone: its row was deleted",
     }
 
@@ -119,7 +119,7 @@ async def test_a_preview_of_an_undo_says_what_the_undo_then_does(connection: asy
 async def test_what_has_no_way_back_says_so_before(connection: asyncpg.Connection, verb: TaskVerb, status: str) -> None:
     await in_state(connection, status, "t")
     outcome = await done(connection, verb, "t")
-    seen = await preview_undo(connection, outcome.operation_id)
+    seen = await look_back(connection, outcome.operation_id)
     undone = await undo(connection, outcome.operation_id, OPS, None)
     assert len(seen.eligible) == len(undone.applied) == (verb is V.CANCEL)
 
@@ -246,7 +246,7 @@ async def test_an_operation_whose_record_was_pruned_says_that_this_may_be_so(con
     outcome = await done(connection, V.CANCEL, "t")
     await connection.execute("UPDATE horsies_operator_actions SET acted_at = now() - interval '366 days'")
     await prune(connection, ages_of(RecoveryConfig()))
-    for attempt in (preview_undo(connection, outcome.operation_id), undo(connection, outcome.operation_id, OPS, None)):
+    for attempt in (look_back(connection, outcome.operation_id), undo(connection, outcome.operation_id, OPS, None)):
         with pytest.raises(OperationError, match="or its record was pruned") as refused:
             await attempt
         assert "operator_action_retention_hours" in str(refused.value.help_text)
@@ -255,7 +255,9 @@ async def test_an_operation_whose_record_was_pruned_says_that_this_may_be_so(con
 
 async def test_orders_to_queues_are_taken_back_by_the_same_function(connection: asyncpg.Connection) -> None:
     await enqueue(connection, "t")
-    paused = await queues.apply(connection, await queues.preview(connection, QueueVerb.PAUSE, ["default"]), OPS, "hold")
+    paused = await apply(
+        connection, await preview(connection, VERBS["queue", "pause"], Selection.of_ids(["default"])), OPS, "hold"
+    )
     assert await claim_tokens(connection) == []
     undone = await undo(connection, paused.operation_id, OPS, None)
     assert [row.target.id for row in undone.applied] == ["default"]

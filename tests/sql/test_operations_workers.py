@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 from lifecycle_steps import attempts, claim_tokens, ended, enqueue, running, statuses, task
+from operation_steps import undo
 from order_steps import OPS, audit, fall_silent, heard, snapshot
 from pulse_steps import pulse_row
 from statements import statement
@@ -16,9 +17,11 @@ from statements import statement
 from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import OperationError
-from horsies.operations.undo import undo
-from horsies.operations.workers import WorkerVerb, apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verb import WorkerVerb
+from horsies.operations.verbs import VERBS
 from horsies.run.orders import CHANNEL
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ RETRIES = {
 
 
 async def act(conn: asyncpg.Connection, verb: WorkerVerb, *workers: str) -> Outcome:
-    return await apply(conn, await preview(conn, verb, workers), OPS, "because")
+    return await apply(conn, await preview(conn, verb, Selection.of_ids(workers)), OPS, "because")
 
 
 def reasons(found: Preview) -> dict[str, str]:
@@ -55,7 +58,7 @@ async def dead_worker(conn: asyncpg.Connection) -> Sequence[str]:
 async def test_a_drain_is_an_order_that_reaches_the_worker_and_leaves_a_trace(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
     told = await heard(connection, CHANNEL)
-    found = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+    found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert [target.id for target in found.eligible] == ["web-1"]
     assert found.command == "horsies workers drain web-1"
     outcome = await apply(connection, found, OPS, "kernel update")
@@ -78,26 +81,29 @@ async def test_a_drain_is_an_order_that_reaches_the_worker_and_leaves_a_trace(co
 
 async def test_a_drained_worker_resumes_once(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
-    await act(connection, WorkerVerb.DRAIN, "web-1")
+    await act(connection, VERBS["worker", "drain"], "web-1")
     told = await heard(connection, CHANNEL)
-    found = await preview(connection, WorkerVerb.RESUME, ["web-1"])
-    first = await apply(connection, found, OPS, None, undoes={"web-1": (await audit(connection))[0]["id"]})
+    found = await preview(connection, VERBS["worker", "resume"], Selection.of_ids(["web-1"]))
+    first = await apply(connection, found, OPS, None)
     second = await apply(connection, found, OPS, None)
     assert ([row.applied for row in first.rows], [row.applied for row in second.rows]) == ([True], [False])
     assert second.rows[0].detail.startswith("it is alive")
-    drained, resumed, refused = await audit(connection)
+    _, resumed, refused = await audit(connection)
     assert resumed["before_state"]["ordered_by"] == "ops@bastion"
-    assert resumed["undoes"] == drained["id"]
+    assert resumed["undoes"] is None
     assert (refused["outcome"], refused["detail"]) == ("refused", second.rows[0].detail)
     assert told == ["web-1"]
-    assert "no order to drain" in reasons(await preview(connection, WorkerVerb.RESUME, ["web-1"]))["web-1"]
+    assert (
+        "no order to drain"
+        in reasons(await preview(connection, VERBS["worker", "resume"], Selection.of_ids(["web-1"])))["web-1"]
+    )
 
 
 async def test_of_two_operators_who_drain_one_worker_one_is_told_who_was_first(
     database: str, connection: asyncpg.Connection
 ) -> None:
     await snapshot(connection, "web-1")
-    found = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+    found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     other = await asyncpg.connect(database)
     outcomes = await asyncio.gather(*(apply(conn, found, OPS, None) for conn in (connection, other)))
     await other.close()
@@ -112,7 +118,7 @@ async def test_a_drain_says_which_queues_nobody_is_left_for(connection: asyncpg.
     await snapshot(connection, "web-1", queues=("mail", "pay"))
     await snapshot(connection, "web-2", queues=("pay",))
     await snapshot(connection, "web-3", queues=("mail",), silent_s=600)
-    both = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+    both = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert [line for line in both.consequences if "no other" in line] == [
         "no other worker claims from queue mail: what waits there stays"
     ]
@@ -122,8 +128,9 @@ async def test_what_cannot_be_drained_is_refused_with_the_reason(connection: asy
     await snapshot(connection, "web-1-aa")
     await snapshot(connection, "web-1-bb")
     await snapshot(connection, "gone", silent_s=372)
-    await act(connection, WorkerVerb.DRAIN, "web-1-bb")
-    found = await preview(connection, WorkerVerb.DRAIN, ["web-1", "web-1-bb", "gone", "nobody", "aa", "web-1-aa"])
+    await act(connection, VERBS["worker", "drain"], "web-1-bb")
+    named = Selection.of_ids(["web-1", "web-1-bb", "gone", "nobody", "aa", "web-1-aa"])
+    found = await preview(connection, VERBS["worker", "drain"], named)
     assert [target.id for target in found.eligible] == ["web-1-aa"]  # by its end and by its id, and only once
     told = reasons(found)
     assert told["web-1"] == "2 workers fit: web-1-aa, web-1-bb"
@@ -137,7 +144,7 @@ async def test_everything_that_a_dead_worker_held_is_put_right_by_the_rules_of_t
 ) -> None:
     await dead_worker(connection)
     told, woken = await heard(connection, CHANNEL), await heard(connection, "task_queue_default")
-    outcome = await act(connection, WorkerVerb.RECOVER, "dead")
+    outcome = await act(connection, VERBS["worker", "recover"], "dead")
     (row,) = outcome.rows
     assert row.applied
     assert row.detail == "1 back in the queue, 1 to be tried again, 1 failed as WORKER_CRASHED"
@@ -159,7 +166,7 @@ async def test_everything_that_a_dead_worker_held_is_put_right_by_the_rules_of_t
 
 async def test_a_recovery_writes_one_row_for_the_worker_and_one_for_each_task(connection: asyncpg.Connection) -> None:
     names = await dead_worker(connection)
-    outcome = await act(connection, WorkerVerb.RECOVER, "dead")
+    outcome = await act(connection, VERBS["worker", "recover"], "dead")
     (worker,) = await audit(connection, "worker")
     assert (worker["target_id"], worker["outcome"], worker["detail"]) == ("dead", "applied", outcome.rows[0].detail)
     tasks = {row["target_id"]: row for row in await audit(connection, "task")}
@@ -184,14 +191,14 @@ async def test_a_worker_with_any_sign_of_life_is_not_recovered(connection: async
     else:
         await enqueue(connection, "new")
         await claim_tokens(connection, "dead")
-    found = await preview(connection, WorkerVerb.RECOVER, ["dead"])
+    found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["dead"]))
     assert found.eligible == ()
     assert reasons(found)["dead"].startswith("it lives: last sign of life")
 
 
 async def test_a_worker_that_comes_back_after_the_preview_keeps_what_it_has(connection: asyncpg.Connection) -> None:
     await dead_worker(connection)
-    found = await preview(connection, WorkerVerb.RECOVER, ["dead"])
+    found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["dead"]))
     await snapshot(connection, "dead")
     before = await statuses(connection)
     outcome = await apply(connection, found, OPS, None)
@@ -205,17 +212,17 @@ async def test_a_worker_that_comes_back_after_the_preview_keeps_what_it_has(conn
 async def test_a_worker_without_a_snapshot_is_known_by_what_it_holds(connection: asyncpg.Connection) -> None:
     await running(connection, "a", worker="upstream-1")
     await fall_silent(connection, "upstream-1", 45)
-    found = await preview(connection, WorkerVerb.RECOVER, ["upstream-1"])
+    found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["upstream-1"]))
     assert [target.state for target in found.eligible] == ["lost: no sign of life for 45s"]
     assert (await apply(connection, found, OPS, None)).rows[0].detail == "1 failed as WORKER_CRASHED"
-    again = await preview(connection, WorkerVerb.RECOVER, ["upstream-1"])
+    again = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["upstream-1"]))
     assert reasons(again) == {"upstream-1": "no worker has told of itself under that id"}
 
 
 async def test_an_outcome_that_is_about_to_be_stored_is_left_to_the_sweep(connection: asyncpg.Connection) -> None:
     await dead_worker(connection)
     await connection.execute("UPDATE horsies_tasks SET finalizing_at = now() - interval '1 min' WHERE id = 'once'")
-    outcome = await act(connection, WorkerVerb.RECOVER, "dead")
+    outcome = await act(connection, VERBS["worker", "recover"], "dead")
     assert outcome.rows[0].detail.endswith("1 left to the sweep (outcome about to be stored, or locked)")
     assert (await statuses(connection))["once"] == "RUNNING"
     assert sorted(row["target_id"] for row in await audit(connection, "task")) == ["again", "waiting"]
@@ -237,7 +244,7 @@ async def test_one_that_was_silent_as_none_could_beat_is_not_recovered(
         "TRUNCATE horsies_heartbeats"
     )
     await pulse_row(connection, *([gap] if gap else []), beaten_s=beaten_s)
-    found = await preview(connection, WorkerVerb.RECOVER, ["dead"])
+    found = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["dead"]))
     assert bool(found.refused) is spared
     if spared:
         assert "the database took no heartbeats meanwhile" in reasons(found)["dead"]
@@ -247,7 +254,7 @@ async def test_a_zombie_of_a_recovered_worker_changes_nothing(connection: asyncp
     (token,) = await running(connection, "a", worker="dead")
     await fall_silent(connection, "dead")
     stale = type(token)("a", "dead", (await task(connection, "a"))["claimed_at"])
-    await act(connection, WorkerVerb.RECOVER, "dead")
+    await act(connection, VERBS["worker", "recover"], "dead")
     before = await task(connection, "a")
     verdicts = await finish(connection, "dead", [ended(stale, OutcomeKind.COMPLETED)])
     assert verdicts[stale].verdict is Verdict.STALE
@@ -257,7 +264,7 @@ async def test_a_zombie_of_a_recovered_worker_changes_nothing(connection: asyncp
 
 async def test_a_read_only_session_is_refused_before_anything_is_tried(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
-    found = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+    found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     await connection.execute("SET default_transaction_read_only = on")
     with pytest.raises(OperationError, match="read-only"):
         await apply(connection, found, OPS, None)
@@ -267,7 +274,7 @@ async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(
     connection: asyncpg.Connection, role: str
 ) -> None:
     await snapshot(connection, "web-1")
-    found = await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+    found = await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     await connection.execute(
         f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO {role};"
         f"REVOKE INSERT ON horsies_worker_orders FROM {role}; SET ROLE {role}"
@@ -279,12 +286,12 @@ async def test_a_role_that_may_not_give_orders_is_told_which_right_it_lacks(
 async def test_a_database_of_upstream_is_told_the_way_out(connection: asyncpg.Connection) -> None:
     await connection.execute("DROP TABLE horsies_worker_orders")
     with pytest.raises(OperationError, match="no place for orders") as caught:
-        await preview(connection, WorkerVerb.DRAIN, ["web-1"])
+        await preview(connection, VERBS["worker", "drain"], Selection.of_ids(["web-1"]))
     assert caught.value.help_text == "run `horsies db upgrade`"
 
 
 async def test_nothing_eligible_changes_nothing_and_leaves_no_trace(connection: asyncpg.Connection) -> None:
-    outcome = await act(connection, WorkerVerb.DRAIN, "nobody")
+    outcome = await act(connection, VERBS["worker", "drain"], "nobody")
     assert outcome.rows == ()
     assert await audit(connection) == []
 
@@ -306,9 +313,11 @@ async def test_orders_of_workers_that_are_gone_for_a_day_are_pruned(connection: 
 
 async def test_drain_and_resume_are_undone_by_each_other(connection: asyncpg.Connection) -> None:
     await snapshot(connection, "web-1")
-    drained = await act(connection, WorkerVerb.DRAIN, "web-1")
+    drained = await act(connection, VERBS["worker", "drain"], "web-1")
     undone = await undo(connection, drained.operation_id, OPS, None)
     assert await connection.fetchval("SELECT draining_since FROM horsies_worker_orders") is None
+    did, undid = await audit(connection)
+    assert (undid["verb"], undid["undoes"]) == ("resume", did["id"])
     redone = await undo(connection, undone.operation_id, OPS, None)
     assert [row.applied for row in (*undone.rows, *redone.rows)] == [True, True]
     assert await connection.fetchval("SELECT draining_since FROM horsies_worker_orders") is not None
@@ -316,7 +325,7 @@ async def test_drain_and_resume_are_undone_by_each_other(connection: asyncpg.Con
 
 async def test_a_recovery_has_no_way_back(connection: asyncpg.Connection) -> None:
     await dead_worker(connection)
-    recovered = await act(connection, WorkerVerb.RECOVER, "dead")
+    recovered = await act(connection, VERBS["worker", "recover"], "dead")
     before = await statuses(connection)
     outcome = await undo(connection, recovered.operation_id, OPS, None)
     assert {row.detail for row in outcome.rows} == {"there is no way back from recover"}

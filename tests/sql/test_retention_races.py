@@ -16,7 +16,9 @@ from horsies.lifecycle import retention
 from horsies.lifecycle.controlling import retry_from_failed
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.retention import ages_of, prunable, prune
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 
 AGES = ages_of(RecoveryConfig())
 PARENT = plan(node(0, sub_definition_key="child.v1"), node(1, sub_definition_key="child.v1"), name="parent")
@@ -88,7 +90,7 @@ async def test_a_family_that_is_being_pruned_is_gone_for_whoever_would_open_it(
 ) -> None:
     await old_family(connection)
     operator, other = await asyncpg.connect(database), await asyncpg.connect(database)
-    looked = await preview(operator, WorkflowVerb.RETRY_FROM_FAILED, WorkflowSelection.of_ids(["bad"]))
+    looked = await preview(operator, VERBS["workflow", "retry"], Selection.of_ids(["bad"]))
     assert len(looked.eligible) == 1
     async with connection.transaction(isolation="read_committed"):
         assert (await prune(connection, AGES)).rows["workflows"] == 3

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 from view_steps import every_id, insert, reader, wanted
 
-from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.views import GROUPINGS, Count, Sort, matching, task_counts, task_groups
+from horsies.views.tasks import ExpectedState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -214,7 +214,7 @@ async def test_operations_get_what_they_compare_with_the_row(conn: asyncpg.Conne
     (seen,) = await matching(conn, wanted("status:running"), 10)
     row = await conn.fetchrow("SELECT * FROM horsies_tasks WHERE id = 'running'")
     assert seen == ExpectedState(
-        "running", "demo.add", "default", "RUNNING", "web-2-9", row["claimed_at"], 0, None, row["enqueued_at"], None,
-        None, None, is_workflow_task=True,
+        "running", "demo.add", "default", "RUNNING", "web-2-9", row["claimed_at"], 0, None, None, None,
+        is_workflow_task=True,
     )  # fmt: skip
     assert [seen.task_id for seen in await matching(conn, wanted("status:failed"), 1)] == ["stopped"]

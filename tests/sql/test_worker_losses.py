@@ -16,7 +16,9 @@ from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity
 from horsies.operations.findings.crashed import CRASHED, WORKER_DIED
 from horsies.operations.findings.waiting import QUEUE_WITHOUT_WORKER
-from horsies.operations.workers import WorkerVerb, apply, preview
+from horsies.operations.pipeline import apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
 from horsies.views import Liveness, worker_rows
 from horsies.views.losses import worker_losses
 
@@ -44,7 +46,7 @@ async def desk(conn: asyncpg.Connection) -> dict[FindingKind, Finding]:
 
 
 async def acknowledge(conn: asyncpg.Connection, *ids: str) -> list[bool]:
-    seen = await preview(conn, WorkerVerb.ACKNOWLEDGE, ids)
+    seen = await preview(conn, VERBS["worker", "acknowledge"], Selection.of_ids(ids))
     return [row.applied for row in (await apply(conn, seen, OPS, "power cut")).rows]
 
 
@@ -108,10 +110,10 @@ async def test_what_is_acknowledged_is_refused_a_second_time_and_so_is_a_worker_
 ) -> None:
     await killed(connection)
     await worker(connection, "idle")
-    twice = await preview(connection, WorkerVerb.ACKNOWLEDGE, ["web-3-88-aa"])
+    twice = await preview(connection, VERBS["worker", "acknowledge"], Selection.of_ids(["web-3-88-aa"]))
     assert await acknowledge(connection, "web-3-88-aa") == [True]
     assert [row.applied for row in (await apply(connection, twice, OPS, None)).rows] == [False]
-    again = await preview(connection, WorkerVerb.ACKNOWLEDGE, ["web-3-88-aa", "idle"])
+    again = await preview(connection, VERBS["worker", "acknowledge"], Selection.of_ids(["web-3-88-aa", "idle"]))
     assert (again.eligible, len(again.refused)) == ((), 2)
 
 
@@ -120,7 +122,9 @@ async def test_a_crashed_task_is_handled_by_any_later_action_and_not_by_the_reco
 ) -> None:
     await worker(connection, "w-1", seconds=900)
     await running(connection, "r", seconds=905)
-    done = await apply(connection, await preview(connection, WorkerVerb.RECOVER, ["w-1"]), OPS, None)
+    done = await apply(
+        connection, await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["w-1"])), OPS, None
+    )
     assert [row.applied for row in done.rows] == [True]
     # The operator knows of the death, because he recovered the worker; whether the task runs again is not decided.
     assert set(await desk(connection)) == {CRASHED}

@@ -53,7 +53,7 @@ STATEMENTS = {
     "replant_options": "'w7'",
     "replant_workflow": "'w7', 'copy'",
     "replant_nodes": f"'w7', 'copy', {INDEXES}, {TEXTS}, {TEXTS}, {TEXTS}",
-    "workflow_last_actions": IDS,
+    "workflow_last_actions": "'w100'",
     "stuck_workflows": "0, '', 100",
     "damaged_workflows": "100",
 }

@@ -19,9 +19,9 @@ from horsies.lifecycle.controlling import pause, resume, retry_from_failed
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.reconciling import plan_repairs, reconcile_all, stuck_workflows
 from horsies.lifecycle.reopening import CannotReopenError
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb, apply, preview
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply as apply_flow, preview as preview_flow
+from horsies.operations.verbs import VERBS
 
 
 def layered(rng: random.Random) -> WorkflowPlan:
@@ -60,22 +60,24 @@ async def meddle(conn: asyncpg.Connection, rng: random.Random, ids: list[str], s
             case 2:
                 rows = await conn.fetch("SELECT id FROM horsies_tasks ORDER BY random() LIMIT 5")
                 looked = await preview(
-                    conn, rng.choice((TaskVerb.CANCEL, TaskVerb.FAIL)), Selection.of_ids(r[0] for r in rows)
+                    conn,
+                    rng.choice((VERBS["task", "cancel"], VERBS["task", "fail"])),
+                    Selection.of_ids(r[0] for r in rows),
                 )
                 await apply(conn, looked, OPS, None)
             case 3:
                 rows = await conn.fetch("SELECT id FROM horsies_tasks WHERE status = 'FAILED' LIMIT 2")
-                looked = await preview(conn, TaskVerb.REQUEUE, Selection.of_ids(r[0] for r in rows))
+                looked = await preview(conn, VERBS["task", "requeue"], Selection.of_ids(r[0] for r in rows))
                 await apply(conn, looked, OPS, None)
             case 4:
-                verb = WorkflowVerb.CANCEL if rng.random() < 0.1 else WorkflowVerb.RETRY_FROM_FAILED
-                looked = await preview_flow(conn, verb, WorkflowSelection.of_ids([workflow_id]))
-                await apply_flow(conn, looked, OPS, None)
+                verb = VERBS["workflow", "cancel"] if rng.random() < 0.1 else VERBS["workflow", "retry"]
+                looked = await preview(conn, verb, Selection.of_ids([workflow_id]))
+                await apply(conn, looked, OPS, None)
             case _:
-                selection = WorkflowSelection.of_node(workflow_id, rng.randrange(24))
-                verb = rng.choice((WorkflowVerb.SKIP, WorkflowVerb.COMPLETE))
-                value = "1" if verb is WorkflowVerb.COMPLETE else None
-                await apply_flow(conn, await preview_flow(conn, verb, selection, value=value), OPS, None)
+                selection = Selection.of_node(workflow_id, rng.randrange(24))
+                verb = rng.choice((VERBS["node", "skip"], VERBS["node", "complete"]))
+                value = "1" if verb is VERBS["node", "complete"] else None
+                await apply(conn, await preview(conn, verb, selection, value=value), OPS, None)
 
 
 async def rest(conn: asyncpg.Connection, ids: list[str]) -> None:

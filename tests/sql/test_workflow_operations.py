@@ -22,22 +22,24 @@ from control_steps import (
     task_of,
     workflow_row,
 )
-from operation_steps import OPS, audit
+from operation_steps import OPS, audit, look_back, named, undo
 from workflow_plans import node, plan
 
 from horsies.lifecycle.controlling import cancel, pause
-from horsies.operations import undo
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.preview import OperationError
-from horsies.operations.workflows import WorkflowSelection, WorkflowVerb, apply, preview
+from horsies.operations.selection import Selection
+from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verbs import verbs_for
 
 if TYPE_CHECKING:
     from horsies.operations.preview import Outcome, Preview
 
-V = WorkflowVerb
+V = named("workflow", "node")
 
 
 async def look(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Preview:
-    return await preview(conn, verb, WorkflowSelection.of_ids(ids))
+    return await preview(conn, verb, Selection.of_ids(ids))
 
 
 async def act(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Outcome:
@@ -45,7 +47,7 @@ async def act(conn: asyncpg.Connection, verb: WorkflowVerb, *ids: str) -> Outcom
 
 
 async def look_at_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> Preview:
-    return await preview(conn, verb, WorkflowSelection.of_node("w1", index), **options)
+    return await preview(conn, verb, Selection.of_node("w1", index), **options)
 
 
 async def act_on_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, **options: Any) -> Outcome:
@@ -55,10 +57,9 @@ async def act_on_node(conn: asyncpg.Connection, verb: WorkflowVerb, index: int, 
 async def refusals(conn: asyncpg.Connection, *ids: str) -> dict[str, str]:
     """By verb, why it is refused."""
     told = {}
-    for verb in V:
-        if not verb.on_nodes:
-            looked = await look(conn, verb, *ids)
-            told |= {str(verb): refusal.reason for refusal in looked.refused}
+    for verb in verbs_for("workflow"):
+        looked = await look(conn, verb, *ids)
+        told.update((verb.name, refusal.reason) for refusal in looked.refused)
     return told
 
 
@@ -87,7 +88,7 @@ async def test_each_verb_says_why_a_cancelled_workflow_is_not_for_it(connection:
 
 async def test_an_id_that_no_workflow_has_is_refused_by_every_verb(connection: asyncpg.Connection) -> None:
     told = await refusals(connection, "nobody")
-    assert set(told) == {str(verb) for verb in V if not verb.on_nodes}
+    assert set(told) == {verb.name for verb in verbs_for("workflow")}
     assert set(told.values()) == {"no workflow has this id"}
 
 
@@ -97,9 +98,8 @@ async def test_a_preview_changes_nothing(connection: asyncpg.Connection) -> None
     await task_ends(connection, "w1", 1)
     before = await rows_of_workflows(connection)
     async with connection.transaction(readonly=True):
-        for verb in V:
-            if not verb.on_nodes:
-                await look(connection, verb, "w1")
+        for verb in verbs_for("workflow"):
+            await look(connection, verb, "w1")
         await look_at_node(connection, V.SKIP, 1)
         await look_at_node(connection, V.COMPLETE, 1, value="1")
     assert await rows_of_workflows(connection) == before
@@ -148,14 +148,14 @@ async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: 
     assert row["before_state"] == {"status": "RUNNING", "nodes": {"ENQUEUED": 1, "PENDING": 2}}
     assert row["after_state"]["status"] == "PAUSED"
 
-    undone = await undo.undo(connection, paused.operation_id, OPS, None)
+    undone = await undo(connection, paused.operation_id, OPS, None)
     assert [row.applied for row in undone.rows] == [True]
     assert (await workflow_row(connection))["status"] == "RUNNING"
     assert (await audit(connection))[-1]["undoes"] == row["id"]
 
     await act(connection, V.PAUSE, "w1")
     resumed = await act(connection, V.RESUME, "w1")
-    assert (await undo.undo(connection, resumed.operation_id, OPS, None)).rows[0].applied
+    assert (await undo(connection, resumed.operation_id, OPS, None)).rows[0].applied
     assert (await workflow_row(connection))["status"] == "PAUSED"
 
 
@@ -164,7 +164,7 @@ async def test_a_pause_is_not_undone_once_somebody_has_acted_since(connection: a
     paused = await act(connection, V.PAUSE, "w1")
     await act(connection, V.RESUME, "w1")
     await act(connection, V.PAUSE, "w1")
-    undone = await undo.undo(connection, paused.operation_id, OPS, None)
+    undone = await undo(connection, paused.operation_id, OPS, None)
     assert undone.rows[0].detail == "it was acted on by hand since: pause by ops@bastion"
     assert (await workflow_row(connection))["status"] == "PAUSED"
 
@@ -175,9 +175,9 @@ async def test_there_is_a_plain_no_for_what_has_no_way_back(connection: asyncpg.
     cancelled = await act(connection, V.CANCEL, "w1")
     assert not cancelled.can_be_undone
     no = "what was cancelled has ended: rerun starts it anew"
-    looked = await undo.preview(connection, cancelled.operation_id)
+    looked = await look_back(connection, cancelled.operation_id)
     assert [refusal.reason for refusal in looked.refused] == [no]
-    undone = await undo.undo(connection, cancelled.operation_id, OPS, None)
+    undone = await undo(connection, cancelled.operation_id, OPS, None)
     assert [(row.applied, row.detail) for row in undone.rows] == [(False, no)]
     assert await states(connection) == "CANCELLED: FAILED SKIPPED SKIPPED"
 
@@ -203,7 +203,7 @@ async def test_a_retry_names_what_runs_again_and_what_waits_for_it(connection: a
     await ends(connection, "w1", 0, 1)
     failed = await task_of(connection, "w1", 2)
     await ends(connection, "w1", 2, status="FAILED")
-    looked = await look(connection, V.RETRY_FROM_FAILED, "w1")
+    looked = await look(connection, V.RETRY, "w1")
     assert looked.consequences == (
         "demo: run again, with a fresh task, all retries and no deadline that has passed: n2",
         "demo: skipped before, wait for them now: n3",
@@ -228,7 +228,7 @@ async def test_what_completed_with_a_failed_input_keeps_its_result_and_a_retry_s
     await ends(connection, "w1", 0, status="FAILED")
     await ends(connection, "w1", 1)
     kept = (await node_row(connection, "w1", 1))["result"]
-    looked = await look(connection, V.RETRY_FROM_FAILED, "w1")
+    looked = await look(connection, V.RETRY, "w1")
     assert looked.consequences[1:] == ("demo: skipped before, wait for them now: n2", KEPT)
     await apply(connection, looked, OPS, None)
     await ends(connection, "w1", 0, 2)
@@ -258,7 +258,7 @@ async def test_a_retry_in_a_child_names_what_its_parent_computed_from_its_failur
     await planted_below(connection, plan(node(0), name="inner"), "w1", 0)
     await ends(connection, "child", 0, status="FAILED")
     await ends(connection, "w1", 1)
-    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    looked = await look(connection, V.RETRY, "child")
     assert KEPT.replace("demo: ", "inner: ") in looked.consequences
 
 
@@ -268,7 +268,7 @@ async def test_a_retry_below_a_parent_that_does_not_have_its_node_says_which_row
     await planted(connection, plan(node(0, sub_definition_key="child.v1"), name="parent"))
     await planted_below(connection, plan(node(0)), "w1", 0)
     await ends(connection, "child", 0, status="FAILED")
-    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    looked = await look(connection, V.RETRY, "child")
     await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
     (refused,) = (await apply(connection, looked, OPS, None)).refused
     reason = (
@@ -276,7 +276,7 @@ async def test_a_retry_below_a_parent_that_does_not_have_its_node_says_which_row
         " mend the row in SQL"
     )
     assert refused.detail == reason
-    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    looked = await look(connection, V.RETRY, "child")
     assert [one.reason for one in looked.refused] == [reason]
     assert await states(connection, "child") == "FAILED: FAILED"
 
@@ -289,7 +289,7 @@ async def test_a_retry_in_a_child_does_not_take_back_what_its_parents_node_was_g
     await ends(connection, "child", 0, status="FAILED")
     await act_on_node(connection, V.COMPLETE, 0, value="7")
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED"
-    looked = await look(connection, V.RETRY_FROM_FAILED, "child")
+    looked = await look(connection, V.RETRY, "child")
     assert [one.reason for one in looked.refused] == ["n0 of its parent was decided by hand: it is COMPLETED"]
     assert await states(connection, "child") == "FAILED: FAILED"
 
@@ -298,7 +298,7 @@ async def test_two_operators_who_retry_at_once_make_one_retry(connection: asyncp
     await planted(connection, CHAIN)
     await ends(connection, "w1", 0, status="FAILED")
     other = await asyncpg.connect(database)
-    looks = [await look(connection, V.RETRY_FROM_FAILED, "w1"), await look(other, V.RETRY_FROM_FAILED, "w1")]
+    looks = [await look(connection, V.RETRY, "w1"), await look(other, V.RETRY, "w1")]
     outcomes = await asyncio.gather(
         apply(connection, looks[0], OPS, "one"),
         apply(other, looks[1], OPS, "other"),
@@ -423,8 +423,9 @@ async def test_a_node_completed_by_hand_hands_its_value_to_what_follows(connecti
 async def test_a_node_decided_in_a_paused_workflow_says_that_it_stays_paused(connection: asyncpg.Connection) -> None:
     await planted(connection, plan(node(0), node(1, 0), node(2, 1), on_error="pause"))
     await ends(connection, "w1", 0, status="FAILED")
-    for verb, index, value, detail in ((V.COMPLETE, 0, "1", "COMPLETED"), (V.SKIP, 1, None, "SKIPPED")):
-        looked = await look_at_node(connection, verb, index, value=value, fits=lambda *_: None)
+    fitting = {"value": "1", "fits": lambda *_: None}
+    for verb, index, options, detail in ((V.COMPLETE, 0, fitting, "COMPLETED"), (V.SKIP, 1, {}, "SKIPPED")):
+        looked = await look_at_node(connection, verb, index, **options)
         assert looked.consequences[-1] == "demo stays PAUSED: nothing goes on before it is resumed"
         outcome = await apply(connection, looked, OPS, None)
         assert outcome.rows[0].detail == f"{detail}; its workflow stays PAUSED until it is resumed"
@@ -456,14 +457,13 @@ async def test_a_value_of_the_wrong_type_is_refused_where_the_task_is_known(conn
 @pytest.mark.parametrize(
     ("verb", "selection", "value", "words"),
     [
-        (V.SKIP, WorkflowSelection.of_ids(["w1"]), None, "skip takes a node"),
-        (V.PAUSE, WorkflowSelection.of_node("w1", 0), None, "pause takes whole workflows"),
-        (V.COMPLETE, WorkflowSelection.of_node("w1", 0), None, "complete needs the value"),
-        (V.SKIP, WorkflowSelection.of_node("w1", 0), "1", "a value belongs to complete"),
+        (V.SKIP, Selection.of_ids(["w1"]), None, "skip takes a node"),
+        (V.COMPLETE, Selection.of_node("w1", 0), None, "complete needs the value"),
+        (V.SKIP, Selection.of_node("w1", 0), "1", "skip takes no value"),
     ],
 )
 async def test_a_verb_with_the_wrong_selection_is_refused_whole(
-    connection: asyncpg.Connection, verb: WorkflowVerb, selection: WorkflowSelection, value: str | None, words: str
+    connection: asyncpg.Connection, verb: WorkflowVerb, selection: Selection, value: str | None, words: str
 ) -> None:
     with pytest.raises(OperationError, match=words):
         await preview(connection, verb, selection, value=value)

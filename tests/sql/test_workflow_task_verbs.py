@@ -21,16 +21,17 @@ from control_steps import (
     task_row,
 )
 from lifecycle_steps import waits_for_a_lock
-from operation_steps import OPS, audit
+from operation_steps import OPS, audit, undo
 from workflow_plans import node, plan
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.lifecycle.controlling import cancel, pause, resume, retry_from_failed
 from horsies.lifecycle.reconciling import reconcile_all
 from horsies.lifecycle.recovering import Recovered, recover
-from horsies.operations import undo, workers
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb, apply, preview
+from horsies.operations.verb import TaskVerb
+from horsies.operations.verbs import VERBS
 from horsies.run.events import Events
 from horsies.run.sweeper import Recovery
 
@@ -68,7 +69,9 @@ async def test_a_node_whose_task_has_expired_in_the_queue_advances_its_workflow(
     assert await code_of(connection, 0) == "TASK_EXPIRED"
 
 
-@pytest.mark.parametrize(("verb", "code"), [(TaskVerb.FAIL, "OPERATOR_FAILED"), (TaskVerb.CANCEL, "TASK_CANCELLED")])
+@pytest.mark.parametrize(
+    ("verb", "code"), [(VERBS["task", "fail"], "OPERATOR_FAILED"), (VERBS["task", "cancel"], "TASK_CANCELLED")]
+)
 async def test_a_task_that_an_operator_ends_advances_its_workflow(
     connection: asyncpg.Connection, verb: TaskVerb, code: str
 ) -> None:
@@ -82,7 +85,7 @@ async def test_a_task_that_an_operator_ends_advances_its_workflow(
 async def test_a_task_that_an_operator_expires_advances_its_workflow(connection: asyncpg.Connection) -> None:
     await planted(connection, NEEDS_NOBODY)
     await connection.execute("UPDATE horsies_tasks SET good_until = now() - interval '1 s'")
-    assert await act(connection, TaskVerb.EXPIRE, await task_of(connection, "w1", 0)) == []
+    assert await act(connection, VERBS["task", "expire"], await task_of(connection, "w1", 0)) == []
     assert await states(connection) == "RUNNING: FAILED ENQUEUED"
 
 
@@ -92,8 +95,8 @@ async def test_what_a_gone_worker_held_fails_and_its_workflow_goes_on(connection
     await connection.execute(
         "UPDATE horsies_tasks SET started_at = now() - interval '1 h', claimed_at = now() - interval '1 h'"
     )
-    looked = await workers.preview(connection, workers.WorkerVerb.RECOVER, ["w-gone"])
-    outcome = await workers.apply(connection, looked, OPS, None)
+    looked = await preview(connection, VERBS["worker", "recover"], Selection.of_ids(["w-gone"]))
+    outcome = await apply(connection, looked, OPS, None)
     assert len(outcome.applied) == 1
     assert await states(connection) == "RUNNING: FAILED ENQUEUED"
 
@@ -103,9 +106,9 @@ async def test_a_requeued_task_opens_its_node_and_what_was_skipped_after_it(conn
     await ends(connection, "w1", 0, 1)
     await ends(connection, "w1", 2, status="FAILED")
     task_id = await task_of(connection, "w1", 2)
-    looked = await preview(connection, TaskVerb.REQUEUE, Selection.of_ids([task_id]))
+    looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([task_id]))
     assert any("waits for it again" in line for line in looked.consequences)
-    assert await act(connection, TaskVerb.REQUEUE, task_id) == []
+    assert await act(connection, VERBS["task", "requeue"], task_id) == []
     assert await states(connection) == "RUNNING: COMPLETED COMPLETED ENQUEUED PENDING"
     assert await task_of(connection, "w1", 2) == task_id
     await ends(connection, "w1", 2, 3)
@@ -120,7 +123,7 @@ async def test_a_former_task_of_a_node_is_requeued_with_a_warning_and_changes_no
     await ends(connection, "w1", 0, status="FAILED")
     former = await task_of(connection, "w1", 0)
     await retry_from_failed(connection, "w1")
-    looked = await preview(connection, TaskVerb.REQUEUE, Selection.of_ids([former]))
+    looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([former]))
     assert "1 of workflows that have gone on without: no node waits for what comes of it" in looked.consequences
     before = await states(connection)
     assert (await apply(connection, looked, OPS, None)).applied
@@ -132,7 +135,7 @@ async def test_a_requeued_task_of_a_child_opens_every_parent(connection: asyncpg
     await planted_below(connection, CHAIN, "w1", 0)
     await ends(connection, "child", 0, status="FAILED")
     assert await states(connection) == "FAILED: FAILED SKIPPED"
-    assert await act(connection, TaskVerb.REQUEUE, await task_of(connection, "child", 0)) == []
+    assert await act(connection, VERBS["task", "requeue"], await task_of(connection, "child", 0)) == []
     assert await states(connection) == "RUNNING: RUNNING PENDING"
     assert await states(connection, "child") == "RUNNING: ENQUEUED PENDING PENDING"
 
@@ -140,7 +143,7 @@ async def test_a_requeued_task_of_a_child_opens_every_parent(connection: asyncpg
 async def test_a_running_task_that_is_requeued_keeps_its_node(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await runs(connection, "w1", 0)
-    assert await act(connection, TaskVerb.REQUEUE, await task_of(connection, "w1", 0)) == []
+    assert await act(connection, VERBS["task", "requeue"], await task_of(connection, "w1", 0)) == []
     assert await states(connection) == "RUNNING: RUNNING PENDING PENDING"
 
 
@@ -150,7 +153,7 @@ async def test_a_node_that_has_completed_keeps_its_outcome_when_its_task_runs_ag
     await planted(connection, CHAIN)
     await ends(connection, "w1", 0)
     before = await node_row(connection, "w1", 0)
-    assert await act(connection, TaskVerb.REQUEUE, await task_of(connection, "w1", 0)) == []
+    assert await act(connection, VERBS["task", "requeue"], await task_of(connection, "w1", 0)) == []
     await ends(connection, "w1", 0, status="FAILED")
     assert await node_row(connection, "w1", 0) == before
     assert await states(connection) == "RUNNING: COMPLETED ENQUEUED PENDING"
@@ -161,7 +164,7 @@ async def test_a_task_of_a_paused_workflow_that_is_requeued_waits_for_the_resume
 ) -> None:
     await planted(connection, plan(node(0), node(1, 0), on_error="pause"))
     await ends(connection, "w1", 0, status="FAILED")
-    assert await act(connection, TaskVerb.REQUEUE, await task_of(connection, "w1", 0)) == []
+    assert await act(connection, VERBS["task", "requeue"], await task_of(connection, "w1", 0)) == []
     assert await states(connection) == "PAUSED: ENQUEUED PENDING"
     await resume(connection, "w1")
     await ends(connection, "w1", 0, 1)
@@ -174,7 +177,7 @@ async def test_a_task_whose_workflow_is_cancelled_meanwhile_is_not_requeued(
     await planted(connection, plan(node(0), node(1)))
     await ends(connection, "w1", 0, status="FAILED")
     task_id = await task_of(connection, "w1", 0)
-    looked = await preview(connection, TaskVerb.REQUEUE, Selection.of_ids([task_id]))
+    looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([task_id]))
     other = await asyncpg.connect(database)
     async with connection.transaction():
         await cancel(connection, "w1")
@@ -182,7 +185,7 @@ async def test_a_task_whose_workflow_is_cancelled_meanwhile_is_not_requeued(
         assert not requeueing.done()
     outcome = await requeueing
     await other.close()
-    assert [row.detail for row in outcome.refused] == ["its workflow is CANCELLED"]
+    assert [row.detail for row in outcome.refused] == ["its workflow demo is CANCELLED"]
     assert (await task_row(connection, "w1", 0))["status"] == "FAILED"
     assert [row["outcome"] for row in await audit(connection)] == ["refused"]
 
@@ -190,10 +193,10 @@ async def test_a_task_whose_workflow_is_cancelled_meanwhile_is_not_requeued(
 async def test_undoing_a_requeue_fails_the_node_again(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     await ends(connection, "w1", 0, status="FAILED")
-    looked = await preview(connection, TaskVerb.REQUEUE, Selection.of_ids([await task_of(connection, "w1", 0)]))
+    looked = await preview(connection, VERBS["task", "requeue"], Selection.of_ids([await task_of(connection, "w1", 0)]))
     outcome = await apply(connection, looked, OPS, None)
     assert await states(connection) == "RUNNING: ENQUEUED PENDING PENDING"
-    undone = await undo.undo(connection, outcome.operation_id, OPS, None)
+    undone = await undo(connection, outcome.operation_id, OPS, None)
     assert [row.applied for row in undone.rows] == [True]
     assert await states(connection) == "FAILED: FAILED SKIPPED SKIPPED"
 
@@ -203,10 +206,10 @@ async def test_a_task_ended_while_its_workflow_is_paused_is_not_brought_back_by_
 ) -> None:
     await planted(connection, CHAIN)
     await pause(connection, "w1")
-    looked = await preview(connection, TaskVerb.CANCEL, Selection.of_ids([await task_of(connection, "w1", 0)]))
+    looked = await preview(connection, VERBS["task", "cancel"], Selection.of_ids([await task_of(connection, "w1", 0)]))
     outcome = await apply(connection, looked, OPS, None)
     assert await states(connection) == "PAUSED: FAILED PENDING PENDING"
-    undone = await undo.undo(connection, outcome.operation_id, OPS, None)
+    undone = await undo(connection, outcome.operation_id, OPS, None)
     assert [row.detail for row in undone.rows] == ["its workflow has gone on without it"]
 
 
@@ -219,9 +222,9 @@ async def test_operators_and_workers_who_meet_at_a_workflow_never_deadlock(
 
     async def fail(conn: asyncpg.Connection, some: list[str]) -> None:
         for task_id in some:
-            await act(conn, TaskVerb.CANCEL, task_id)
-            await act(conn, TaskVerb.REQUEUE, task_id)
-            await act(conn, TaskVerb.FAIL, task_id)
+            await act(conn, VERBS["task", "cancel"], task_id)
+            await act(conn, VERBS["task", "requeue"], task_id)
+            await act(conn, VERBS["task", "fail"], task_id)
 
     async def turn(conn: asyncpg.Connection) -> None:
         for _ in range(15):
@@ -271,6 +274,6 @@ async def test_a_damaged_parent_does_not_keep_other_workflows_from_their_requeue
     await ends(connection, "w1", 0, status="FAILED")
     await connection.execute("UPDATE horsies_workflows SET parent_task_index = 9 WHERE id = 'child'")
     tasks = [await task_of(connection, "child", 0), await task_of(connection, "w1", 0)]
-    assert await act(connection, TaskVerb.REQUEUE, *tasks) == []
+    assert await act(connection, VERBS["task", "requeue"], *tasks) == []
     assert await states(connection, "child") == "FAILED: FAILED"
     assert await states(connection) == "RUNNING: ENQUEUED PENDING PENDING"

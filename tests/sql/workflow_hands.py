@@ -13,9 +13,9 @@ from workflow_model import Flow
 
 from horsies.lifecycle.controlling import complete_node, skip_node
 from horsies.lifecycle.reopening import CannotReopenError
-from horsies.operations import tasks
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
+from horsies.operations.verbs import VERBS
 
 # The model does not cover what a map makes of a skipped item, or of a value that is not a number.
 NODES = """
@@ -30,7 +30,7 @@ SELECT task.id FROM horsies_workflow_tasks node JOIN horsies_tasks task ON task.
  ORDER BY node.workflow_id, node.task_index
 """
 CHILD = "SELECT sub_workflow_id FROM horsies_workflow_tasks WHERE workflow_id = $1 AND task_index = $2"
-CODES = {TaskVerb.FAIL: "OPERATOR_FAILED", TaskVerb.CANCEL: "TASK_CANCELLED"}
+CODES = {VERBS["task", "fail"]: "OPERATOR_FAILED", VERBS["task", "cancel"]: "TASK_CANCELLED"}
 
 
 class Operators:
@@ -66,8 +66,8 @@ class Operators:
         live = [row[0] for row in await conn.fetch(LIVE)]
         if live:
             verb = self._rng.choice(list(CODES))
-            looked = await tasks.preview(conn, verb, Selection.of_ids([self._rng.choice(live)]))
-            for row in (await tasks.apply(conn, looked, OPS, None)).applied:
+            looked = await preview(conn, verb, Selection.of_ids([self._rng.choice(live)]))
+            for row in (await apply(conn, looked, OPS, None)).applied:
                 self._ledger.ended_by_hand[row.target.id] = CODES[verb]
 
     def _is_free(self, node: asyncpg.Record) -> bool:

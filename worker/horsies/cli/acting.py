@@ -5,29 +5,33 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import typer
 
 from horsies.cli.formatting import number
 from horsies.cli.machine import print_json
+from horsies.cli.node_values import fitting
 from horsies.cli.reading import READ_ONLY_SETTINGS
 from horsies.cli.tables import Screen, say
+from horsies.cli.targets import check, selected
+from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
 from horsies.config.url import mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
+from horsies.operations.pipeline import apply, preview
 from horsies.store.connect import open_database, with_settings
 from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from horsies.cli.reading import Connection
-    from horsies.cli.verb_options import Asked
     from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.verb import Verb
     from horsies.store.connect import Database
 
 _MOST_BY_Y: Final = 20
@@ -35,55 +39,42 @@ _LONG: Final = 500
 _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
 
-class Verb(Protocol):
-    """The part of a command that differs between verbs."""
-
-    async def look(self, connection: Connection) -> Preview:
-        """The preview. Reads only."""
-        ...
-
-    async def apply(
-        self,
-        connection: Connection,
-        preview: Preview,
-        actor: Actor,
-        reason: str | None,
-        on_progress: Callable[[int, int], None],
-    ) -> Outcome:
-        """Change the eligible rows of the preview."""
-        ...
-
-
-def act(asked: Asked, verb: Verb) -> NoReturn:
-    """Ends the command with its exit code.
+def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
+    """Ends the command with its exit code. `given` are its arguments and options.
 
     The confirmation is between two runs of the event loop: inside one, ctrl+c would not interrupt the reading of a
     line.
     """
+    asked = Asked.of(verb, given)
+    check(verb.kind, given)
+    options = {option.name: _ready(option.name, given[option.name]) for option in verb.options}
     refuse_read_only(asked)
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            preview = runner.run(_look(database, asked, verb))
+            seen = runner.run(_look(database, asked, verb, given, options))
             outcome = None
-            if preview.eligible and not asked.dry_run:
+            if seen.eligible and not asked.dry_run:
                 if not asked.yes:
-                    show(
-                        preview_lines(preview, asked.thing, database.label, Screen.of(sys.stderr), dry_run=False),
-                        on_stderr=True,
-                    )
-                    confirm(asked, len(preview.eligible))
-                outcome = _apply(runner, database, asked, verb, preview)
+                    lines = preview_lines(seen, asked.thing, database.label, Screen.of(sys.stderr), dry_run=False)
+                    show(lines, on_stderr=True)
+                    confirm(asked, len(seen.eligible))
+                outcome = _apply(runner, database, asked, seen)
         finally:
             runner.run(held.aclose())
     if asked.as_json:
-        print_json(report(preview, outcome, database.label, dry_run=asked.dry_run))
+        print_json(report(seen, outcome, database.label, dry_run=asked.dry_run))
     elif outcome is None:
-        show(preview_lines(preview, asked.thing, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
+        show(preview_lines(seen, asked.thing, database.label, Screen.of(sys.stdout), dry_run=asked.dry_run))
     else:
-        show(outcome_lines(preview, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
-    raise typer.Exit(code_of(preview, outcome))
+        show(outcome_lines(seen, outcome, Screen.of(sys.stdout), preview_shown=not asked.yes))
+    raise typer.Exit(code_of(seen, outcome))
+
+
+def _ready(name: str, value: Any) -> Any:
+    """The application that a value must fit is imported before a connection is made."""
+    return fitting(value) if name == "fits" and value is not None else value
 
 
 def show(lines: list[str], *, on_stderr: bool = False) -> None:
@@ -137,25 +128,27 @@ async def require_upgraded(connection: Connection) -> None:
         raise state.error
 
 
-async def _look(database: Database, asked: Asked, verb: Verb) -> Preview:
+async def _look(
+    database: Database, asked: Asked, verb: Verb, given: Mapping[str, Any], options: Mapping[str, Any]
+) -> Preview:
     settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS
     async with database.connected(asked.command, settings=settings) as connection:
         await require_upgraded(connection)
         if not asked.dry_run:
             await require_writable(connection)
         async with with_settings(connection):
-            return await verb.look(connection)
+            return await preview(connection, verb, await selected(connection, verb.kind, given), **options)
 
 
-def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb, preview: Preview) -> Outcome:
+def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> Outcome:
     """A connection of its own: the confirmation may have taken minutes."""
 
     async def work(on_progress: Callable[[int, int], None]) -> Outcome:
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
-            applying = verb.apply(connection, preview, Actor.current(), asked.reason, on_progress)
+            applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
             return await _told_when_it_stops(applying)
 
-    with _progress(len(preview.eligible), preview.verb) as on_progress:
+    with _progress(len(seen.eligible), seen.verb.name) as on_progress:
         try:
             return runner.run(work(on_progress))
         except KeyboardInterrupt:

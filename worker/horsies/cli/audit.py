@@ -1,4 +1,4 @@
-"""`horsies audit`: list operator actions, and undo them."""
+"""`horsies audit`: list operator actions. The verb that undoes them is added from its record."""
 
 from __future__ import annotations
 
@@ -6,24 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
-from horsies.cli.verb_options import (
-    AfterOption,
-    Asked,
-    DryRunOption,
-    LimitOption,
-    ReadOnlyOption,
-    ReasonOption,
-    fit_for_text,
-)
+from horsies.cli.verb_options import AfterOption, LimitOption, fit_for_text
 
 app = typer.Typer(name="audit", help="List operator actions, and undo them.", no_args_is_help=True)
-
-OperationArgument = Annotated[
-    str,
-    typer.Argument(metavar="OPERATION", help="The id of the operation, or how it ends.", callback=fit_for_text),
-]
 
 
 def _about(name: str, metavar: str, help_text: str) -> Any:
@@ -58,26 +44,3 @@ def ls(
         raise typer.BadParameter("give one of --task, --worker, --queue, --workflow and --node")
     target = given[0] if given else None
     list_audit(choose_existing(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)
-
-
-@app.command("undo")
-def undo(
-    operation: OperationArgument,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    reason: ReasonOption = None,
-    read_only: ReadOnlyOption = False,
-    as_json: JsonOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    debug: DebugOption = False,
-) -> None:
-    """Take an operation back, row by row, where there is a way back and nothing has happened since.
-
-    There is one from requeue, fail, cancel, retry-now, drain, pause and resume: not from what took a RUNNING task away.
-    """
-    from horsies.cli.cluster_verbs import take_back
-
-    database = choose_existing(database_url, context)
-    asked = Asked(database, "audit undo", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
-    take_back(asked, operation)

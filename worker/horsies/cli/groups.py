@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, ClassVar, Final
 
 import typer
@@ -29,7 +30,12 @@ class GroupsOnDemand(TyperGroup):
         return name, command if group is None else _whole(group), rest
 
 
+@cache
 def _whole(group: typer.Typer) -> Any:
+    """With the commands of its verbs."""
+    from horsies.cli.verbs import add_verbs
+
+    add_verbs(group)
     above = typer.Typer(rich_markup_mode=MARKUP)
     above.add_typer(group, name="it")
     commands: Any = get_command(above)

@@ -13,8 +13,8 @@ from horsies.cli.machine import plain, print_json
 from horsies.cli.payload import POSITIONAL, Masks, stored_json, stored_lines
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.targets import ambiguous
 from horsies.cli.task_list import task_report
-from horsies.cli.task_verbs import ambiguous
 from horsies.cli.verb_report import NOTHING_MATCHED
 from horsies.operations.why import why_pending
 from horsies.views import Ambiguous, task_detail

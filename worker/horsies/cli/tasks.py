@@ -1,30 +1,21 @@
-"""`horsies tasks`: list tasks, and operator actions on them."""
+"""`horsies tasks`: list tasks, and show one. The verbs are added from their records."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from horsies.cli.confirm import YesOption
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
 from horsies.cli.verb_options import (
     AfterOption,
-    Asked,
-    DryRunOption,
     FilterHelpOption,
     FilterOption,
     LimitOption,
     MaskOption,
-    ReadOnlyOption,
-    ReasonOption,
-    TaskIdsArgument,
     fit_for_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 app = typer.Typer(
     name="tasks",
@@ -101,103 +92,3 @@ def show(
     from horsies.cli.task_story import tell_story
 
     tell_story(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
-
-
-@app.command("requeue")
-def requeue(
-    ids: TaskIdsArgument = None,
-    filter_text: FilterOption = None,
-    fresh_budget: Annotated[
-        bool,
-        typer.Option("--fresh-budget", help="Grant all retries of its policy anew, not one run.", show_default=False),
-    ] = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    reason: ReasonOption = None,
-    read_only: ReadOnlyOption = False,
-    as_json: JsonOption = False,
-    filter_help: FilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    debug: DebugOption = False,
-) -> None:
-    """Run tasks once more: what has ended, and what is claimed or runs.
-
-    A RUNNING task is taken from its worker, which is told to stop it; until it has, user code may run twice at once.
-    """
-    from horsies.cli.task_verbs import act_on_tasks
-
-    database = choose_existing(database_url, context)
-    asked = Asked(database, "tasks requeue", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
-    act_on_tasks(asked, "requeue", ids, filter_text, fresh_budget=fresh_budget)
-
-
-@app.command("rerun")
-def rerun(
-    ids: TaskIdsArgument = None,
-    filter_text: FilterOption = None,
-    args: Annotated[
-        str | None, typer.Option("--args", metavar="JSON", help='Other arguments: `[7, "eu"]`.', show_default=False)
-    ] = None,
-    kwargs: Annotated[
-        str | None,
-        typer.Option(
-            "--kwargs", metavar="JSON", help='Other named arguments: `{"dry_run": true}`.', show_default=False
-        ),
-    ] = None,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
-    reason: ReasonOption = None,
-    read_only: ReadOnlyOption = False,
-    as_json: JsonOption = False,
-    filter_help: FilterHelpOption = False,
-    database_url: DatabaseUrlOption = None,
-    context: ContextOption = None,
-    debug: DebugOption = False,
-) -> None:
-    """Send tasks that have ended again, as new tasks; the old ones keep their outcome.
-
-    `--args` and `--kwargs` replace the arguments of one task; what is not given stays as it was.
-    """
-    from horsies.cli.task_verbs import act_on_tasks
-
-    database = choose_existing(database_url, context)
-    asked = Asked(database, "tasks rerun", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
-    act_on_tasks(asked, "rerun", ids, filter_text, args=args, kwargs=kwargs)
-
-
-def _plain(verb: str) -> Callable[..., None]:
-    """The command of a verb that has no arguments but tasks."""
-
-    def command(
-        ids: TaskIdsArgument = None,
-        filter_text: FilterOption = None,
-        dry_run: DryRunOption = False,
-        yes: YesOption = False,
-        reason: ReasonOption = None,
-        read_only: ReadOnlyOption = False,
-        as_json: JsonOption = False,
-        filter_help: FilterHelpOption = False,
-        database_url: DatabaseUrlOption = None,
-        context: ContextOption = None,
-        debug: DebugOption = False,
-    ) -> None:
-        from horsies.cli.task_verbs import act_on_tasks
-
-        database = choose_existing(database_url, context)
-        asked = Asked(database, f"tasks {verb}", reason, dry_run=dry_run, yes=yes, read_only=read_only, as_json=as_json)
-        act_on_tasks(asked, verb, ids, filter_text)
-
-    return command
-
-
-for _verb, _help in {
-    "fail": "End tasks as FAILED with OPERATOR_FAILED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
-    "cancel": "End tasks as CANCELLED: what waits, is claimed or runs.\n\n"
-    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
-    "retry-now": "Make tasks due that wait for their next try or for their time.",
-    "release": "Put claimed tasks that have not started back into their queue.",
-    "expire": "End waiting tasks whose `good_until` has passed, as the next sweep would.",
-}.items():
-    app.command(_verb, help=_help)(_plain(_verb))

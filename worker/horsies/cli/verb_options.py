@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from horsies.cli.options import choose_existing
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.verb import Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,14 @@ class Asked:
     yes: bool
     read_only: bool
     as_json: bool
+
+    @classmethod
+    def of(cls, verb: Verb, given: Mapping[str, Any]) -> Asked:
+        from horsies.operations.verb import COMMAND_GROUPS
+
+        names = ("reason", "dry_run", "yes", "read_only", "as_json")
+        choice = choose_existing(given["database_url"], given["context"])
+        return cls(choice, f"{COMMAND_GROUPS[verb.kind]} {verb.name}", *(given[name] for name in names))
 
     @property
     def thing(self) -> str:
@@ -71,6 +84,12 @@ TaskIdsArgument = Annotated[
 WorkerIdsArgument = Annotated[
     list[str],
     typer.Argument(metavar="WORKER", help="Ids of workers, or how they begin or end: `web-1`.", callback=fit_for_text),
+]
+OperationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATION", help="Its id, which the outcome showed, or how that ends.", callback=fit_for_text
+    ),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
 FilterOption = Annotated[

@@ -26,25 +26,6 @@ BROKEN_OFF: Final = "broken off: `horsies audit ls` tells what was done until th
 _MOST_LISTED: Final = 20
 _MOST_KINDS: Final = 10
 _NOT_THERE: Final = frozenset({"missing", "unknown"})
-_DONE: Final = {
-    "requeue": "requeued",
-    "fail": "failed",
-    "cancel": "cancelled",
-    "retry-now": "made due now",
-    "release": "released",
-    "rerun": "run again as new ones",
-    "expire": "expired",
-    "recover": "recovered",
-    "acknowledge": "acknowledged",
-    "drain": "told to drain",
-    "resume": "resumed",
-    "pause": "paused",
-    "undo": "taken back",
-    "reconcile": "reconciled",
-    "retry": "retried from what had failed",
-    "skip": "skipped",
-    "complete": "completed by hand",
-}
 
 
 def code_of(preview: Preview, outcome: Outcome | None) -> int:
@@ -62,7 +43,7 @@ def report(preview: Preview, outcome: Outcome | None, label: str, *, dry_run: bo
     results = Counter(row["result"] for row in listed)
     operation = None if outcome is None else str(outcome.operation_id)
     return {
-        "verb": str(preview.verb),
+        "verb": preview.verb.name,
         "database": label,
         "dry_run": dry_run,
         "operation_id": operation,
@@ -130,7 +111,7 @@ def preview_lines(preview: Preview, thing: str, label: str, screen: Screen, *, d
 def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview_shown: bool) -> list[str]:
     """How many; the result of each if there are few; refusals that were not shown before; and how to undo it."""
     applied, not_applied = outcome.applied, len(outcome.refused) + len(preview.refused)
-    parts = [f"{number(len(applied))} {_DONE.get(outcome.verb, outcome.verb)}"]
+    parts = [f"{number(len(applied))} {outcome.verb.done}"]
     parts += [f"{number(not_applied)} refused"] if not_applied else []
     parts += [f"{number(len(outcome.in_doubt))} in doubt"] if outcome.in_doubt else []
     parts += [f"{number(len(outcome.not_attempted))} not attempted"] if outcome.not_attempted else []
@@ -139,7 +120,7 @@ def outcome_lines(preview: Preview, outcome: Outcome, screen: Screen, *, preview
         lines.append(f"  stopped: {clean(outcome.stopped)}")
     if len(applied) <= _MOST_LISTED:
         mark = Cell(screen.glyph("✓", "+"), "green")
-        cells = [(mark, _id(row.target, screen), row.target.label, _detail(row)) for row in applied]
+        cells = [(mark, _id(row.target, screen), row.target.label, _detail(row, outcome.verb.name)) for row in applied]
         columns = (Column(""), Column("", rank=1), Column("", least=10), Column("", least=10, rank=1))
         lines += [f"  {line}" for line in table(columns, cells, screen.inside)[1:]]
     refused = [(row.target, row.detail) for row in outcome.refused]
@@ -171,9 +152,9 @@ def _listed(targets: Sequence[Target], screen: Screen) -> list[str]:
     return [*lines, f"  and {more} more kinds"] if more > 0 else lines
 
 
-def _detail(row: RowOutcome) -> str:
+def _detail(row: RowOutcome, verb: str) -> str:
     """Its present state; of an order the verb alone, which was printed already."""
-    return "" if row.detail in _DONE else row.detail
+    return "" if row.detail == verb else row.detail
 
 
 def _id(target: Target, screen: Screen) -> str:

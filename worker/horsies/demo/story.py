@@ -15,11 +15,10 @@ from horsies.demo.lost_advance import lost_advance, order_charged_by
 from horsies.demo.shop import app, build_report, import_catalog, nightly_import, resize_photo, send_newsletter
 from horsies.demo.workflows import month_end_workflow
 from horsies.domain.errors import HorsiesError
-from horsies.operations import queues, tasks
 from horsies.operations.actor import Actor
-from horsies.operations.queues import QueueVerb
+from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
-from horsies.operations.tasks import TaskVerb
+from horsies.operations.verbs import VERBS
 from horsies.query import parameters, parse
 from horsies.views import READER_SETTINGS, task_page
 
@@ -138,13 +137,13 @@ class Story:
 
     async def pause_mail(self) -> None:
         """Tasks with a short deadline expire meanwhile."""
-        await self._set_queue(QueueVerb.PAUSE, "the mail provider moves house")
+        await self._set_queue("pause", "the mail provider moves house")
         self._say("ops pauses the queue mail; tasks with a deadline of 10 s will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
         flash = send_newsletter.with_options(good_until=good_until)
         await app.send_many_async([flash.to_send(f"reader{n}@mail.example", "ten seconds only!") for n in range(12)])
         await asyncio.sleep(45)
-        await self._set_queue(QueueVerb.RESUME, None)
+        await self._set_queue("resume", None)
         self._say("ops resumes mail, and what has waited drains")
         await app.send_many_async([send_newsletter.to_send(f"reader{n}@mail.example", "News") for n in range(30)])
 
@@ -166,8 +165,8 @@ class Story:
             return
         order, task_id = self._customers.changed_minds.pop()
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
-            preview = await tasks.preview(connection, TaskVerb.CANCEL, Selection.of_ids([task_id]))
-            await tasks.apply(connection, preview, _OPS, f"the customer sent order {order} back")
+            seen = await preview(connection, VERBS["task", "cancel"], Selection.of_ids([task_id]))
+            await apply(connection, seen, _OPS, f"the customer sent order {order} back")
 
     async def deploy(self) -> None:
         """A worker that stops releases its claims; tasks that run past the grace are interrupted."""
@@ -220,7 +219,7 @@ class Story:
                 await asyncio.sleep(_LOOK_EVERY_S)
         return False
 
-    async def _set_queue(self, verb: QueueVerb, reason: str | None) -> None:
+    async def _set_queue(self, verb: str, reason: str | None) -> None:
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
-            preview = await queues.preview(connection, verb, ["mail"])
-            await queues.apply(connection, preview, _OPS, reason)
+            seen = await preview(connection, VERBS["queue", verb], Selection.of_ids(["mail"]))
+            await apply(connection, seen, _OPS, reason)

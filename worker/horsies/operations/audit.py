@@ -1,20 +1,51 @@
-"""The audit rows of operator actions, and whether this session may write them."""
+"""Audit rows: who acts, whether this session may write them, and the one INSERT of all verbs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from horsies.operations.preview import OperationError
+from horsies.domain.codec import to_json
+from horsies.domain.codec.text import clean_text
+from horsies.operations.preview import AuditedAction, OperationError, RowOutcome
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
     from uuid import UUID
 
     import asyncpg
 
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.actor import Actor
+    from horsies.operations.preview import Target
+
+_LONGEST_TEXT = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """Who acts, how and why, as stored in the audit rows. All rows of one command share the operation."""
+
+    operation_id: UUID
+    verb: str
+    actor: Actor
+    reason: str | None
+    filter: str | None
+    undoes: Mapping[str, int] = field(default_factory=dict)
+    """For each target, the audit row that is undone."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The parameters of `audit_operation`. A text that PostgreSQL rejects must not keep an operator from acting."""
+        texts = (self.verb, self.actor.os_user, self.actor.os_host, self.reason, self.filter)
+        return self.operation_id, *(None if text is None else clean_text(text, _LONGEST_TEXT) for text in texts)
+
+    def words(self, done: str) -> str:
+        """`failed by hand by ops@bastion: stuck on a lock`"""
+        _, _, user, host, reason, _ = self.values
+        who = f"{done} by hand by {user}@{host}"
+        return f"{who}: {reason}" if reason else who
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +58,40 @@ class AuditRights:
     way_out: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One audit row of something that was changed. `status` is the row's status before, for a task."""
+def with_audit(module: str, name: str, **fragments: str) -> str:
+    """A statement whose CTE `audited` becomes audit rows; its parameters begin with those of an OperatorAction."""
+    operation, audit = statement(__name__, "audit_operation"), statement(__name__, "audit_insert")
+    return statement(module, name, **fragments, operation=operation, audit=audit)
 
-    id: int
-    verb: str
-    target_kind: TargetKind
-    target_id: str
-    status: str | None
+
+async def trace(
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    rows: Sequence[RowOutcome],
+    states: Mapping[str, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] | None = None,
+) -> None:
+    """Write the audit rows of a change in its transaction; `states`: of each target before and after."""
+    both = [(states or {}).get(row.target.id, (None, None)) for row in rows]
+    await conn.execute(
+        with_audit(__name__, "audit_rows"),
+        *action.values,
+        [row.target.kind for row in rows],
+        [row.target.id for row in rows],
+        ["applied" if row.applied else "refused" for row in rows],
+        [None if row.applied else row.detail for row in rows],
+        [None if before is None else to_json(before) for before, _ in both],
+        [None if after is None else to_json(after) for _, after in both],
+        [action.undoes.get(row.target.id) for row in rows],
+    )
+
+
+async def refused(
+    conn: asyncpg.Connection, action: OperatorAction, target: Target, why: str, before: Mapping[str, Any] | None = None
+) -> RowOutcome:
+    """Write only the audit row of a refusal."""
+    row = RowOutcome(target, applied=False, detail=why)
+    await trace(conn, action, [row], {target.id: (before, None)})
+    return row
 
 
 async def standing(conn: asyncpg.Connection) -> AuditRights:
@@ -46,23 +102,20 @@ async def standing(conn: asyncpg.Connection) -> AuditRights:
     return AuditRights(row["now"], row["role"], problem, way_out)
 
 
-async def why_not_writable(conn: asyncpg.Connection) -> str | None:
-    """None if actions may be applied on this connection, otherwise the reason and the remedy."""
-    found = await standing(conn)
-    return None if found.problem is None else f"{found.problem}; {found.way_out}"
-
-
-async def require_writable(conn: asyncpg.Connection) -> None:
-    """OperationError if actions cannot be applied on this connection."""
+async def require_writable(conn: asyncpg.Connection, *tables: str) -> None:
+    """OperationError if this session cannot act on tasks, or cannot write these tables as well."""
     found = await standing(conn)
     if found.problem is not None:
         raise OperationError(found.problem, help_text=found.way_out)
+    if tables and (lacking := [right for (right,) in await conn.fetch(statement(__name__, "audit_rights"), tables)]):
+        rights = ", ".join(lacking)
+        raise OperationError(f"the role {found.role} lacks {rights}", help_text=_grants(lacking, found.role))
 
 
-async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[Action]:
+async def actions_of(conn: asyncpg.Connection, operation_id: UUID) -> list[AuditedAction]:
     """What the operation has changed, in order; OperationError if it has no audit rows."""
     if rows := await conn.fetch(statement(__name__, "audit_actions"), operation_id):
-        return [Action(*row) for row in rows]
+        return [AuditedAction(*row) for row in rows]
     raise OperationError(
         f"no operation {operation_id} has changed anything, or its record was pruned",
         help_text="`horsies audit ls` lists what is on record, which is kept for operator_action_retention_hours",
@@ -79,11 +132,11 @@ def _problem(
     if not upgraded:
         return "the tables have no place for the audit of manual operations", "run `horsies db upgrade`"
     if lacking:
-        return f"the role {role} lacks {', '.join(lacking)}", grants(lacking, role)
+        return f"the role {role} lacks {', '.join(lacking)}", _grants(lacking, role)
     return None, None
 
 
-def grants(rights: list[str], role: str) -> str:
+def _grants(rights: list[str], role: str) -> str:
     """The GRANT statements for a role without these rights; one statement covers one table only."""
     statements = "; ".join(f"GRANT {right} TO {role}" for right in rights)
     return f"as the owner of the tables: {statements}; or connect as another role"

@@ -17,9 +17,49 @@ SELECT statement_timestamp() AS now, current_user AS role, pg_is_in_recovery() A
                FROM (SELECT pg_get_serial_sequence(to_regclass('horsies_task_attempts')::text, 'id')) AS made (serial)
               WHERE NOT has_sequence_privilege(serial, 'USAGE')) AS lacking
 
+-- name: audit_rights
+-- operations/audit.py, before an action on other targets than tasks; reads only: the privileges that this role lacks
+-- ($1 the tables that are written)
+SELECT privilege || ' ON ' || name
+  FROM unnest($1::text[]) AS name
+ CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE']) AS privilege
+ WHERE NOT has_table_privilege(to_regclass(name), privilege)
+
 -- name: audit_actions
 -- operations/audit.py, what an operation has changed; reads only ($1 operation)
-SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status
+SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status, after_state ->> 'new_task_id' AS new_id
   FROM horsies_operator_actions
  WHERE operation_id = $1 AND outcome = 'applied'
  ORDER BY id
+
+-- name: audit_operation
+-- fragment of every statement of the verbs: what the audit rows of an operation share; reads only
+-- ($1 operation, $2 verb, $3 OS user, $4 OS host, $5 reason, $6 filter)
+operation AS (
+    SELECT $1::uuid AS id, $2::text AS verb, $3::text AS os_user, $4::text AS os_host, $5::text AS reason,
+           $6::text AS filter
+)
+
+-- name: audit_insert
+-- fragment of every statement of the verbs: one audit row for each row of `audited`; writes only those
+audit AS (
+    INSERT INTO horsies_operator_actions (acted_at, operation_id, verb, target_kind, target_id, outcome, detail,
+                                          before_state, after_state, os_user, os_host, reason, filter, undoes)
+    SELECT statement_timestamp(), operation.id, operation.verb, audited.kind, audited.id, audited.outcome,
+           audited.detail, audited.before, audited.after, operation.os_user, operation.os_host, operation.reason,
+           operation.filter, audited.undoes
+      FROM audited
+     CROSS JOIN operation
+     ORDER BY audited.number
+)
+
+-- name: audit_rows
+-- operations/audit.py, in the transaction of the change; writes only the audit rows
+-- ($1 to $6 as in `audit_operation`, $7 kinds, $8 targets, $9 outcomes, $10 details, $11 before, $12 after, $13 the
+-- audit rows that are undone)
+WITH /* operation */, audited AS (
+    SELECT given.kind, given.id, given.outcome, given.detail, given.before, given.after, given.undoes, given.number
+      FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::jsonb[], $12::jsonb[], $13::bigint[])
+           WITH ORDINALITY AS given (kind, id, outcome, detail, before, after, undoes, number)
+), /* audit */
+SELECT count(*) FROM audited

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.preview import Target
+    from horsies.operations.verb import Verb
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ _TRIES: Final = 5
 async def in_batches(
     conn: asyncpg.Connection,
     operation_id: UUID,
-    verb: str,
+    verb: Verb,
     targets: Sequence[Target],
     step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]],
     *,

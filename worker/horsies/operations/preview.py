@@ -1,4 +1,4 @@
-"""What an operator action would do, and what it did: the same few types for tasks, workers and queues."""
+"""What a verb would do, and what it did: the same few types for all kinds of targets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule"]
+    from horsies.operations.verb import Verb
 
-
-_WITH_WAY_BACK = frozenset({"requeue", "fail", "cancel", "retry-now", "drain", "resume", "pause"})
+TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "operation"]
 
 
 class OperationError(HorsiesError):
@@ -36,6 +35,20 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditedAction:
+    """The audit row of something that was changed, as far as undo must know it."""
+
+    id: int
+    verb: str
+    target_kind: TargetKind
+    target_id: str
+    status: str | None
+    """Of a task, before it was changed."""
+    new_id: str | None = None
+    """The copy that a rerun made."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     target: Target
     reason: str
@@ -45,7 +58,7 @@ class Refusal:
 class Preview:
     """Frozen at `taken_at` of the database's clock: later rows are not touched, changed rows are refused."""
 
-    verb: str
+    verb: Verb
     options: Mapping[str, Any]
     eligible: tuple[Target, ...]
     refused: tuple[Refusal, ...]
@@ -75,7 +88,7 @@ class Outcome:
     """
 
     operation_id: UUID
-    verb: str
+    verb: Verb
     rows: tuple[RowOutcome, ...]
     not_attempted: tuple[Target, ...] = ()
     in_doubt: tuple[Target, ...] = field(default=())
@@ -84,7 +97,7 @@ class Outcome:
     @property
     def can_be_undone(self) -> bool:
         """Whether any of it can be undone. A run that was taken from its worker cannot: that attempt has ended."""
-        return any(_has_way_back(self.verb, row.target) for row in self.applied)
+        return any(self.verb.why_not_undone(_as_audited(self.verb, row.target)) is None for row in self.applied)
 
     @property
     def applied(self) -> tuple[RowOutcome, ...]:
@@ -95,7 +108,5 @@ class Outcome:
         return tuple(row for row in self.rows if not row.applied)
 
 
-def _has_way_back(verb: str, target: Target) -> bool:
-    if target.kind in ("workflow", "node"):
-        return verb in ("pause", "resume")
-    return verb in _WITH_WAY_BACK and target.state != "RUNNING"
+def _as_audited(verb: Verb, target: Target) -> AuditedAction:
+    return AuditedAction(0, verb.name, target.kind, target.id, target.state.partition(" ")[0])

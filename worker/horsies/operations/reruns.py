@@ -11,16 +11,26 @@ from horsies.domain.codec.errors import CorruptJsonError
 from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
-from horsies.lifecycle import operator_actions as by_hand
 from horsies.operations.edited import check_storable
 from horsies.operations.preview import OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from datetime import datetime
 
-    import asyncpg
 
-    from horsies.lifecycle.operator_actions import Copy, ExpectedState, OperatorAction, Source, TransitionResult
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The original of a rerun. `good_until` only if it lies ahead; `now` is the server's clock."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    priority: int
+    args: str | None
+    kwargs: str | None
+    task_options: str | None
+    good_until: datetime | None
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +46,6 @@ def checked(edited: Arguments) -> Arguments:
     return Arguments(_checked(edited.args, "args", list), _checked(edited.kwargs, "kwargs", dict))
 
 
-async def rerun(
-    conn: asyncpg.Connection, deed: OperatorAction, seen: Sequence[ExpectedState], edited: Arguments
-) -> tuple[list[TransitionResult], dict[str, str]]:
-    """New tasks, due at once; the result for each original, and the ids of the copies by original.
-
-    In one transaction, which locks the originals until the copies are stored.
-    """
-    sources = {source.task_id: source for source in await by_hand.lock_sources(conn, [one.task_id for one in seen])}
-    copies = [_copy(one, sources[one.task_id], edited) for one in seen if one.task_id in sources]
-    copies += [_nothing(one) for one in seen if one.task_id not in sources]
-    became = await by_hand.rerun(conn, deed, copies)
-    return became, {copy.original.task_id: copy.task_id for copy in copies}
-
-
 @lru_cache(maxsize=256)
 def policy_retries(task_options: str | None) -> int:
     """The retries of a policy; 0 without one, and for options that cannot be read, as in a worker."""
@@ -58,35 +54,24 @@ def policy_retries(task_options: str | None) -> int:
     return 0 if rule is None else rule.max_retries
 
 
-def _copy(seen: ExpectedState, source: Source, edited: Arguments) -> Copy:
+def copy_of(source: Source | None, edited: Arguments) -> tuple[Any, ...]:
+    """The values of a copy, in the order of `rerun_change`. An original that was deleted is refused: it has none."""
+    if source is None:
+        return (new_task_id(), *(None,) * 7)
     args = source.args if edited.args is None else _or_null(edited.args)
     kwargs = source.kwargs if edited.kwargs is None else _or_null(edited.kwargs)
     options = source.task_options if source.good_until is not None else _without_deadline(source.task_options)
-    return by_hand.Copy(
-        original=seen,
-        task_id=new_task_id(),
-        enqueue_sha=enqueue_sha(
-            task_name=source.task_name,
-            queue_name=source.queue_name,
-            priority=source.priority,
-            args_json=args,
-            kwargs_json=kwargs,
-            sent_at=source.now,
-            good_until=source.good_until,
-            task_options=options,
-        ),
-        args=args,
-        kwargs=kwargs,
-        task_options=options,
-        max_retries=policy_retries(options),
-        good_until=source.good_until,
+    fingerprint = enqueue_sha(
+        task_name=source.task_name,
+        queue_name=source.queue_name,
+        priority=source.priority,
+        args_json=args,
+        kwargs_json=kwargs,
         sent_at=source.now,
+        good_until=source.good_until,
+        task_options=options,
     )
-
-
-def _nothing(seen: ExpectedState) -> Copy:
-    """For an original that was deleted: the statement refuses it and writes that to the audit."""
-    return by_hand.Copy(seen, new_task_id(), "", None, None, None, 0, None, None)
+    return new_task_id(), fingerprint, args, kwargs, options, policy_retries(options), source.good_until, source.now
 
 
 def _or_null(text: str) -> str | None:

@@ -1,15 +1,15 @@
-"""The tasks of an operation: given ids, or all that match a filter at the moment of the preview."""
+"""The targets of an operation: given ids, or all that match a filter at the moment of the preview."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.operations.preview import OperationError
 from horsies.query import parameters, parse
 from horsies.store.statements import statement
 from horsies.views import matching
+from horsies.views.tasks import ExpectedState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ MOST_ROWS: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Whole ids in the order given, or the text of a filter."""
+    """Whole ids in the order given, or the text of a filter. The id of a node is `<workflow id>:<index>`."""
 
     ids: tuple[str, ...] = ()
     filter: str | None = None
@@ -29,6 +29,10 @@ class Selection:
     @classmethod
     def of_ids(cls, ids: Iterable[str]) -> Selection:
         return cls(ids=tuple(dict.fromkeys(ids)))
+
+    @classmethod
+    def of_node(cls, workflow_id: str, index: int) -> Selection:
+        return cls(ids=(f"{workflow_id}:{index}",))
 
     @classmethod
     def of_filter(cls, text: str) -> Selection:

@@ -1,8 +1,7 @@
 -- name: op_see
--- operations/selection.py, the rows with these ids as operator_actions.ExpectedState; reads only ($1 tasks)
+-- operations/selection.py, the rows with these ids as views.tasks.ExpectedState; reads only ($1 tasks)
 SELECT task.id, task.task_name, task.queue_name, task.status, task.claimed_by_worker_id, task.claimed_at,
-       task.retry_count, task.error_code, GREATEST(task.enqueued_at, task.next_retry_at), task.good_until,
-       task.finalizing_at, task.unique_key, task.is_workflow_task
+       task.retry_count, task.error_code, task.good_until, task.finalizing_at, task.is_workflow_task
        -- An array of 100 000 ids in a condition is searched once per row of a sequential scan; joined, each is one
        -- probe.
   FROM unnest($1::text[]) AS asked (id)

@@ -1,24 +1,157 @@
--- name: op_options
--- operations/tasks.py, requeue with a fresh budget; reads only: what no verb changes ($1 tasks)
-SELECT id, task_options FROM horsies_tasks WHERE id = ANY ($1::text[])
-
--- name: op_last_actions
--- operations/tasks.py, preview of reruns; reads only ($1 tasks)
+-- name: task_last_actions
+-- operations/tasks.py, preview of a verb that leaves its task's row as it is; reads only ($1 tasks)
 SELECT asked.id, newest.id
   FROM unnest($1::text[]) AS asked (id)
  CROSS JOIN LATERAL (SELECT id FROM horsies_operator_actions
                       WHERE target_kind = 'task' AND target_id = asked.id AND outcome = 'applied'
                       ORDER BY id DESC LIMIT 1) newest
 
--- name: op_key_holders
--- operations/tasks.py, preview; reads only: the live tasks that have these unique keys ($1 keys)
-SELECT unique_key, id
-  FROM horsies_tasks
- WHERE unique_key = ANY ($1::text[]) AND status IN ('PENDING', 'CLAIMED', 'RUNNING')
-
--- name: op_workflows
+-- name: task_workflows
 -- operations/tasks.py, preview; reads only: the workflows of these tasks ($1 tasks)
-SELECT node.task_id, workflow.id, workflow.name, workflow.status, node.status
+SELECT node.task_id, workflow.id, workflow.name
   FROM unnest($1::text[]) AS asked (id)
   JOIN horsies_workflow_tasks node ON node.task_id = asked.id
   JOIN horsies_workflows workflow ON workflow.id = node.workflow_id
+
+-- name: task_refusals
+-- operations/tasks.py, preview of a verb with a refusal of its own; reads only (parameters of `task_judged`)
+WITH /* operation */, /* judged */
+SELECT number, refusal FROM judged, operation WHERE refusal IS NOT NULL
+
+-- name: task_change
+-- operations/tasks.py, the change of every verb that changes tasks; each row as the operator saw it, in a state that the verb
+-- changes, and not refused by the verb
+-- (parameters of `task_judged`, $15 error code of the attempts, $16 words, and from $17 on those of the verb)
+WITH /* operation */, /* judged */, /* changed */, history AS (
+    -- A run that is taken from its worker leaves an attempt.
+    INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
+                                       error_message, failed_reason, worker_id, worker_hostname, worker_pid,
+                                       worker_process_name)
+    SELECT judged.id, GREATEST(judged.retry_count, judged.last_attempt) + 1, 'WORKER_FAILURE',
+           changed.status = 'PENDING', COALESCE(judged.started_at, judged.claimed_at, statement_timestamp()),
+           statement_timestamp(), $15::text, $16::text, $16::text, judged.claimed_by_worker_id, judged.worker_hostname,
+           judged.worker_pid, judged.worker_process_name
+      FROM changed
+      JOIN judged ON judged.number = changed.number
+     WHERE judged.status = 'RUNNING'
+), audited AS (
+    SELECT judged.number, 'task' AS kind, judged.id, NULL::bigint AS undoes, judged.refusal AS detail,
+           CASE WHEN changed.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
+           -- Undo restores the result; a row that is not changed keeps it.
+           jsonb_strip_nulls(to_jsonb(held)) - CASE WHEN changed.id IS NULL THEN 'result' ELSE '' END AS before,
+           CASE WHEN changed.status = 'PENDING'
+                THEN jsonb_strip_nulls(jsonb_build_object(
+                         'status', changed.status, 'retry_count', changed.retry_count, 'max_retries', changed.max_retries,
+                         'enqueued_at', changed.enqueued_at, 'claimed_at', changed.claimed_at,
+                         'started_at', changed.started_at, 'failed_at', changed.failed_at))
+                WHEN changed.id IS NOT NULL
+                THEN jsonb_strip_nulls(jsonb_build_object(
+                         'status', changed.status, 'retry_count', changed.retry_count, 'claimed_at', changed.claimed_at,
+                         'started_at', changed.started_at, 'failed_at', changed.failed_at)) END AS after
+      FROM judged
+      LEFT JOIN held ON held.id = judged.id
+      LEFT JOIN changed ON changed.number = judged.number
+), /* audit */, told AS MATERIALIZED (
+    SELECT pg_notify('horsies_operator', judged.claimed_by_worker_id)
+      FROM changed
+      JOIN judged ON judged.number = changed.number
+     WHERE judged.status IN ('CLAIMED', 'RUNNING') AND judged.claimed_by_worker_id IS NOT NULL
+     GROUP BY judged.claimed_by_worker_id
+     UNION ALL
+    -- No trigger notifies of a task that is PENDING again or falls due, nor of room under a cap.
+    SELECT pg_notify('task_queue_' || changed.queue_name,
+                     CASE WHEN changed.status <> 'PENDING' THEN 'capacity:'
+                          WHEN judged.status = 'PENDING' THEN 'retry:' ELSE 'requeue:' END || min(changed.id))
+      FROM changed
+      JOIN judged ON judged.number = changed.number
+     WHERE (changed.status = 'PENDING' OR judged.status IN ('CLAIMED', 'RUNNING'))
+       AND octet_length(changed.queue_name) <= 52
+     GROUP BY changed.queue_name, changed.status <> 'PENDING', judged.status = 'PENDING'
+)
+SELECT judged.number, judged.refusal, changed.id, changed.status, changed.retry_count
+  FROM judged
+  LEFT JOIN changed ON changed.number = judged.number
+ WHERE (SELECT count(*) FROM told) >= 0
+
+-- name: task_judged
+-- fragment: the tasks as they are now, and why each is not changed; locks them if `lock` says so
+-- ($1 to $6 as in `audit_operation`; $7 tasks, and as seen: $8 statuses, $9 owners, $10 claimed at, $11 retry counts,
+-- $12 error codes, $13 newest audit rows; $14 the states that the verb changes)
+held AS (
+    SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, claim_expires_at, started_at, completed_at, failed_at,
+           retry_count, max_retries, enqueued_at, next_retry_at, good_until, error_code, failed_reason,
+           worker_hostname, worker_pid, worker_process_name, finalizing_at, unique_key,
+           -- The result that undo restores. A larger one is not kept, and undo reports that.
+           CASE WHEN octet_length(result) <= 65536 THEN result END AS result,
+           CASE WHEN octet_length(result) > 65536 THEN true END AS result_left_out
+      FROM horsies_tasks
+     WHERE id = ANY ($7)
+     /* lock */
+), compared AS (
+    SELECT seen.number, seen.id, seen.last_action, held.status, held.queue_name, held.unique_key, held.retry_count,
+           held.max_retries, held.enqueued_at, held.next_retry_at, held.good_until, held.claimed_by_worker_id,
+           held.claimed_at, held.started_at, held.worker_hostname, held.worker_pid, held.worker_process_name,
+           held.status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') AS was_final,
+           /* attempts */ AS last_attempt,
+           CASE WHEN held.id IS NULL THEN 'it is gone: its row was deleted'
+                WHEN (held.status, held.claimed_by_worker_id, held.claimed_at, held.retry_count, held.error_code)
+                     IS DISTINCT FROM (seen.status, seen.worker_id, seen.claimed_at, seen.retry_count, seen.error_code)
+                     OR held.status <> ALL ($14::text[])
+                THEN 'it is ' || held.status
+                     || CASE WHEN held.status IN ('CLAIMED', 'RUNNING')
+                             THEN ' on ' || COALESCE(held.claimed_by_worker_id, 'an unknown worker') ELSE '' END
+                     || ' now, try ' || held.retry_count + 1
+           END AS difference
+      FROM unnest($7::text[], $8::text[], $9::text[], $10::timestamptz[], $11::integer[], $12::text[], $13::bigint[])
+           WITH ORDINALITY AS seen (id, status, worker_id, claimed_at, retry_count, error_code, last_action, number)
+      LEFT JOIN held ON held.id = seen.id
+), judged AS MATERIALIZED (
+    SELECT compared.*, CASE WHEN difference IS NOT NULL THEN difference ELSE /* refusal */ END AS refusal
+      FROM compared
+)
+
+-- name: task_lock
+-- fragment: every statement locks in this order, so that no two deadlock; after a wait it reads the row as the other
+-- session left it, and can report that
+ORDER BY id FOR NO KEY UPDATE
+
+-- name: task_update
+-- fragment: the change of the verbs that change the row itself; not refused
+changed AS (
+    UPDATE horsies_tasks task
+       SET /* sets */, updated_at = statement_timestamp()
+      FROM judged
+     WHERE task.id = ANY ($7) AND task.id = judged.id
+       -- In a CASE, because for IS NULL the planner expects one row, and would read the array anew for each: 40 ms
+       -- instead of 6.
+       AND CASE WHEN judged.refusal IS NULL THEN true END
+    RETURNING judged.number, task.id, task.status, task.queue_name, task.retry_count, task.max_retries,
+              task.enqueued_at, task.claimed_at, task.started_at, task.failed_at
+)
+
+-- name: task_ended
+-- fragment: the SET of the verbs that end a task ($17 new status, $18 result, $19 its error code)
+status = $17::text, claimed = false, claim_expires_at = NULL, result = $18::text, error_code = $19::text,
+failed_at = CASE judged.status WHEN 'FAILED' THEN task.failed_at ELSE statement_timestamp() END,
+failed_reason = $16::text, finalizing_at = NULL, finalizing_by_worker_id = NULL
+
+-- name: task_attempts
+-- fragment of `task_judged` where tasks may run again, or a run is taken away
+CASE WHEN held.status NOT IN ('PENDING', 'CLAIMED')
+     THEN COALESCE((SELECT attempt FROM horsies_task_attempts WHERE task_id = held.id ORDER BY attempt DESC LIMIT 1), 0)
+     END
+
+-- name: task_no_refusal
+-- fragment: the refusal of a verb that has none of its own
+NULL
+
+-- name: task_key_taken
+-- fragment: why a task that has ended cannot live again under its unique key
+CASE WHEN compared.was_final AND compared.unique_key IS NOT NULL THEN
+     COALESCE((SELECT 'its unique key is held by the live task ' || other.id
+                 FROM horsies_tasks other
+                WHERE other.unique_key = compared.unique_key AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING')),
+              -- Of the selected tasks that share a key the last one gets it.
+              'its unique key goes to the selected task '
+              || NULLIF(max(compared.id COLLATE "C") FILTER (WHERE compared.was_final AND compared.difference IS NULL)
+                        OVER (PARTITION BY compared.unique_key), compared.id)) END

@@ -1,127 +1,176 @@
-"""Undoes an operation if it can be undone, and refuses with the reason otherwise."""
+"""Operations as targets of undo: each row that the operation changed is restored, or refused with the reason."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from horsies.domain.ids import new_task_id
-from horsies.lifecycle import operator_actions as by_hand
-from horsies.lifecycle.operator_actions import ExpectedState, OperatorAction
 from horsies.lifecycle.workflow_rows import read_flows
-from horsies.operations.audit import actions_of, require_writable, standing
-from horsies.operations.batches import in_batches
+from horsies.operations import queues, workers, workflows
+from horsies.operations.audit import actions_of, refused, require_writable, standing, with_audit
+from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
-from horsies.operations.tasks import tell_workflows
-from horsies.operations.undo_orders import undo_orders
-from horsies.operations.undo_workflows import undo_workflows, why_no_way_back
+from horsies.operations.verb import QueueVerb, WorkerVerb, WorkflowVerb
+from horsies.operations.verbs import VERBS
+from horsies.operations.workflows import WorkflowFacts
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
+    from datetime import datetime
 
     import asyncpg
 
     from horsies.lifecycle.workflow_rows import WorkflowRow
-    from horsies.operations.actor import Actor
-    from horsies.operations.audit import Action
-    from horsies.operations.preview import Outcome
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.preview import AuditedAction
+    from horsies.operations.selection import Selection
+    from horsies.operations.verb import Options, Verb
+
+_NOBODY = (None,) * 6
+_TASKS_AT_ONCE = 500
+_GONE = "it is gone: its row was deleted"
 
 
-_LEFT_AS: Mapping[str, str] = {"requeue": "PENDING", "fail": "FAILED", "cancel": "CANCELLED", "retry-now": "PENDING"}
-_NO_WAY_BACK: Mapping[str, str] = {
-    "rerun": "the copy is a task of its own: cancel it instead",
-    "release": "a claim cannot be given back to a worker",
-    "expire": "its good_until has passed: requeue it to run it all the same",
-}
+async def require(conn: asyncpg.Connection) -> None:
+    await require_writable(conn)
 
 
-async def preview(conn: asyncpg.Connection, operation_id: UUID) -> Preview:
-    """What would be undone at present; the statements check again, and more closely. Reads only."""
+def batch_of(verb: Verb, targets: Sequence[Target]) -> int:
+    """Tasks together; the lock of a workflow's family is held for one workflow only."""
+    return _TASKS_AT_ONCE if all(target.kind == "task" for target in targets) else 1
+
+
+async def look(conn: asyncpg.Connection, verb: Verb, selection: Selection, options: Options) -> Preview:
+    """What can be restored of the operation; OperationError if it has no audit rows."""
     now = (await standing(conn)).now
-    actions = await actions_of(conn, operation_id)
-    ids = [action.target_id for action in actions if action.target_kind == "task"]
-    rows = {
-        row[0]: ExpectedState(*row)
-        for row in await conn.fetch(statement("horsies.operations.selection", "op_see"), ids)
-    }
-    flows = await read_flows(conn, [action.target_id for action in actions if action.target_kind == "workflow"])
-    judged = [
-        (
-            _named(_target(action), rows.get(action.target_id), flows.get(action.target_id)),
-            _why_not(action, rows.get(action.target_id), flows.get(action.target_id)),
-        )
-        for action in actions
-    ]
+    (operation_id,) = selection.ids
+    actions = await actions_of(conn, UUID(operation_id))
+    reasons = {action.id: _no_way_back(action) for action in actions}
+    open_ones = [action for action in actions if reasons[action.id] is None]
+    judged = await _look_at_tasks(conn, [action for action in open_ones if action.target_kind == "task"])
+    others = [action for action in open_ones if action.target_kind != "task"]
+    since = await _since_then(conn, [action.id for action in others])
+    flows = await read_flows(conn, [one.target_id for one in actions if one.target_kind in ("workflow", "node")])
+    targets = []
+    for action in actions:
+        target = Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
+        if (found := judged.get(action.id)) is not None:
+            reasons[action.id] = found["refusal"]
+            if found["task_name"] is not None:
+                # So that the operator can check that it is the right one.
+                target = replace(target, label=f"{found['task_name']}, {action.verb}", queue=found["queue_name"])
+        flow = flows.get(action.target_id)
+        if flow is not None:
+            target = replace(target, label=f"{flow.name}, {action.verb}")
+        if action in others:
+            reasons[action.id] = since[action.id][1] or _moved_on(action, flow)
+        targets.append(target)
     return Preview(
-        verb="undo",
-        options={},
-        eligible=tuple(target for target, reason in judged if reason is None),
-        refused=tuple(Refusal(target, reason) for target, reason in judged if reason is not None),
+        verb=verb,
+        options=options,
+        eligible=tuple(target for target in targets if reasons[target.seen.id] is None),
+        refused=tuple(Refusal(one, reason) for one in targets if (reason := reasons[one.seen.id]) is not None),
         consequences=("each is again as it was before, unless it has changed since",),
         filter=None,
-        command=f"horsies audit undo {operation_id}",
+        command=verb.command(selection.ids, options),
         taken_at=now,
     )
 
 
-def _why_not(action: Action, seen: ExpectedState | None, flow: WorkflowRow | None) -> str | None:
-    if action.target_kind in ("workflow", "node"):
-        return why_no_way_back(action.verb, None if flow is None else flow.status)
-    if action.target_kind != "task":
-        return None
-    if action.verb not in _LEFT_AS:
-        return _NO_WAY_BACK.get(action.verb, f"there is no way back from {action.verb}")
-    if action.status == "RUNNING":
-        return "its run was taken away, and that attempt is history"
-    if action.verb == "requeue" and action.status == "CLAIMED":
-        return _NO_WAY_BACK["release"]
-    if seen is None:
-        return "it is gone: its row was deleted"
-    return None if seen.status == _LEFT_AS[action.verb] else f"it is {seen.status} now, try {seen.retry_count + 1}"
-
-
-async def undo(
+async def change(
     conn: asyncpg.Connection,
-    operation_id: UUID,
-    actor: Actor,
-    reason: str | None,
-    *,
-    on_progress: Callable[[int, int], None] | None = None,
-    batch: int = 500,
-) -> Outcome:
-    """The inverse for each row that the operation changed; a row without one is refused with the reason."""
-    await require_writable(conn)
-    actions = await actions_of(conn, operation_id)
-    undoing = UUID(new_task_id())
-    deed = OperatorAction(undoing, "undo", actor.os_user, actor.os_host, reason, None)
-    tasks = [_target(action) for action in actions if action.target_kind == "task"]
-
-    async def step(part: Sequence[Target]) -> list[RowOutcome]:
-        became = await by_hand.undo(conn, deed, {target.seen.id: target.id for target in part})
-        return [_row_outcome(target, became[target.seen.id]) for target in part]
-
-    outcome = await in_batches(conn, undoing, "undo", tasks, step, on_progress=on_progress, batch=batch)
-    await tell_workflows(conn, [target.seen.target_id for target in tasks])
-    orders = await undo_orders(conn, operation_id, undoing, actor, reason)
-    workflows = await undo_workflows(conn, operation_id, undoing, actor, reason)
-    return replace(outcome, rows=(*outcome.rows, *orders, *workflows))
+    action: OperatorAction,
+    verb: Verb,
+    part: Sequence[Target],
+    options: Options,
+    ended: list[str],
+) -> list[RowOutcome]:
+    tasks = {target.seen.id: target for target in part if target.kind == "task"}
+    rows = await _restore_tasks(conn, action, tasks)
+    ended += [target.id for target in tasks.values()]
+    others = [target for target in part if target.kind != "task"]
+    since = await _since_then(conn, [target.seen.id for target in others])
+    for target in others:
+        given_at, later = since[target.seen.id]
+        if later is not None:
+            rows.append(await refused(conn, action, target, later))
+        else:
+            undoing = replace(action, undoes={target.id: target.seen.id})
+            rows.append(await _invert(conn, undoing, target, given_at))
+    return rows
 
 
-def _target(action: Action) -> Target:
-    return Target(action.target_kind, action.target_id, action.verb, action.status or "?", action)
+def _no_way_back(action: AuditedAction) -> str | None:
+    done = VERBS.get((action.target_kind, action.verb))
+    return f"there is no way back from {action.verb}" if done is None else done.why_not_undone(action)
 
 
-def _named(target: Target, seen: ExpectedState | None, flow: WorkflowRow | None) -> Target:
-    """With the name of the task or workflow beside the verb, so that the operator can check that it is the right
-    one."""
-    if seen is not None:
-        return replace(target, label=f"{seen.task_name}, {target.label}", queue=seen.queue_name)
-    return target if flow is None else replace(target, label=f"{flow.name}, {target.label}")
+def _moved_on(action: AuditedAction, flow: WorkflowRow | None) -> str | None:
+    """Why a workflow is not as the action left it; workers and queues are compared by the statement."""
+    if action.target_kind != "workflow":
+        return None
+    if flow is None:
+        return _GONE
+    inverse = VERBS["workflow", VERBS["workflow", action.verb].inverse or ""]
+    fits = isinstance(inverse, WorkflowVerb) and inverse.fits(flow.status)
+    return None if fits else f"it is {flow.status} now"
 
 
-def _row_outcome(target: Target, became: by_hand.TransitionResult) -> RowOutcome:
-    if became.refusal is not None:
-        return RowOutcome(target, False, became.refusal)
-    return RowOutcome(target, True, f"try {(became.retry_count or 0) + 1} as before {target.label}")
+def undo_statement(name: str) -> str:
+    lock = statement("horsies.operations.tasks", "task_lock") if name == "undo_tasks" else ""
+    return with_audit(__name__, name, judged=statement(__name__, "undo_judged"), lock=lock)
+
+
+async def _look_at_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedAction]) -> dict[int, asyncpg.Record]:
+    if not actions:
+        return {}
+    rows = await conn.fetch(
+        undo_statement("undo_look"), *_NOBODY, [one.id for one in actions], [one.target_id for one in actions]
+    )
+    return {row["action"]: row for row in rows}
+
+
+async def _restore_tasks(
+    conn: asyncpg.Connection, action: OperatorAction, targets: dict[int, Target]
+) -> list[RowOutcome]:
+    if not targets:
+        return []
+    text, ids = undo_statement("undo_tasks"), [target.id for target in targets.values()]
+    rows = await conn.fetch(text, *action.values, list(targets), ids)
+    results = {row["action"]: (row["refusal"], row["retry_count"]) for row in rows}
+    outcomes = []
+    for number, target in targets.items():
+        refusal, retry_count = results[number]
+        restored = f"try {(retry_count or 0) + 1} as before {target.seen.verb}"
+        outcomes.append(RowOutcome(target, refusal is None, refusal or restored))
+    return outcomes
+
+
+async def _since_then(conn: asyncpg.Connection, actions: Sequence[int]) -> dict[int, tuple[Any, str | None]]:
+    """For each action when its order was given, and why it cannot be undone any more."""
+    rows = await conn.fetch(statement(__name__, "undo_since"), actions) if actions else []
+    return {row["id"]: (row["given_at"], row["since_then"]) for row in rows}
+
+
+async def _invert(
+    conn: asyncpg.Connection, action: OperatorAction, target: Target, given_at: datetime | None
+) -> RowOutcome:
+    """Apply the inverse verb to a worker, a queue or a workflow, with an audit row of the undo."""
+    inverse = VERBS[target.kind, VERBS[target.kind, target.seen.verb].inverse or ""]
+    if isinstance(inverse, WorkflowVerb):
+        flow = (await read_flows(conn, [target.id])).get(target.id)
+        if flow is None:
+            return await refused(conn, action, target, _GONE)
+        given = [replace(target, seen=WorkflowFacts(flow))]
+        (row,) = await workflows.change(conn, action, inverse, given, {}, [])
+        return row
+    given = [replace(target, seen=Since(given_at))]
+    action = replace(action, verb=inverse.name)  # an order, which can be taken back like any other
+    if isinstance(inverse, WorkerVerb):
+        (row,) = await workers.change(conn, action, inverse, given, {}, [])
+    else:
+        assert isinstance(inverse, QueueVerb)
+        (row,) = await queues.change(conn, action, inverse, given, {}, [])
+    return row

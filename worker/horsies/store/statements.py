@@ -9,10 +9,15 @@ from importlib.resources import files
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
-def statement(module: str, name: str) -> str:
-    """The statement `name` of the SQL file beside `module`, including the comments on who runs it and what guards
-    it."""
-    return _statements(module)[name]
+def statement(module: str, name: str, **fragments: str) -> str:
+    """The statement `name` of the SQL file beside `module`, including the comments on who runs it and what guards it.
+
+    `fragments` replace their names in it, in this order: `/* audit */`. They are texts of SQL files, too.
+    """
+    text = _statements(module)[name]
+    for place, fragment in fragments.items():
+        text = text.replace(f"/* {place} */", fragment)
+    return text
 
 
 @cache

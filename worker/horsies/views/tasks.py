@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from horsies.lifecycle.operator_actions import ExpectedState
 from horsies.store.statements import statement
 from horsies.views.pages import Sort, TaskPage, TaskRow, cursor_of
 from horsies.views.search import TASKS, rows_at_once, source_for
 from horsies.views.searching import Cursor, Stretch, read_newest, read_page, stretch_of
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import asyncpg
 
     from horsies.query import TaskConditions
 
 _ASCENDING: Final = frozenset({Sort.OLDEST, Sort.WAITING, Sort.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedState:
+    """A task as the operator saw it. A row that differs in status, owner, claim, try or error is not changed.
+
+    Statements that fill it select its fields in this order, so that `ExpectedState(*row)` builds one.
+    """
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    status: str
+    worker_id: str | None
+    """claimed_by_worker_id"""
+    claimed_at: datetime | None
+    retry_count: int
+    error_code: str | None
+    good_until: datetime | None
+    finalizing_at: datetime | None
+    is_workflow_task: bool
+    last_action: int | None = None
+    """The newest audit row of an action on it; read only where the verb does not change the row."""
 
 
 async def task_page(

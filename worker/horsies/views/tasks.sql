@@ -26,10 +26,10 @@ SELECT statement_timestamp() AS now, page.id, task_name, queue_name, page.priori
  ORDER BY /* order */
 
 -- name: view_task_matching
--- views/tasks.py; reads only: the rows that an operation freezes, as operator_actions.ExpectedState
+-- views/tasks.py; reads only: the rows that an operation freezes, as ExpectedState
 -- (from the rows of `view_candidates`, $1 at most)
 SELECT id, task_name, queue_name, status, claimed_by_worker_id, claimed_at, retry_count, error_code,
-       GREATEST(enqueued_at, next_retry_at) AS due, good_until, finalizing_at, unique_key, is_workflow_task
+       good_until, finalizing_at, is_workflow_task
   FROM task
  ORDER BY /* order */
  LIMIT $1

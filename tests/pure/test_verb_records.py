@@ -1,0 +1,130 @@
+"""The records of the manual verbs: complete, in their places, and what the commands and the README are made of."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import horsies
+from horsies.cli.main import app
+from horsies.domain.states import TASK_TRANSITIONS, TaskStatus
+from horsies.operations.preview import AuditedAction, OperationError
+from horsies.operations.verb import COMMAND_GROUPS, TERMINAL, TaskVerb, Verb, WorkflowVerb
+from horsies.operations.verbs import VERBS, verbs_for
+from horsies.store.statements import statement
+
+README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+PLACES = Path(horsies.__file__).parent / "operations" / "verbs"
+ALL = list(VERBS.values())
+
+
+def ids(verb: Verb) -> str:
+    return f"{verb.kind}-{verb.name}"
+
+
+def command_of(verb: Verb) -> Any:
+    root: Any = typer.main.get_command(app)
+    context = root.context_class(root)
+    _, group, _ = root.resolve_command(context, [COMMAND_GROUPS[verb.kind]])
+    return group.commands[verb.name]
+
+
+def can_be_undone(verb: Verb) -> str:
+    waiting = AuditedAction(1, verb.name, verb.kind, "t", "PENDING")
+    return "yes" if verb.why_not_undone(waiting) is None else "no"
+
+
+def line_of_readme(verb: Verb) -> str:
+    summary = verb.help.partition("\n")[0]
+    key = f"`{verb.key}`" if verb.key else ""
+    return f"| `horsies {COMMAND_GROUPS[verb.kind]} {verb.name}` | {key} | {summary} | {can_be_undone(verb)} |"
+
+
+@pytest.mark.parametrize("verb", ALL, ids=ids)
+def test_a_record_lies_where_its_name_says_and_has_all_its_words(verb: Verb) -> None:
+    assert (PLACES / f"{verb.kind}s" / f"{verb.name.replace('-', '_')}.py").exists()
+    assert all((verb.title, verb.will.startswith("will "), verb.done, verb.help.endswith(".")))
+    assert (verb.hint != "") is (verb.key != "")
+    assert verb.hint == "" or verb.hint.endswith(".")
+
+
+def test_a_module_in_a_folder_of_the_verbs_is_a_verb() -> None:
+    modules = {path.relative_to(PLACES) for path in PLACES.glob("*/*.py") if path.name != "__init__.py"}
+    assert len(modules) == len(VERBS) > 20
+
+
+@pytest.mark.parametrize("verb", ALL, ids=ids)
+def test_the_example_is_a_command_line_that_the_command_reads(verb: Verb) -> None:
+    program, group, name, *rest = shlex.split(verb.example)
+    assert (program, group, name) == ("horsies", COMMAND_GROUPS[verb.kind], verb.name)
+    command = command_of(verb)
+    with command.make_context(name, rest) as context:
+        given = {name for name, value in context.params.items() if value not in (None, False, [], ())}
+    assert given
+    assert f"`{verb.example}`" in command.epilog
+
+
+@pytest.mark.parametrize("verb", ALL, ids=ids)
+def test_the_command_has_the_help_of_the_record_and_its_options(verb: Verb) -> None:
+    command = command_of(verb)
+    assert command.help == verb.help
+    spelled = {flag for parameter in command.params for flag in parameter.opts}
+    assert {flag for option in verb.options for flag in option.spelled} <= spelled
+    assert {"--dry-run", "--yes", "--reason", "--json", "--context"} <= spelled
+
+
+def test_the_table_of_the_readme_is_that_of_the_records() -> None:
+    lines = [line_of_readme(verb) for kind in COMMAND_GROUPS for verb in verbs_for(kind)]
+    found = re.findall(r"^\| `horsies [^|]*\|[^|]*\|[^|]*\|[^|]*\|$", README, re.MULTILINE)
+    assert found == lines, "\n".join(["the table should be:", *lines])
+
+
+@pytest.mark.parametrize("verb", verbs_for("task"), ids=ids)
+def test_a_verb_for_tasks_keeps_to_the_table_of_transitions(verb: TaskVerb) -> None:
+    arrows = [arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb.name and "operator" in arrow.who]
+    sources = {arrow.source.value for arrow in arrows if arrow.source is not None}
+    assert verb.sources == (sources or TERMINAL if verb.statement else sources)
+    if verb.ends is not None:
+        assert {arrow.target for arrow in arrows} == {verb.ends.status}
+    assert [verb.sets, verb.statement, verb.ends].count(None) == 2
+
+
+@pytest.mark.parametrize("verb", verbs_for("task"), ids=ids)
+@pytest.mark.parametrize("status", [status.value for status in TaskStatus])
+def test_a_task_in_a_state_that_the_verb_does_not_change_is_refused_with_that_state(
+    verb: TaskVerb, status: str
+) -> None:
+    reason = verb.refusal_by_state(status, None)
+    assert (reason is None) is verb.fits(status, None)
+    assert reason is None or status in reason
+    assert "none that horsies writes" in (verb.refusal_by_state("ON_HOLD", None) or "")
+
+
+@pytest.mark.parametrize("verb", ALL, ids=ids)
+def test_an_inverse_is_a_verb_for_the_same_targets_and_has_this_one_as_its_inverse(verb: Verb) -> None:
+    if verb.inverse is not None:
+        assert VERBS[verb.kind, verb.inverse].inverse == verb.name
+
+
+def test_what_fits_a_workflow_is_what_its_record_names() -> None:
+    offered = {verb.name: set(verb.sources) for verb in verbs_for("workflow") if isinstance(verb, WorkflowVerb)}
+    assert (offered["pause"], offered["resume"]) == ({"RUNNING"}, {"PAUSED"})
+    assert offered["cancel"].isdisjoint(offered["rerun"])
+
+
+def test_an_option_of_another_verb_is_refused_and_an_empty_one_is_none() -> None:
+    cancel = VERBS["task", "cancel"]
+    assert cancel.checked({"fresh_budget": False, "args": None}) == {}
+    with pytest.raises(OperationError, match="cancel takes no fresh budget"):
+        cancel.checked({"fresh_budget": True})
+
+
+def test_a_fragment_that_is_not_filled_in_stays_readable_and_a_filled_one_is_gone() -> None:
+    raw = statement("horsies.operations.tasks", "task_update")
+    assert "/* sets */" in raw
+    assert "priority = 1" in statement("horsies.operations.tasks", "task_update", sets="priority = 1")

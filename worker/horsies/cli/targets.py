@@ -1,0 +1,78 @@
+"""The targets of a verb as they are named on the command line: ids by their ends, filters, nodes, operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.cli.filters import chosen, understood, understood_workflows
+from horsies.cli.formatting import unshortened
+from horsies.cli.operation_ids import operation_of
+from horsies.cli.workflow_reading import node_named, story_of, whole_id
+from horsies.operations.preview import OperationError
+from horsies.operations.selection import Selection
+from horsies.query import TASKS, WORKFLOWS
+from horsies.views import Ambiguous, find_task
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.cli.reading import Connection
+    from horsies.operations.preview import TargetKind
+
+_WHOLE: Final = 36
+
+
+def check(kind: TargetKind, given: Mapping[str, Any]) -> None:
+    """Before a connection is made: the command ends if no target is named, or by a filter that cannot be read."""
+    if kind not in ("task", "workflow"):
+        return
+    chosen(given["ids"], given["filter_text"], TASKS if kind == "task" else WORKFLOWS)
+    if given["filter_text"] is not None:
+        (understood if kind == "task" else understood_workflows)(given["filter_text"])
+
+
+async def selected(connection: Connection, kind: TargetKind, given: Mapping[str, Any]) -> Selection:
+    """With whole ids. An unknown one is refused later, like every other target that cannot be changed."""
+    match kind:
+        case "task" | "workflow" if given["filter_text"] is not None:
+            return Selection.of_filter(given["filter_text"])
+        case "task":
+            return Selection.of_ids([await _whole(connection, text) for text in given["ids"]])
+        case "workflow":
+            return Selection.of_ids([await whole_id(connection, text) for text in given["ids"]])
+        case "node":
+            return await _node(connection, given["workflow_id"], given["node"])
+        case "worker":
+            return Selection.of_ids(map(unshortened, given["workers"]))
+        case "queue":
+            return Selection.of_ids(given["queues"])
+        case _:
+            return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
+
+
+async def _whole(connection: Connection, text: str) -> str:
+    if len(text) == _WHOLE:
+        return text
+    found = await find_task(connection, text)
+    if isinstance(found, Ambiguous):
+        raise ambiguous(found)
+    return found or text
+
+
+def ambiguous(found: Ambiguous) -> OperationError:
+    more = ["…"] if found.more else []
+    return OperationError(
+        f"several tasks begin or end with {found.text!r}",
+        notes=["\n".join([*found.ids, *more])],
+        help_text="give more of the id, or --filter for all of them",
+    )
+
+
+async def _node(connection: Connection, workflow_id: str, node: str) -> Selection:
+    story = await story_of(connection, workflow_id)
+    if story is None:
+        raise OperationError(
+            f"no workflow has the id {workflow_id}, or one that begins or ends so",
+            help_text="`horsies workflows ls` lists them",
+        )
+    return Selection.of_node(story.row.id, node_named(story, node).index)

@@ -1,0 +1,96 @@
+"""The commands of the manual verbs, made of their records."""
+
+from __future__ import annotations
+
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from horsies.cli.confirm import YesOption
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption
+from horsies.cli.verb_options import (
+    DryRunOption,
+    FilterHelpOption,
+    FilterOption,
+    NodeArgument,
+    OperationArgument,
+    QueuesArgument,
+    ReadOnlyOption,
+    ReasonOption,
+    TaskIdsArgument,
+    WorkerIdsArgument,
+    WorkflowFilterHelpOption,
+    WorkflowFilterOption,
+    WorkflowIdArgument,
+    WorkflowIdsArgument,
+)
+from horsies.operations.verb import COMMAND_GROUPS
+from horsies.operations.verbs import VERBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from horsies.operations.verb import Option, Verb
+
+_TARGETS: dict[str, dict[str, Any]] = {
+    "task": {"ids": TaskIdsArgument, "filter_text": FilterOption},
+    "workflow": {"ids": WorkflowIdsArgument, "filter_text": WorkflowFilterOption},
+    "node": {"workflow_id": WorkflowIdArgument, "node": NodeArgument},
+    "worker": {"workers": WorkerIdsArgument},
+    "queue": {"queues": QueuesArgument},
+    "operation": {"operation": OperationArgument},
+}
+_FILTER_HELP: dict[str, Any] = {"task": FilterHelpOption, "workflow": WorkflowFilterHelpOption}
+_OPTIONAL = frozenset({"ids", "filter_text"})
+
+
+def add_verbs(group: typer.Typer) -> None:
+    for verb in VERBS.values():
+        if COMMAND_GROUPS[verb.kind] == group.info.name:
+            group.command(verb.name, help=verb.help, epilog=f"For example: `{verb.example}`")(_command(verb))
+
+
+def _command(verb: Verb) -> Callable[..., None]:
+    """typer reads the parameters of a command from its signature."""
+
+    def command(**given: Any) -> None:
+        from horsies.cli.acting import act
+
+        act(verb, given)
+
+    parameters = list(_parameters(verb))
+    vars(command)["__signature__"] = Signature(parameters)
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def _parameters(verb: Verb) -> Iterator[Parameter]:
+    for name, kind in _TARGETS[verb.kind].items():
+        yield _parameter(name, kind, None if name in _OPTIONAL else Parameter.empty)
+    for option in verb.options:
+        yield _parameter(option.name, *_option(option))
+    yield _parameter("dry_run", DryRunOption, False)
+    yield _parameter("yes", YesOption, False)
+    yield _parameter("reason", ReasonOption, None)
+    yield _parameter("read_only", ReadOnlyOption, False)
+    yield _parameter("as_json", JsonOption, False)
+    if verb.kind in _FILTER_HELP:
+        yield _parameter("filter_help", _FILTER_HELP[verb.kind], False)
+    yield _parameter("database_url", DatabaseUrlOption, None)
+    yield _parameter("context", ContextOption, None)
+    yield _parameter("debug", DebugOption, False)
+
+
+def _option(option: Option) -> tuple[Any, Any]:
+    """Its type for typer, and its default."""
+    if option.metavar is None:
+        return Annotated[bool, typer.Option(*option.spelled, help=option.help, show_default=False)], False
+    info = typer.Option(
+        *option.spelled, metavar=option.metavar, help=option.help, show_default=option.default is not None
+    )
+    return (Annotated[str | None, info] if option.default is None else Annotated[str, info]), option.default
+
+
+def _parameter(name: str, kind: Any, default: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind)

@@ -1,0 +1,93 @@
+"""The way of every verb: select and judge (`preview`), then change with the audit row (`apply`)."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from horsies.domain.ids import new_task_id
+from horsies.lifecycle.following import follow
+from horsies.operations import queues, tasks, undo, workers, workflows
+from horsies.operations.audit import OperatorAction
+from horsies.operations.batches import in_batches
+from horsies.store.pool import CONNECTION_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import asyncpg
+
+    from horsies.operations.actor import Actor
+    from horsies.operations.preview import Outcome, Preview, RowOutcome, Target, TargetKind
+    from horsies.operations.selection import Selection
+    from horsies.operations.verb import Verb
+
+
+class Targets(Protocol):
+    """A module of one kind of targets."""
+
+    look: Callable[..., Any]
+    """(connection, verb, selection, options): the preview. Reads only."""
+    change: Callable[..., Any]
+    """(connection, action, verb, targets, options, ended): their results, in the caller's transaction, with their audit
+    rows. The tasks that it ends are appended to `ended`: their workflows are advanced afterwards."""
+    require: Callable[..., Any]
+    """(connection): OperationError if this session cannot write what the verbs change."""
+    batch_of: Callable[..., int]
+    """(verb, targets): how many are changed in one transaction."""
+
+
+_TARGETS: Mapping[TargetKind, Targets] = {
+    "task": tasks,
+    "workflow": workflows,
+    "node": workflows,
+    "worker": workers,
+    "queue": queues,
+    "operation": undo,
+}
+
+
+async def preview(conn: asyncpg.Connection, verb: Verb, selection: Selection, **options: Any) -> Preview:
+    """What the verb would do to each selected target. Reads only.
+
+    FilterError for a filter that cannot be read, OperationError for a verb that cannot be tried with this selection or
+    with these options.
+    """
+    preview: Preview = await _TARGETS[verb.kind].look(conn, verb, selection, verb.checked(options))
+    return preview
+
+
+async def apply(
+    conn: asyncpg.Connection,
+    preview: Preview,
+    actor: Actor,
+    reason: str | None,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+    batch: int | None = None,
+) -> Outcome:
+    """Change the preview's eligible targets that are still as they were seen, each with its audit row.
+
+    If cancelled, or interrupted from `on_progress(done, all)`, it ends the current batch and returns what was done.
+    """
+    verb, targets = preview.verb, _TARGETS[preview.verb.kind]
+    await targets.require(conn)
+    action = OperatorAction(UUID(new_task_id()), verb.name, actor, reason, preview.filter)
+    ended: list[str] = []
+
+    async def step(part: Sequence[Target]) -> list[RowOutcome]:
+        rows: list[RowOutcome] = await targets.change(conn, action, verb, part, preview.options, ended)
+        return rows
+
+    # In the order in which each batch locks its rows, so that two operators lock the same rows in the same order.
+    ordered = sorted(preview.eligible, key=attrgetter("id")) if verb.kind == "task" else preview.eligible
+    most = targets.batch_of(verb, ordered)
+    size = most if batch is None else min(batch, most)
+    outcome = await in_batches(conn, action.operation_id, verb, ordered, step, on_progress=on_progress, batch=size)
+    if ended and not conn.is_closed():
+        # The changes stay, whatever happens here: the next reconciliation does what fails.
+        with suppress(*CONNECTION_ERRORS):
+            await follow(conn, ended)
+    return outcome

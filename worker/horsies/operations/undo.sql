@@ -1,0 +1,124 @@
+-- name: undo_since
+-- operations/undo.py, actions on workers, queues, workflows and nodes; reads only
+-- ($1 actions): when the order was given, and by whom the target was acted on since
+SELECT action.id,
+       COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at')::timestamptz AS given_at,
+       (SELECT concat('it was acted on by hand since: ', later.verb, ' by ', later.os_user, '@', later.os_host)
+          FROM horsies_operator_actions later
+         WHERE later.target_kind = action.target_kind AND later.target_id = action.target_id AND later.id > action.id
+           AND later.outcome = 'applied'
+         ORDER BY later.id DESC LIMIT 1) AS since_then
+  FROM horsies_operator_actions action
+ WHERE action.id = ANY ($1::bigint[])
+
+-- name: undo_look
+-- operations/undo.py, preview of an undo on tasks; reads only (parameters of `undo_judged`)
+WITH /* operation */, /* judged */
+SELECT judged.action, judged.refusal, task.task_name, task.queue_name
+  FROM judged
+ CROSS JOIN operation
+  LEFT JOIN horsies_tasks task ON task.id = ANY ($8) AND task.id = judged.target_id
+
+-- name: undo_tasks
+-- operations/undo.py, an undo on tasks; the row as the action left it, no operator action since, the unique key free if
+-- the task is open again (parameters of `undo_judged`)
+WITH /* operation */, /* judged */, restored AS (
+    UPDATE horsies_tasks task
+       SET status = judged.new_status, retry_count = judged.retry_count, max_retries = judged.max_retries,
+           enqueued_at = judged.enqueued_at, next_retry_at = judged.next_retry_at, good_until = judged.good_until,
+           completed_at = judged.completed_at, failed_at = judged.failed_at, result = judged.result,
+           error_code = judged.error_code, failed_reason = judged.failed_reason,
+           -- The worker that had claimed it has been notified that it lost the task.
+           claimed_by_worker_id = CASE WHEN judged.old_status <> 'CLAIMED' THEN judged.claimed_by_worker_id END,
+           claimed_at = CASE WHEN judged.old_status <> 'CLAIMED' THEN judged.claimed_at END,
+           started_at = judged.started_at, worker_hostname = judged.worker_hostname, worker_pid = judged.worker_pid,
+           worker_process_name = judged.worker_process_name, updated_at = statement_timestamp()
+      FROM judged
+     WHERE task.id = ANY ($8) AND task.id = judged.target_id
+       AND CASE WHEN judged.refusal IS NULL THEN true END  -- as in `task_update`
+    RETURNING judged.action, task.id, task.queue_name, task.status, task.retry_count
+), audited AS (
+    SELECT judged.action AS number, 'task' AS kind, judged.target_id AS id, judged.refusal AS detail,
+           CASE WHEN restored.id IS NULL THEN 'refused' ELSE 'applied' END AS outcome,
+           jsonb_strip_nulls(to_jsonb(held)) AS before,
+           CASE WHEN restored.id IS NOT NULL
+                THEN jsonb_build_object('status', restored.status, 'retry_count', restored.retry_count) END AS after,
+           CASE WHEN judged.verb IS NOT NULL THEN judged.action END AS undoes
+      FROM judged
+      LEFT JOIN held ON held.id = judged.target_id
+      LEFT JOIN restored ON restored.action = judged.action
+), /* audit */, told AS MATERIALIZED (
+    SELECT pg_notify('task_queue_' || queue_name, 'requeue:' || min(id))
+      FROM restored WHERE status = 'PENDING' GROUP BY queue_name
+)
+SELECT judged.action, judged.refusal, restored.retry_count
+  FROM judged
+  LEFT JOIN restored ON restored.action = judged.action
+ WHERE (SELECT count(*) FROM told) >= 0
+
+-- name: undo_judged
+-- fragment: the tasks as they are now, as they were before the action, and why each is not restored; locks them if
+-- `lock` says so
+-- ($1 to $6 as in `audit_operation`; $7 actions, $8 their tasks)
+-- If the audit table has grown since its last ANALYZE, the planner expects one row, and would loop over 500 times 500
+-- of them (230 ms instead of 20). So each action is fetched by itself, and everything else is joined to the arrays,
+-- whose length is known.
+deed AS MATERIALIZED (
+    SELECT asked.action, asked.target_id, trace.verb, trace.after_state,
+           trace.before_state ? 'result_left_out' AS result_left_out, before.*
+      FROM unnest($7::bigint[], $8::text[]) AS asked (action, target_id)
+      LEFT JOIN LATERAL (SELECT verb, before_state, after_state FROM horsies_operator_actions
+                          WHERE id = asked.action LIMIT 1) trace ON true
+      LEFT JOIN LATERAL (
+           SELECT status AS old_status, queue_name, retry_count, max_retries, enqueued_at, next_retry_at, good_until,
+                  completed_at, failed_at, result, error_code, failed_reason, claimed_by_worker_id, claimed_at, started_at,
+                  worker_hostname, worker_pid, worker_process_name
+             FROM jsonb_populate_record(NULL::horsies_tasks, trace.before_state)) before ON true
+), held AS (
+    SELECT id, status, queue_name, claimed_by_worker_id, claimed_at, started_at, failed_at, retry_count, max_retries,
+           enqueued_at, next_retry_at, good_until, error_code, unique_key, is_workflow_task
+      FROM horsies_tasks
+     WHERE id = ANY ($8)
+     /* lock */
+), compared AS MATERIALIZED (
+    SELECT deed.*, held.unique_key,
+           CASE WHEN deed.old_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'EXPIRED') THEN deed.old_status
+                ELSE 'PENDING' END AS new_status,
+           CASE WHEN deed.verb IS NULL THEN 'its audit row is gone'
+                WHEN held.id IS NULL THEN 'it is gone: its row was deleted'
+                WHEN (SELECT max(id) FROM horsies_operator_actions
+                       WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied') > deed.action
+                THEN (SELECT concat('it was acted on by hand since: ', verb, ' by ', os_user, '@', os_host)
+                        FROM horsies_operator_actions
+                       WHERE target_kind = 'task' AND target_id = deed.target_id AND outcome = 'applied'
+                       ORDER BY id DESC LIMIT 1)
+                WHEN (held.status, held.retry_count, held.claimed_at, held.started_at, held.failed_at)
+                     IS DISTINCT FROM (deed.after_state ->> 'status', (deed.after_state ->> 'retry_count')::integer,
+                                       (deed.after_state ->> 'claimed_at')::timestamptz,
+                                       (deed.after_state ->> 'started_at')::timestamptz,
+                                       (deed.after_state ->> 'failed_at')::timestamptz)
+                THEN 'it is ' || held.status
+                     || CASE WHEN held.status IN ('CLAIMED', 'RUNNING')
+                             THEN ' on ' || COALESCE(held.claimed_by_worker_id, 'an unknown worker') ELSE '' END
+                     || ' now, try ' || held.retry_count + 1
+                WHEN deed.result_left_out THEN 'its result had more than 64 kB and was not kept'
+                -- The task ended, and its node got that outcome.
+                WHEN held.is_workflow_task AND deed.old_status <> held.status
+                     AND held.status IN ('FAILED', 'CANCELLED', 'EXPIRED')
+                     AND EXISTS (SELECT FROM horsies_workflow_tasks WHERE task_id = held.id
+                                    AND status IN ('COMPLETED', 'FAILED', 'SKIPPED'))
+                THEN 'its workflow has gone on without it'
+           END AS difference
+      FROM deed
+      LEFT JOIN held ON held.id = deed.target_id
+), judged AS MATERIALIZED (
+    SELECT compared.*,
+           CASE WHEN difference IS NOT NULL THEN difference
+                WHEN new_status = 'PENDING' AND unique_key IS NOT NULL THEN
+                     (SELECT 'its unique key is held by the live task ' || other.id
+                        FROM horsies_tasks other
+                       WHERE other.unique_key = compared.unique_key AND other.id <> compared.target_id
+                         AND other.status IN ('PENDING', 'CLAIMED', 'RUNNING'))
+           END AS refusal
+      FROM compared
+)

@@ -1,0 +1,265 @@
+"""The record of a manual verb. Its command, key, sheet, help and line of the README are made from it.
+
+`horsies tasks --help` and the console's start wait for this module and for those in `verbs`: they import no database
+driver at their top.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskStatus
+from horsies.operations.preview import OperationError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.domain.codes import OutcomeCode
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.preview import AuditedAction, RowOutcome, Target, TargetKind
+    from horsies.operations.queues import QueueStanding
+    from horsies.operations.workers import WorkerFacts
+    from horsies.operations.workflows import Done, WorkflowFacts
+    from horsies.views.tasks import ExpectedState
+
+Options: TypeAlias = "Mapping[str, Any]"
+SqlName: TypeAlias = tuple[str, str]
+"""A statement by its module and its name."""
+
+TERMINAL = frozenset(status.value for status in TASK_TERMINAL_STATES)
+_STATUSES = frozenset(status.value for status in TaskStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option that only this verb has. `name` is its key in `Preview.options`; without a metavar it is a switch."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    default: str | None = None
+    flags: tuple[str, ...] = ()
+    """How the command spells it, if not like its name."""
+
+    @property
+    def spelled(self) -> tuple[str, ...]:
+        return self.flags or (f"--{self.name.replace('_', '-')}",)
+
+
+def _no_inverse(action: AuditedAction) -> str:
+    return f"there is no way back from {action.verb}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Verb:
+    """What all verbs have. `kind` is that of its targets; with the name it identifies the verb."""
+
+    kind: TargetKind
+    name: str
+    place: int
+    """Its place in the lists of commands and of keys."""
+    title: str
+    will: str
+    done: str
+    """Heading of the sheet, and behind the number of targets: `Requeue`, `will be requeued`, `requeued`."""
+    help: str
+    """The help of the command; its first line stands in the list of commands and in the README."""
+    example: str
+    key: str = ""
+    hint: str = ""
+    """The help of the key, one short sentence."""
+    label: str = ""
+    """The key's word in the footer, if not the name."""
+    footer: bool = False
+    on_recovery: bool = False
+    """Whether the recovery screen has this key; for a verb for tasks, whose other keys it has as well: only that."""
+    options: tuple[Option, ...] = ()
+    check: Callable[[Options], Options] | None = None
+    """Returns the options as they are used; OperationError if they cannot be."""
+    inverse: str | None = None
+    """The verb by which undo takes it back; tasks are restored from the audit instead."""
+    no_way_back: Callable[[AuditedAction], str | None] = _no_inverse
+    """Without an inverse: why undo cannot restore this target, by the audit row alone; None if it can be tried."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def why_not_undone(self, action: AuditedAction) -> str | None:
+        return self.no_way_back(action) if self.inverse is None else None
+
+    def checked(self, given: Options) -> Options:
+        """The options that were given and are not empty; OperationError for those of another verb."""
+        options = {name: value for name, value in given.items() if value is not None and value is not False}
+        for name in options.keys() - {option.name for option in self.options}:
+            raise OperationError(f"{self.name} takes no {name.replace('_', ' ')}", help_text="leave it out")
+        return options if self.check is None else self.check(options)
+
+    def command(self, targets: Iterable[str], options: Options) -> str:
+        """The shell command that does the same."""
+        words = ["horsies", COMMAND_GROUPS[self.kind], self.name, *targets]
+        for option in self.options:
+            value = options.get(option.name)
+            words += [option.spelled[0]] if value is True else []
+            words += [option.spelled[0], value] if isinstance(value, str) else []
+        return shlex.join(words)
+
+
+COMMAND_GROUPS: Mapping[TargetKind, str] = {
+    "task": "tasks",
+    "workflow": "workflows",
+    "node": "workflows",
+    "worker": "workers",
+    "queue": "queues",
+    "operation": "audit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The outcome of a task that a verb ends. `words` are stored as the reason, if not who did it and why."""
+
+    status: TaskStatus
+    code: OutcomeCode | str
+    words: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """The tasks that a verb would change, and what is not in their rows."""
+
+    tasks: Sequence[ExpectedState]
+    now: datetime
+    options: Options
+
+    def count(self, *statuses: str) -> int:
+        return sum(task.status in statuses for task in self.tasks)
+
+
+def sources(verb: str) -> frozenset[str]:
+    """From which states an operator may apply it, by the table of transitions."""
+    arrows = (arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb and "operator" in arrow.who)
+    return frozenset(arrow.source.value for arrow in arrows if arrow.source is not None)
+
+
+def _runs_history(action: AuditedAction) -> str | None:
+    return "its run was taken away, and that attempt is history" if action.status == "RUNNING" else None
+
+
+def _no_effects(facts: TaskFacts) -> Iterator[str]:
+    yield from ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaskVerb(Verb):
+    """A verb for tasks. `operations/tasks.sql` has the statement; the verb's own parts of it are fragments.
+
+    `refuses` is an expression over a row of `compared`: NULL, or why the task is not changed. The preview evaluates it,
+    and the statement that changes the row does so again. `sets` is the list of an UPDATE; a verb that writes other rows
+    has a `statement` of its own. `values` returns their parameters, from $17 on, of a statement from $15 on.
+    """
+
+    kind: TargetKind = "task"
+    sources: frozenset[str]
+    """The states that it changes."""
+    wrong_state: Callable[[str], str]
+    """Why not a task in this other state."""
+    refuses: SqlName | None = None
+    sets: SqlName | None = None
+    statement: SqlName | None = None
+    values: Callable[[asyncpg.Connection, Sequence[ExpectedState], Options], Awaitable[tuple[Any, ...]]] | None = None
+    ends: Ending | None = None
+    """Instead of `sets`: the task ends so."""
+    attempt_code: str | None = None
+    """The error code of the attempt, if it takes a RUNNING task from its worker."""
+    past: str = ""
+    """What is stored with who did it: `requeued` by hand by ops@bastion."""
+    became: str | None = None
+    """The result for a task, if its status and try do not say it."""
+    takes: str = "what user code has done stays done"
+    """What the preview says of RUNNING tasks."""
+    in_workflows: str | None = None
+    """What the preview says of tasks of workflows."""
+    effects: Callable[[TaskFacts], Iterator[str]] = _no_effects
+    """More sentences of the preview."""
+    reopens_nodes: bool = False
+    """Whether nodes that ended with their tasks wait for them again."""
+    guards_against_others: bool = False
+    """Whether it refuses a task that another operator has acted on meanwhile, though its row is the same."""
+    single: frozenset[str] = frozenset()
+    """Options that fit one task only."""
+    batch: int = 500
+    no_way_back: Callable[[AuditedAction], str | None] = _runs_history
+
+    def fits(self, status: str, error_code: str | None) -> bool:
+        """Whether it may change a task in this state, by the state alone; a preview checks the rest."""
+        # FAILED may fail again only if it was interrupted: then it needs an operator's decision.
+        interrupted = error_code == "TASK_INTERRUPTED" or self.ends is None or status != "FAILED"
+        return status in self.sources and interrupted
+
+    def refusal_by_state(self, status: str, error_code: str | None) -> str | None:
+        if status not in _STATUSES:
+            return f"its status {status!r} is none that horsies writes"
+        return None if self.fits(status, error_code) else self.wrong_state(status)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WorkflowVerb(Verb):
+    """A verb for workflows, or with kind="node" for one node. It is applied under the lock of the family."""
+
+    kind: TargetKind = "workflow"
+    sources: frozenset[str]
+    """The states of the workflow in which the console offers it."""
+    refusal: Callable[[WorkflowFacts], str | None]
+    effects: Callable[[WorkflowFacts], Iterator[str]]
+    change: Callable[[asyncpg.Connection, OperatorAction, WorkflowFacts, Options], Awaitable[Done]]
+    reads: Callable[[asyncpg.Connection, WorkflowFacts], Awaitable[WorkflowFacts]] | None = None
+    """Adds to the facts what only this verb needs."""
+    requires: Callable[[Sequence[WorkflowFacts], Options], None] | None = None
+    """OperationError if the options do not fit the targets."""
+    warns: Callable[[Options], tuple[str, ...]] | None = None
+    """More sentences of the preview, about the options."""
+
+    def fits(self, status: str) -> bool:
+        return status in self.sources
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What decides whether a verb applies to a worker."""
+
+    lives: bool
+    drains: bool
+    holds_tasks: bool
+    is_unacknowledged: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WorkerVerb(Verb):
+    """A verb for workers; in place of `change` it may have a statement that is run for all of them."""
+
+    kind: TargetKind = "worker"
+    fits: Callable[[WorkerState], bool]
+    wrong_state: Callable[[WorkerFacts], str]
+    effects: Callable[[asyncpg.Connection, Sequence[WorkerFacts]], Awaitable[list[str]]]
+    reads_losses: bool = False
+    order: SqlName | None = None
+    guarded: bool = False
+    """Whether the statement takes back the order that was seen, and no newer one."""
+    change: Callable[[asyncpg.Connection, OperatorAction, Target, list[str]], Awaitable[RowOutcome]] | None = None
+    """For one worker. The tasks that it ends are appended to the list: their workflows are advanced afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QueueVerb(Verb):
+    """A verb for queues. `order` is the statement for all of them."""
+
+    kind: TargetKind = "queue"
+    for_paused: bool
+    """Whether it applies to paused queues, or to the others."""
+    effect: Callable[[QueueStanding], str]
+    order: SqlName

@@ -1,0 +1,1 @@
+"""Verbs for operations that were done before."""

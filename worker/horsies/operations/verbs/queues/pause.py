@@ -1,0 +1,32 @@
+"""`horsies queues pause`: no worker claims from the queue until it is resumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.verb import QueueVerb
+
+if TYPE_CHECKING:
+    from horsies.operations.queues import QueueStanding
+
+
+def _effect(queue: QueueStanding) -> str:
+    return (
+        f"{queue.name}: {queue.waiting} wait and stay PENDING, until good_until where they have one;"
+        f" {queue.claimed + queue.running} claimed or running go on"
+    )
+
+
+VERB = QueueVerb(
+    name="pause",
+    place=1,
+    title="Pause",
+    will="will be paused",
+    done="paused",
+    help="Let nobody claim from queues until they are resumed; what runs goes on.",
+    example="horsies queues pause mail --reason 'the provider moves house'",
+    for_paused=False,
+    effect=_effect,
+    order=(__name__, "pause_queue"),
+    inverse="resume",
+)

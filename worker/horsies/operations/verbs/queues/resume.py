@@ -1,0 +1,34 @@
+"""`horsies queues resume`: a paused queue goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.formatting import counted
+from horsies.operations.verb import QueueVerb
+
+if TYPE_CHECKING:
+    from horsies.operations.queues import QueueStanding
+
+
+def _effect(queue: QueueStanding) -> str:
+    workers = counted(queue.workers, "living worker")
+    return f"{queue.name}: {queue.waiting} wait, {queue.due} of them due; served by {workers}"
+
+
+VERB = QueueVerb(
+    name="resume",
+    place=2,
+    title="Resume",
+    will="will go on",
+    done="resumed",
+    help="Let paused queues go on; their workers are woken.",
+    example="horsies queues resume mail",
+    key="U",
+    hint="Let a paused queue, or workflow, go on.",
+    on_recovery=True,
+    for_paused=True,
+    effect=_effect,
+    order=(__name__, "resume_queue"),
+    inverse="pause",
+)

@@ -1,0 +1,40 @@
+"""`horsies tasks cancel`: the task ends as CANCELLED."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.domain.codes import OutcomeCode
+from horsies.domain.states import TaskStatus
+from horsies.operations.verb import Ending, TaskVerb, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.operations.verb import TaskFacts
+
+
+def _effects(facts: TaskFacts) -> Iterator[str]:
+    yield "callers that wait for a result get TASK_CANCELLED"
+
+
+VERB = TaskVerb(
+    name="cancel",
+    place=3,
+    title="Cancel",
+    will="will be cancelled",
+    done="cancelled",
+    help="End tasks as CANCELLED: what waits, is claimed or runs.\n\n"
+    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
+    example="horsies tasks cancel --filter 'queue:mail status:pending' --dry-run",
+    key="C",
+    hint="Take it out of its queue.",
+    footer=True,
+    sources=sources("cancel"),
+    wrong_state=lambda status: f"it is {status} already",
+    ends=Ending(TaskStatus.CANCELLED, OutcomeCode.TASK_CANCELLED),
+    attempt_code="OPERATOR_CANCELLED",
+    past="cancelled",
+    in_workflows="the node fails with TASK_CANCELLED, and its workflow goes on from there",
+    effects=_effects,
+)

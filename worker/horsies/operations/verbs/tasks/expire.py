@@ -1,0 +1,26 @@
+"""`horsies tasks expire`: what waits past its deadline ends as EXPIRED, as by the sweep."""
+
+from __future__ import annotations
+
+from horsies.domain.codes import OutcomeCode
+from horsies.domain.states import TaskStatus
+from horsies.operations.verb import Ending, TaskVerb, sources
+
+VERB = TaskVerb(
+    name="expire",
+    place=7,
+    title="Expire",
+    will="will be expired",
+    done="expired",
+    help="End waiting tasks whose `good_until` has passed, as the next sweep would.",
+    example="horsies tasks expire --filter 'status:pending queue:mail'",
+    key="K",
+    hint="Expire what is past its good_until.",
+    on_recovery=True,
+    sources=sources("expire"),
+    wrong_state=lambda status: f"it is {status}; only what is PENDING can expire",
+    refuses=(__name__, "expire_refusal"),
+    ends=Ending(TaskStatus.EXPIRED, OutcomeCode.TASK_EXPIRED, "good_until passed before the task was started"),
+    in_workflows="the node fails with TASK_EXPIRED, and its workflow goes on from there",
+    no_way_back=lambda _: "its good_until has passed: requeue it to run it all the same",
+)

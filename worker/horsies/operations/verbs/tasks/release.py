@@ -1,0 +1,29 @@
+"""`horsies tasks release`: a claim is given back, as by the worker itself."""
+
+from __future__ import annotations
+
+from horsies.operations.verb import TaskVerb, sources
+
+
+def _wrong_state(status: str) -> str:
+    if status == "RUNNING":
+        return "it is RUNNING, no claim to release; requeue takes it away from its worker"
+    return f"it is {status}, no worker has claimed it"
+
+
+VERB = TaskVerb(
+    name="release",
+    place=5,
+    title="Release",
+    will="will be released",
+    done="released",
+    help="Put claimed tasks that have not started back into their queue.",
+    example="horsies tasks release --filter 'status:claimed worker:web-1:4121'",
+    key="L",
+    hint="Give a claimed task back to its queue.",
+    sources=sources("release") & {"CLAIMED"},
+    wrong_state=_wrong_state,
+    sets=(__name__, "release_sets"),
+    past="released",
+    no_way_back=lambda _: "a claim cannot be given back to a worker",
+)

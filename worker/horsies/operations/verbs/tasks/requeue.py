@@ -1,0 +1,79 @@
+"""`horsies tasks requeue`: the task runs once more, in its own row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.verb import TERMINAL, Option, TaskVerb, sources
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import asyncpg
+
+    from horsies.operations.preview import AuditedAction
+    from horsies.operations.verb import Options, TaskFacts
+    from horsies.views.tasks import ExpectedState
+
+
+async def _budgets(
+    conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options
+) -> tuple[list[int] | None]:
+    """For each task the retries of its policy, if they are granted anew."""
+    from horsies.operations.reruns import policy_retries
+
+    if not options.get("fresh_budget"):
+        return (None,)
+    rows = await conn.fetch(statement(__name__, "requeue_options"), [one.task_id for one in seen])
+    stored = {row[0]: row[1] for row in rows}
+    return ([policy_retries(stored.get(one.task_id)) for one in seen],)
+
+
+def _effects(facts: TaskFacts) -> Iterator[str]:
+    if facts.options.get("fresh_budget"):
+        yield "the retries of their policy are granted anew"
+    elif facts.count("RUNNING", *TERMINAL):
+        yield "one more run each; what had not begun to run keeps its retries"
+    if completed := facts.count("COMPLETED"):
+        yield f"{completed} COMPLETED: what went well is done again, and its result is given up"
+    overdue = sum(
+        one.good_until is not None and one.good_until <= facts.now and one.status != "CLAIMED" for one in facts.tasks
+    )
+    if overdue:
+        yield f"{overdue} past good_until: the deadline is dropped, or no worker would start them"
+
+
+def _no_way_back(action: AuditedAction) -> str | None:
+    if action.status == "RUNNING":
+        return "its run was taken away, and that attempt is history"
+    return "a claim cannot be given back to a worker" if action.status == "CLAIMED" else None
+
+
+VERB = TaskVerb(
+    name="requeue",
+    place=1,
+    title="Requeue",
+    will="will be requeued",
+    done="requeued",
+    help="Run tasks once more: what has ended, and what is claimed or runs.\n\n"
+    "A RUNNING task is taken from its worker, which is told to stop it; until it has, user code may run twice at once.",
+    example="horsies tasks requeue --filter 'error:RATE_LIMITED since:1h' --reason 'the limit was raised'",
+    key="R",
+    hint="Run it again: one more run each.",
+    footer=True,
+    options=(Option("fresh_budget", "Grant all retries of its policy anew, not one run."),),
+    sources=sources("requeue"),
+    wrong_state=lambda status: f"it is {status} already; retry-now makes it due",
+    refuses=(__name__, "requeue_refusal"),
+    sets=(__name__, "requeue_sets"),
+    values=_budgets,
+    attempt_code="OPERATOR_REQUEUED",
+    past="requeued",
+    takes="user code starts again from the beginning, and until the first run has stopped, both go on",
+    in_workflows="a node that failed or was skipped waits for it again, and so do those that were skipped because of "
+    "it; one that has completed keeps its outcome",
+    effects=_effects,
+    reopens_nodes=True,
+    no_way_back=_no_way_back,
+)

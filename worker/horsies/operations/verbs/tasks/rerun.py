@@ -1,0 +1,74 @@
+"""`horsies tasks rerun`: a copy is sent as a new task; the original keeps its outcome."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from horsies.operations.verb import TERMINAL, Option, TaskVerb
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import asyncpg
+
+    from horsies.operations.preview import AuditedAction
+    from horsies.operations.verb import Options, TaskFacts
+    from horsies.views.tasks import ExpectedState
+
+
+def _check(options: Options) -> Options:
+    from horsies.operations.reruns import Arguments, checked
+
+    edited = checked(Arguments(options.get("args"), options.get("kwargs")))
+    return {name: getattr(edited, name) for name in options}
+
+
+async def _copies(conn: asyncpg.Connection, seen: Sequence[ExpectedState], options: Options) -> tuple[Any, ...]:
+    """For each original the values of its copy. The originals stay locked until the copies are stored."""
+    from horsies.operations.reruns import Arguments, Source, copy_of
+
+    rows = await conn.fetch(statement(__name__, "rerun_sources"), [one.task_id for one in seen])
+    sources = {row["id"]: Source(*row) for row in rows}
+    edited = Arguments(options.get("args"), options.get("kwargs"))
+    return tuple(map(list, zip(*(copy_of(sources.get(one.task_id), edited) for one in seen), strict=True)))
+
+
+def _effects(facts: TaskFacts) -> Iterator[str]:
+    if keeps := sum(one.is_workflow_task for one in facts.tasks):
+        yield f"{keeps} from workflows: the copies stand alone, no workflow waits for them"
+
+
+def _no_way_back(action: AuditedAction) -> str:
+    return f"the copy is a task of its own: cancel {action.new_id or 'it'} instead"
+
+
+VERB = TaskVerb(
+    name="rerun",
+    place=6,
+    title="Rerun",
+    will="will be sent again",
+    done="sent again as new tasks",
+    help="Send tasks that have ended again, as new tasks; the old ones keep their outcome.\n\n"
+    "`--args` and `--kwargs` replace the arguments of one task; what is not given stays as it was.",
+    example="""horsies tasks rerun 1cd6ba9a --kwargs '{"dry_run": true}'""",
+    key="E",
+    hint="Send a copy; its arguments are edited first.",
+    label="edit & rerun",
+    options=(
+        Option("args", 'Other arguments: `[7, "eu"]`.', "JSON"),
+        Option("kwargs", 'Other named arguments: `{"dry_run": true}`.', "JSON"),
+    ),
+    check=_check,
+    single=frozenset({"args", "kwargs"}),
+    sources=TERMINAL,
+    wrong_state=lambda status: f"it is {status}: only what has ended is run again as a new task",
+    refuses=(__name__, "rerun_refusal"),
+    statement=(__name__, "rerun_change"),
+    values=_copies,
+    effects=_effects,
+    guards_against_others=True,
+    # The arguments pass through this process: a hundred of a megabyte each are the limit.
+    batch=100,
+    no_way_back=_no_way_back,
+)

@@ -1,0 +1,22 @@
+"""`horsies tasks retry-now`: what waits for its next try, or for its time, is due now."""
+
+from __future__ import annotations
+
+from horsies.operations.verb import TaskVerb, sources
+
+VERB = TaskVerb(
+    name="retry-now",
+    place=4,
+    title="Retry now",
+    will="will be due now",
+    done="made due now",
+    help="Make tasks due that wait for their next try or for their time.",
+    example="horsies tasks retry-now --filter 'status:retry error:GATEWAY_DOWN'",
+    key="T",
+    hint="Skip the wait before the next try.",
+    sources=sources("retry-now"),
+    wrong_state=lambda status: f"it is {status}, not waiting to be due",
+    refuses=(__name__, "retry_now_refusal"),
+    sets=(__name__, "retry_now_sets"),
+    became="PENDING, due now",
+)

@@ -1,0 +1,48 @@
+"""`horsies workers drain`: the worker claims nothing more, and ends what it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkerVerb
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.operations.workers import WorkerFacts
+
+
+async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
+    from horsies.operations.cluster import ALIVE_WITHIN_S
+
+    running = counted(sum(worker.running for worker in workers), "running task")
+    claimed = counted(sum(worker.claimed for worker in workers), "claimed task")
+    ids = [worker.worker_id for worker in workers]
+    unserved = await conn.fetch(statement(__name__, "drain_unserved"), ids, ALIVE_WITHIN_S)
+    return [
+        f"claims nothing more; {running} may end, {claimed} go back to the queue unless they start now",
+        *(f"no other worker claims from queue {queue}: what waits there stays" for (queue,) in unserved),
+    ]
+
+
+VERB = WorkerVerb(
+    name="drain",
+    place=1,
+    title="Drain",
+    will="will be told to drain",
+    done="told to drain",
+    help="Let workers claim nothing more and end what they run, for example before a deploy.",
+    example="horsies workers drain web-1:4121 --reason 'kernel update'",
+    key="D",
+    hint="Let it end what it runs, and claim nothing more.",
+    footer=True,
+    fits=lambda worker: worker.lives and not worker.drains,
+    wrong_state=lambda worker: f"it is {worker.words}",
+    effects=_effects,
+    order=(__name__, "drain"),
+    inverse="resume",
+)

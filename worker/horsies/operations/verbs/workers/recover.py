@@ -1,0 +1,98 @@
+"""`horsies workers recover`: the tasks of a dead worker are taken from it now, not when a sweep finds them stale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import TaskStatus
+from horsies.operations.formatting import counted, span
+from horsies.operations.preview import RowOutcome
+from horsies.operations.verb import WorkerVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.lifecycle.worker_recovery import RecoveryResult
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.preview import Target
+    from horsies.operations.workers import WorkerFacts
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:
+    """What the worker holds now, if it is still dead."""
+    from horsies.lifecycle.worker_recovery import recover_worker
+    from horsies.operations.audit import refused, with_audit
+    from horsies.operations.workers import SILENCE_MS, standings
+
+    (worker,) = await standings(conn, [target.id])
+    if not VERB.fits(worker.state):
+        return await refused(conn, action, target, _wrong_state(worker))
+    recovered = await recover_worker(conn, target.id, silence_ms=SILENCE_MS, finalizing_ms=worker.finalizing_ms)
+    detail = _detail(recovered)
+    if not recovered.freed:
+        return await refused(conn, action, target, detail)
+    await conn.execute(
+        with_audit(__name__, "recovered"),
+        *action.values,
+        target.id,
+        detail,
+        [one.was.task_id for one in recovered.freed],
+        [one.status.value for one in recovered.freed],
+        [one.was.claimed_at for one in recovered.freed],
+        [one.was.retry_count for one in recovered.freed],
+    )
+    ended += [one.was.task_id for one in recovered.freed if one.now is TaskStatus.FAILED]
+    return RowOutcome(target, applied=True, detail=detail)
+
+
+def _detail(recovered: RecoveryResult) -> str:
+    refusals = recovered.refused
+    counts = {
+        "back in the queue": recovered.count(TaskStatus.CLAIMED, TaskStatus.PENDING),
+        "to be tried again": recovered.count(TaskStatus.RUNNING, TaskStatus.PENDING),
+        "failed as WORKER_CRASHED": recovered.count(TaskStatus.RUNNING, TaskStatus.FAILED),
+        "left to the sweep (outcome about to be stored, or locked)": recovered.left - len(refusals),
+        f"not changed ({refusals[0].error})" if refusals else "": len(refusals),
+    }
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "it holds nothing any more"
+
+
+def _wrong_state(worker: WorkerFacts) -> str:
+    from horsies.operations.cluster import ALIVE_WITHIN_S
+
+    if worker.lives:
+        return f"it lives: last sign of life {worker.late}; a dead one is silent for {span(ALIVE_WITHIN_S)}"
+    return f"it holds no task; {worker.words}"
+
+
+async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
+    claims, runs = sum(worker.claimed for worker in workers), sum(worker.running for worker in workers)
+    again = "tried again where the retry policy lists WORKER_CRASHED, else failed with that code"
+    return [
+        *([f"{counted(claims, 'claimed task')}: back in the queue, user code never started"] if claims else []),
+        *([f"{counted(runs, 'running task')}: {again}"] if runs else []),
+        "a worker that was only cut off may still run their code; its outcomes are then refused",
+    ]
+
+
+VERB = WorkerVerb(
+    name="recover",
+    place=3,
+    title="Recover",
+    will="will be recovered",
+    done="recovered",
+    help="Recover the tasks of dead workers, now and not when the sweep finds them stale.\n\n"
+    "What they had claimed goes back to its queue; what they ran is tried again where its policy lists WORKER_CRASHED, "
+    "and fails otherwise. A worker that lives is refused.",
+    example="horsies workers recover web-1:4121",
+    key="W",
+    hint="Recover all that it held, if it is lost.",
+    on_recovery=True,
+    footer=True,
+    fits=lambda worker: not worker.lives and worker.holds_tasks,
+    wrong_state=_wrong_state,
+    effects=_effects,
+    change=_change,
+)

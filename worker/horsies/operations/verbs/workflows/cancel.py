@@ -1,0 +1,64 @@
+"""`horsies workflows cancel`: the workflow ends as CANCELLED, with all below it and all their tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+
+def _refusal(seen: WorkflowFacts) -> str | None:
+    return None if VERB.fits(seen.flow.status) else f"it is {seen.flow.status} already"
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    live = Counter(node.status for node in seen.nodes_below())
+    waiting = live["PENDING"] + live["READY"] + live["ENQUEUED"]
+    fail, skipped = "fails" if live["RUNNING"] == 1 else "fail", "is skipped" if waiting == 1 else "are skipped"
+    yield (
+        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} {fail} with TASK_CANCELLED, their workers are"
+        f" told to stop, and what user code has done stays done; {counted(waiting, 'waiting node')} {skipped}"
+    )
+    yield from seen.family("cancelled")
+    parent = seen.flows.get(seen.flow.parent_workflow_id or "")
+    if parent is not None and parent.status not in WORKFLOW_TERMINAL_STATES:
+        yield f"{seen.flow.name}: its parent {parent.name} goes on with this node as failed"
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.controlling import cancel
+    from horsies.operations.workflows import controlled
+
+    return await controlled(conn, seen, cancel)
+
+
+VERB = WorkflowVerb(
+    name="cancel",
+    place=4,
+    title="Cancel",
+    will="will be cancelled",
+    done="cancelled",
+    help="End workflows as CANCELLED, with those below and all their tasks.\n\n"
+    "A RUNNING task is taken from its worker, which is told to stop it; what user code has done stays done.",
+    example="horsies workflows cancel --filter 'name:month_end status:paused' --dry-run",
+    key="C",
+    hint="End the workflow and all below it.",
+    footer=True,
+    sources=frozenset(WorkflowStatus) - WORKFLOW_TERMINAL_STATES,
+    refusal=_refusal,
+    effects=_effects,
+    change=_change,
+    no_way_back=lambda _: "what was cancelled has ended: rerun starts it anew",
+)

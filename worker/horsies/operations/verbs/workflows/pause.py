@@ -1,0 +1,58 @@
+"""`horsies workflows pause`: what runs may end, and nothing more starts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WorkflowStatus
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+
+def _refusal(seen: WorkflowFacts) -> str | None:
+    return None if VERB.fits(seen.flow.status) else f"it is {seen.flow.status}, not RUNNING"
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    live = Counter(node.status for node in seen.nodes_below() if node.task_id is not None)
+    yield (
+        f"{seen.flow.name}: {counted(live['RUNNING'], 'running node')} may end,"
+        f" {counted(live['ENQUEUED'], 'queued node')} keep their place and wait; nothing else starts"
+    )
+    yield from seen.family("paused")
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.controlling import pause
+    from horsies.operations.workflows import controlled
+
+    return await controlled(conn, seen, pause)
+
+
+VERB = WorkflowVerb(
+    name="pause",
+    place=2,
+    title="Pause",
+    will="will be paused",
+    done="paused",
+    help="Let what runs end, and start nothing more, also in workflows below.",
+    example="horsies workflows pause 57b650e8 --reason 'the till is counted first'",
+    key="P",
+    hint="Let what runs end, and begin nothing more.",
+    footer=True,
+    sources=frozenset({WorkflowStatus.RUNNING}),
+    refusal=_refusal,
+    effects=_effects,
+    change=_change,
+    inverse="resume",
+)

@@ -1,0 +1,78 @@
+"""`horsies workflows reconcile`: repairs nodes that are out of step with their tasks or with each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WorkflowStatus
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+# No grace, because the operator waits: nothing is repaired twice if a worker is about to do the same.
+_GRACE_MS = 0
+
+
+async def _with_repairs(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
+    from horsies.lifecycle.reconciling import DamagedWorkflowError, plan_repairs
+
+    try:
+        return replace(seen, repairs=await plan_repairs(conn, seen.flow.id, _GRACE_MS))
+    except DamagedWorkflowError as error:
+        return replace(seen, problem=error.message)
+
+
+def _refusal(seen: WorkflowFacts) -> str | None:
+    if not VERB.fits(seen.flow.status):
+        return f"it is {seen.flow.status}: only what is RUNNING can be out of step"
+    return seen.problem or (None if seen.repairs else "nothing in it is out of step")
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    """One line for each repair."""
+    for repair in seen.repairs:
+        what = "the workflow" if repair.node_id is None else repair.node_id
+        then = "then " if repair.follows else ""
+        yield f"{seen.flow.name}: {then}{what} {repair.before} → {repair.after}: {repair.why}"
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.reconciling import reconcile
+    from horsies.operations.workflows import MOST_TOLD, Done, RefusedError
+
+    repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
+    if not repairs:
+        raise RefusedError("nothing in it is out of step any more")
+    told = [{"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_TOLD]]
+    return Done(counted(len(repairs), "repair"), {"repairs": told})
+
+
+VERB = WorkflowVerb(
+    name="reconcile",
+    place=5,
+    title="Reconcile",
+    will="will be reconciled",
+    done="reconciled",
+    help="Repair workflows whose nodes are out of step with their tasks or with each other.\n\n"
+    "Lists each repair before it does it. Workers do the same at every sweep.",
+    example="horsies workflows reconcile 57b650e8 --dry-run",
+    key="X",
+    hint="Repair what is out of step; shows each repair.",
+    on_recovery=True,
+    footer=True,
+    sources=frozenset({WorkflowStatus.RUNNING}),
+    reads=_with_repairs,
+    refusal=_refusal,
+    effects=_effects,
+    change=_change,
+    no_way_back=lambda _: "what was put right was out of step before",
+)

@@ -1,0 +1,66 @@
+"""`horsies workflows rerun`: a copy of the whole workflow starts from the beginning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WORKFLOW_TERMINAL_STATES
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+
+async def _with_last_action(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
+    """A rerun leaves the row as it is: only the audit shows that another operator has rerun it."""
+    from horsies.operations.workflows import newest_action
+
+    return replace(seen, last_action=await newest_action(conn, seen.flow.id))
+
+
+def _refusal(seen: WorkflowFacts) -> str | None:
+    status = seen.flow.status
+    return None if VERB.fits(status) else f"it is {status}: only what has ended is run again as a new one"
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    yield (
+        f"{seen.flow.name}: starts from the beginning as a workflow of its own, with the arguments it had;"
+        " this one stays as it is, and what waits for it does not get the new result"
+    )
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.copy_workflow import copy_workflow
+    from horsies.operations.workflows import Done, RefusedError, newest_action
+
+    if await newest_action(conn, seen.flow.id) != seen.last_action:
+        raise RefusedError("it was acted on by hand meanwhile")
+    copy = await copy_workflow(conn, seen.flow.id)
+    return Done(f"runs again as {copy}", {"new_workflow_id": copy}, copy)
+
+
+VERB = WorkflowVerb(
+    name="rerun",
+    place=6,
+    title="Rerun",
+    will="will be started again",
+    done="started again as new workflows",
+    help="Start workflows that have ended once more from the beginning, as new ones.",
+    example="horsies workflows rerun 57b650e8",
+    key="E",
+    hint="Send a copy of the whole workflow.",
+    sources=frozenset(WORKFLOW_TERMINAL_STATES),
+    reads=_with_last_action,
+    refusal=_refusal,
+    effects=_effects,
+    change=_change,
+    no_way_back=lambda _: "the copy is a workflow of its own: cancel it instead",
+)

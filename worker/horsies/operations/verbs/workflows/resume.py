@@ -1,0 +1,56 @@
+"""`horsies workflows resume`: a paused workflow goes on. What has failed in it stays failed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WorkflowStatus
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+
+def _refusal(seen: WorkflowFacts) -> str | None:
+    return None if VERB.fits(seen.flow.status) else f"it is {seen.flow.status}, not PAUSED"
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    waiting = sum(not node.has_ended for node in seen.nodes_below())
+    yield f"{seen.flow.name}: {counted(waiting, 'node')} {'goes' if waiting == 1 else 'go'} on"
+    if seen.flow.has_error:
+        yield f"{seen.flow.name}: a node of it has failed, so that it will end FAILED; retry runs that node again"
+    yield from seen.family("resumed")
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.controlling import resume
+    from horsies.operations.workflows import controlled
+
+    return await controlled(conn, seen, resume)
+
+
+VERB = WorkflowVerb(
+    name="resume",
+    place=3,
+    title="Resume",
+    will="will go on",
+    done="resumed",
+    help="Go on with paused workflows, also with those below. What has failed stays failed.",
+    example="horsies workflows resume 57b650e8",
+    key="U",
+    hint="Let what was paused go on.",
+    footer=True,
+    sources=frozenset({WorkflowStatus.PAUSED}),
+    refusal=_refusal,
+    effects=_effects,
+    change=_change,
+    inverse="pause",
+)

@@ -1,0 +1,82 @@
+"""`horsies workflows retry`: what failed runs again, and what was skipped because of it waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
+from horsies.operations.formatting import counted
+from horsies.operations.verb import WorkflowVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.verb import Options
+    from horsies.operations.workflows import Done, WorkflowFacts
+
+
+async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
+    from horsies.lifecycle.reopening import CannotReopenError, Reopening
+
+    reopening = Reopening(seen.flows, seen.nodes)
+    try:
+        reopening.retry(seen.flow.id)
+    except CannotReopenError as problem:
+        return replace(seen, problem=str(problem))
+    return replace(seen, reopening=reopening)
+
+
+def _effects(seen: WorkflowFacts) -> Iterator[str]:
+    from horsies.operations.workflows import names
+
+    if seen.reopening is None:
+        return
+    opened = list(seen.reopening.reopened.values())
+    again = [one.node for one in opened if one.node.status == WorkflowTaskStatus.FAILED and not one.keep]
+    skipped = [one.node for one in opened if one.node.status == WorkflowTaskStatus.SKIPPED]
+    yield f"{seen.flow.name}: run again, with a fresh task, all retries and no deadline that has passed: {names(again)}"
+    if skipped:
+        yield f"{seen.flow.name}: skipped before, wait for them now: {names(skipped)}"
+    yield from seen.kept(seen.reopening.reopened)
+    parents = [
+        flow.name
+        for flow in seen.flows.values()
+        if flow.id in seen.reopening.workflows and flow.depth < seen.flow.depth
+    ]
+    if parents:
+        yield f"{seen.flow.name}: goes on for its parents as well: {', '.join(parents)}"
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
+    from horsies.lifecycle.controlling import retry_from_failed
+    from horsies.operations.workflows import MOST_TOLD, Done
+
+    reopening = await retry_from_failed(conn, seen.flow.id)
+    again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]
+    # Their former tasks stay as they are, and belong to no node any more.
+    tasks = {one.node.node_id: one.node.task_id for one in again[:MOST_TOLD]}
+    return Done(f"RUNNING, {counted(len(again), 'node')} again", {"former_tasks": tasks})
+
+
+VERB = WorkflowVerb(
+    name="retry",
+    place=1,
+    title="Retry from what failed",
+    will="will go on",
+    done="retried from what had failed",
+    help="Run again what failed in a workflow, and what was skipped because of it; what went well is kept.",
+    example="horsies workflows retry --filter 'status:failed name:order_* since:1h'",
+    key="R",
+    hint="Run what failed again, and what was skipped for it.",
+    footer=True,
+    sources=frozenset({WorkflowStatus.RUNNING, WorkflowStatus.PAUSED, WorkflowStatus.FAILED}),
+    reads=_with_reopening,
+    refusal=lambda seen: seen.problem,
+    effects=_effects,
+    change=_change,
+    no_way_back=lambda _: "what runs again cannot be made to have failed: cancel it instead",
+)
