@@ -160,8 +160,8 @@ COLUMNS: Final[ColumnSet[FindingRow]] = ColumnSet(
         Column("name", "NAME", _name, 12, 17, grow=2),
         Column("rows", "ROWS", _rows, 5, priority=1, right=True),
         Column("since", "SINCE", _since, 5, right=True),
-        Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence), 15, 22, grow=4, priority=2),
-        Column("will", "THE SYSTEM WILL", _will, 15, 28, grow=3),
+        Column("evidence", "EVIDENCE", lambda row, _look: Cell(row.finding.evidence), 15, 22, grow=8, priority=2),
+        Column("will", "THE SYSTEM WILL", _will, 15, 30, grow=3),
         Column("may", "ACTIONS", _may, 7, 10, grow=2),
     )
 )
