@@ -8,6 +8,7 @@ Textual may change these names in any minor release, so `pyproject.toml` admits 
 - `Screen._on_timer_update`, `App._driver`, its `_writer_thread` and the `_queue` of that: Textual queues thirty frames
   and then blocks the loop until one is written, 12 s of pages at 30 kB/s. There is no public way to ask for the queue.
 - `App._handle_exception`, `_print_error_renderables`: a bug ends the console with one sentence, not with a traceback.
+- `Input._pause_blink` and that of `TextArea`: a picture is taken while the cursor is visible.
 - `App._driver` also writes sequences that no widget draws: a clipboard through tmux.
 """
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from textual.drivers._writer_thread import WriterThread
     from textual.strip import Strip
     from textual.widget import Widget
+    from textual.widgets import Input, TextArea
 
 ResultT = TypeVar("ResultT")
 
@@ -137,6 +139,11 @@ def write_raw(app: App[Any], sequence: str) -> None:
     """Send a sequence that is not drawn; nothing before the application has a terminal."""
     if app._driver is not None:  # noqa: SLF001
         app._driver.write(sequence)  # noqa: SLF001
+
+
+def show_cursor(field: Input | TextArea) -> None:
+    """Let the cursor of a field stop blinking, visible; `cursor_blink = False` hides it."""
+    field._pause_blink(visible=True)  # noqa: SLF001
 
 
 def drawn(screen: Screen[Any]) -> list[Strip]:

@@ -22,7 +22,7 @@ from horsies_tui.options import ConsoleOptions
 from horsies_tui.shell.app import ConsoleApp
 from horsies_tui.shell.keymap import keymap
 from horsies_tui.shots.scene import MOMENT, address_of, nowhere, set_scene, under_its_name
-from horsies_tui.textual_internals import drawn
+from horsies_tui.textual_internals import drawn, show_cursor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -170,7 +170,7 @@ async def _at_rest(stand: Stand) -> None:
     """Wait until the terminal no longer changes while the loop runs. The cursor of a field stops blinking, visible."""
     field = stand.app.focused
     if isinstance(field, (Input, TextArea)):
-        field._pause_blink(visible=True)  # noqa: SLF001 - `cursor_blink = False` hides it
+        show_cursor(field)
     before: list[Any] = []
     for _ in range(100):
         await stand.pilot.pause()
