@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import AsyncExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol
 
 import typer
 
@@ -23,7 +23,7 @@ from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Iterator
 
     from horsies.cli.reading import Connection
     from horsies.cli.verb_options import Asked
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from horsies.store.connect import Database
 
 _MOST_BY_Y: Final = 20
+_CANCELLED_WITHIN_S: Final = 2.0
 _LONG: Final = 500
 _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
@@ -149,30 +150,44 @@ async def _look(database: Database, asked: Asked, verb: Verb) -> Preview:
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, verb: Verb, preview: Preview) -> Outcome:
     """A connection of its own: the confirmation may have taken minutes."""
+    started: list[tuple[Connection, asyncio.Future[Outcome]]] = []
 
     async def work(on_progress: Callable[[int, int], None]) -> Outcome:
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
             applying = verb.apply(connection, preview, Actor.current(), asked.reason, on_progress)
-            return await _told_when_it_stops(applying)
+            started.append((connection, asyncio.ensure_future(applying)))
+            try:
+                return await _told_when_it_stops(started[0][1])
+            except KeyboardInterrupt:  # it came while this ran and not the loop; closing would wait for the server
+                await _break_off(*started[0])
+                raise
 
     with _progress(len(preview.eligible), preview.verb) as on_progress:
         try:
             return runner.run(work(on_progress))
         except KeyboardInterrupt:
             say(BROKEN_OFF, stream=sys.stderr)
+            for each in started:
+                runner.run(_break_off(*each))
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _told_when_it_stops(applying: Coroutine[Any, Any, Outcome]) -> Outcome:
+async def _told_when_it_stops(applying: asyncio.Future[Outcome]) -> Outcome:
     """The first ctrl+c lets the current batch end, which may take a while: without a message it would look like a
     hang."""
-    work = asyncio.ensure_future(applying)
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(applying)
     except asyncio.CancelledError:
         say(STOPPING, stream=sys.stderr)
-        work.cancel()
-        return await work
+        applying.cancel()
+        return await applying
+
+
+async def _break_off(connection: Connection, applying: asyncio.Future[Outcome]) -> None:
+    """Cancel the statement, and hang up on a server that does not answer even that."""
+    applying.cancel()
+    await asyncio.wait([applying], timeout=_CANCELLED_WITHIN_S)
+    connection.terminate()
 
 
 @contextmanager
