@@ -21,8 +21,10 @@ class BlackholeProxy:
         self._server: asyncio.Server | None = None
         self._open = asyncio.Event()
         self._replies = asyncio.Event()
-        self._connected: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        """Two tasks that pass bytes for each connection, with its client."""
+        self._connected: dict[asyncio.Task[None], tuple[asyncio.StreamWriter, asyncio.StreamWriter]] = {}
+        """Two tasks that pass bytes for each connection, with its client and its server."""
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
         self._refusals = 0
         self.accepted = 0
 
@@ -61,8 +63,9 @@ class BlackholeProxy:
         The server's side is closed, too: bytes that were swallowed would keep it open as long as the proxy runs, one
         session for each connection that was ever cut.
         """
-        for passing_on, client in self._connected.items():
+        for passing_on, (client, server) in self._connected.items():
             client.transport.abort()
+            server.close()
             passing_on.cancel()
 
     def refuse(self, times: int) -> None:
@@ -78,12 +81,20 @@ class BlackholeProxy:
     async def __aexit__(self, *_: TracebackType | BaseException | type[BaseException] | None) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._connected:
+        tasks = (*self._accepting, *self._connected)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._connected, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in self._writers:  # a task that is cancelled before its first step closes none
+            writer.close()
 
     async def _accept(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.accepted += 1
+        self._writers.append(to_client)
+        task = asyncio.current_task()
+        assert task is not None
+        self._accepting.add(task)
+        task.add_done_callback(self._accepting.discard)
         if self._refusals:
             self._refusals -= 1
             await client.read(1024)
@@ -95,9 +106,10 @@ class BlackholeProxy:
             server, to_server = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         else:
             server, to_server = await asyncio.open_connection(host, int(port))
+        self._writers.append(to_server)
         for source, sink, door in ((client, to_server, self._open), (server, to_client, self._replies)):
             task = asyncio.create_task(self._pass_on(source, sink, door))
-            self._connected[task] = to_client
+            self._connected[task] = to_client, to_server
             task.add_done_callback(self._connected.pop)
 
     async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, door: asyncio.Event) -> None:

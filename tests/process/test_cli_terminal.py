@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from blackhole_proxy import BlackholeProxy
 from cli_steps import failed, insert, running, said, statuses
 from cli_terminal import ESCAPES, HORSIES, Terminal
 
@@ -273,6 +274,43 @@ async def test_a_second_interrupt_breaks_off_and_says_where_to_look(
         await asyncio.to_thread(terminal.until, "ctrl+c once more breaks off")
         terminal.interrupt()
         assert await asyncio.to_thread(terminal.end) == 130
+    await holder.close()
+    assert "broken off: `horsies audit ls` tells what was done until then" in terminal.text
+    assert "Traceback" not in terminal.text
+
+
+RIGHT_AFTER = """
+import os, signal
+from horsies.cli import acting
+say = acting.say
+def interrupted(text, **options):
+    say(text, **options)
+    if text == acting.STOPPING:
+        os.kill(os.getpid(), signal.SIGINT)
+acting.say = interrupted
+"""
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_second_interrupt_breaks_off_though_the_database_no_longer_answers(
+    environ: dict[str, str], connection: asyncpg.Connection, database: str, tmp_path: Path, at_once: bool
+) -> None:
+    """`at_once`: the second one comes before the work has been told of the first one."""
+    if at_once:
+        (tmp_path / "sitecustomize.py").write_text(RIGHT_AFTER)
+        environ["PYTHONPATH"] = str(tmp_path)
+    await failed(connection, "t")
+    holder = await asyncpg.connect(database)
+    await holder.execute("BEGIN; SELECT FROM horsies_tasks WHERE id = 't' FOR UPDATE")
+    async with BlackholeProxy(database) as proxy:
+        with Terminal({**environ, "HORSIES_DATABASE_URL": proxy.url}, "tasks", "requeue", "t", "--yes") as terminal:
+            await waits_for_a_lock(connection)
+            proxy.silence()
+            terminal.interrupt()
+            await asyncio.to_thread(terminal.until, "ctrl+c once more breaks off")
+            if not at_once:
+                terminal.interrupt()
+            assert await asyncio.to_thread(terminal.end) == 130
     await holder.close()
     assert "broken off: `horsies audit ls` tells what was done until then" in terminal.text
     assert "Traceback" not in terminal.text

@@ -27,7 +27,7 @@ from horsies.store.schema import SchemaKind, inspect_schema
 from horsies.views import READER_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from horsies.cli.reading import Connection
     from horsies.operations.preview import Outcome, Preview
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from horsies.store.connect import Database
 
 _MOST_BY_Y: Final = 20
+_CANCELLED_WITHIN_S: Final = 2.0
 _LONG: Final = 500
 _UPGRADED: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY})
 
@@ -142,30 +143,44 @@ async def _look(
 
 def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Preview) -> Outcome:
     """A connection of its own: the confirmation may have taken minutes."""
+    started: list[tuple[Connection, asyncio.Future[Outcome]]] = []
 
     async def work(on_progress: Callable[[int, int], None]) -> Outcome:
         async with database.connected(asked.command, settings=READER_SETTINGS) as connection:
             applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
-            return await _told_when_it_stops(applying)
+            started.append((connection, asyncio.ensure_future(applying)))
+            try:
+                return await _told_when_it_stops(started[0][1])
+            except KeyboardInterrupt:  # it came while this ran and not the loop; closing would wait for the server
+                await _break_off(*started[0])
+                raise
 
     with _progress(len(seen.eligible), seen.verb.name) as on_progress:
         try:
             return runner.run(work(on_progress))
         except KeyboardInterrupt:
             say(BROKEN_OFF, stream=sys.stderr)
+            for each in started:
+                runner.run(_break_off(*each))
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _told_when_it_stops(applying: Coroutine[Any, Any, Outcome]) -> Outcome:
+async def _told_when_it_stops(applying: asyncio.Future[Outcome]) -> Outcome:
     """The first ctrl+c lets the current batch end, which may take a while: without a message it would look like a
     hang."""
-    work = asyncio.ensure_future(applying)
     try:
-        return await asyncio.shield(work)
+        return await asyncio.shield(applying)
     except asyncio.CancelledError:
         say(STOPPING, stream=sys.stderr)
-        work.cancel()
-        return await work
+        applying.cancel()
+        return await applying
+
+
+async def _break_off(connection: Connection, applying: asyncio.Future[Outcome]) -> None:
+    """Cancel the statement, and hang up on a server that does not answer even that."""
+    applying.cancel()
+    await asyncio.wait([applying], timeout=_CANCELLED_WITHIN_S)
+    connection.terminate()
 
 
 @contextmanager

@@ -131,7 +131,7 @@ async def change(
     ended: list[str],
 ) -> list[RowOutcome]:
     if verb.order is not None:
-        order = with_audit(*verb.order, crashed=statement("horsies.operations.crashed", "crashed_tasks"))
+        order = with_audit(*verb.order, crashed=statement("horsies.operations.findings.crashed", "crashed_tasks"))
         return await give(conn, action, order, part, states, guarded=verb.guarded)
     return [await verb.change(conn, action, target, ended) for target in part] if verb.change is not None else []
 
