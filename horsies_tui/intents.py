@@ -77,13 +77,13 @@ class Done:
     def line(self) -> str:
         """`45 requeued, 4 skipped`; zero counts are left out."""
         outcome = self.outcome
-        counts = {
-            self.intent.verb.done: len(outcome.applied),
+        others = {
             "skipped": len(self.skipped),
             "in doubt": len(outcome.in_doubt),
             "not tried": len(outcome.not_attempted),
         }
-        parts = [f"{count:,} {what}" for what, count in counts.items() if count or what == self.intent.verb.done]
+        parts = [f"{len(outcome.applied):,} {self.intent.verb.done}"]
+        parts += [f"{count:,} {what}" for what, count in others.items() if count]
         return ", ".join(parts) + (f": {outcome.stopped}" if outcome.stopped else "")
 
 

@@ -102,7 +102,7 @@ async def test_every_statement_of_the_verbs_reads_what_it_is_about(grown: asyncp
 async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
     grown: asyncpg.Connection, verb: TaskVerb
 ) -> None:
-    values, of_refusal = VALUES[verb.name]
+    values, of_refusal = VALUES.get(verb.name, ("", {TASKS} if verb.refuses else None))
     arguments = ", ".join([WHO, SEEN, *([] if verb.statement else ["'code', 'words'"]), *filter(None, [values])])
     of_history = set() if verb.attempt_code is None else {ATTEMPTS}
     read = {TASKS} | of_history | (of_refusal or set())
