@@ -122,7 +122,7 @@ async def test_a_page_without_a_filter_reads_little_more_than_it_shows(conn: asy
     assert entries < {Sort.RUNNING: 2_500, Sort.WAITING: 500}.get(sort, 250)
 
 
-async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Connection) -> None:
+async def test_rare_matches_are_found_one_stretch_after_the_other(conn: asyncpg.Connection) -> None:
     await conn.execute(
         "UPDATE horsies_tasks SET claimed_by_worker_id = 'rare' WHERE args IN ('[199999,\"order\"]', '[5,\"order\"]')"
     )
@@ -141,7 +141,7 @@ async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Co
     assert [seen.task_id for seen in await matching(conn, wanted("worker:rare"), 10)] == expected
 
 
-async def test_what_waits_is_found_in_its_order_across_stretches(conn: asyncpg.Connection) -> None:
+async def test_waiting_tasks_are_found_in_their_order_across_stretches(conn: asyncpg.Connection) -> None:
     rows = await conn.fetch(
         "SELECT id FROM horsies_tasks WHERE status = 'PENDING' AND task_name = 'shop.task_3'"
         " ORDER BY priority, enqueued_at, id"
@@ -156,7 +156,7 @@ async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
     assert entries < 2 * MOST
 
 
-async def test_counts_of_what_is_alive_are_exact_and_of_what_has_ended_at_least(conn: asyncpg.Connection) -> None:
+async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn: asyncpg.Connection) -> None:
     counts = (await task_counts(conn, wanted(""))).states
     assert [str(counts[state]) for state in ("PENDING", "RETRY", "CLAIMED", "RUNNING")] == [
         "36000",
@@ -178,7 +178,7 @@ async def test_groups_are_bounded(conn: asyncpg.Connection, by: Any) -> None:
         assert entries < MOST, text
 
 
-async def test_a_detail_reads_what_belongs_to_its_task(conn: asyncpg.Connection) -> None:
+async def test_a_detail_reads_only_rows_of_its_task(conn: asyncpg.Connection) -> None:
     for status in ("RUNNING", "FAILED", "PENDING"):
         task_id = await conn.fetchval("SELECT id FROM horsies_tasks WHERE status = $1 LIMIT 1", status)
         assert await task_detail(conn, task_id) is not None

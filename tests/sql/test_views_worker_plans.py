@@ -93,18 +93,18 @@ async def test_beats_are_read_only_of_those_whose_snapshots_are_late(conn: async
     assert 0 < with_one_late - of_the_living < 100  # eight tasks of one worker, by either role
 
 
-async def test_whoever_was_here_within_a_week_is_found_by_one_hop_each(conn: asyncpg.Connection) -> None:
+async def test_workers_seen_within_a_week_are_found_by_one_index_hop_each(conn: asyncpg.Connection) -> None:
     whole, entries = await cost(conn, lambda: worker_rows(conn, gone_within=timedelta(days=7)))
     assert (whole, entries < 14_000) == (0, True)
 
 
-async def test_what_one_worker_holds_is_found_among_what_is_in_flight(conn: asyncpg.Connection) -> None:
+async def test_the_tasks_of_one_worker_are_found_among_those_in_flight(conn: asyncpg.Connection) -> None:
     page = await task_page(conn, HELD, sort=Sort.OLDEST, limit=200)
     assert len(page.rows) == 8
     whole, entries = await cost(conn, lambda: task_page(conn, HELD, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
-    nobody = HELD.among("worker", ("nobody",))
-    whole, entries = await cost(conn, lambda: task_page(conn, nobody, sort=Sort.OLDEST, limit=200))
+    unknown = HELD.among("worker", ("unknown",))
+    whole, entries = await cost(conn, lambda: task_page(conn, unknown, sort=Sort.OLDEST, limit=200))
     assert (whole, entries < 4_200) == (0, True)
 
 

@@ -114,7 +114,7 @@ async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
     assert entries < 2 * MOST
 
 
-async def test_counts_of_what_is_alive_are_exact_and_of_what_has_ended_at_least(conn: asyncpg.Connection) -> None:
+async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn: asyncpg.Connection) -> None:
     counts = await workflow_counts(conn, wanted_workflows(""))
     live = await conn.fetch("SELECT status, count(*) FROM horsies_workflows WHERE status IN ('RUNNING', 'PAUSED')"
                             " GROUP BY status")  # fmt: skip
@@ -135,7 +135,7 @@ async def test_values_are_read_from_the_newest(conn: asyncpg.Connection) -> None
         assert entries < MOST, by
 
 
-async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Connection) -> None:
+async def test_rare_matches_are_found_one_stretch_after_the_other(conn: asyncpg.Connection) -> None:
     await conn.execute(
         "UPDATE horsies_workflows SET name = 'rare' WHERE id IN"
         " ((SELECT id FROM horsies_workflows WHERE status = 'COMPLETED' ORDER BY created_at LIMIT 1),"
@@ -152,7 +152,7 @@ async def test_what_matches_rarely_is_found_a_stretch_at_a_time(conn: asyncpg.Co
     assert await workflow_matching(conn, wanted_workflows("name:rare"), 10) == expected
 
 
-async def test_a_story_reads_its_nodes_and_what_belongs_to_them(conn: asyncpg.Connection) -> None:
+async def test_a_story_reads_only_rows_of_its_nodes(conn: asyncpg.Connection) -> None:
     newest = await conn.fetchval("SELECT id FROM horsies_workflows ORDER BY created_at DESC LIMIT 1")
     whole, entries = await cost(conn, lambda: workflow_story(conn, newest))
     assert (whole, entries < 3_000) == (0, True)  # 1 000 nodes counted, and read in order
