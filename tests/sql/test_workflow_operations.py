@@ -66,7 +66,7 @@ async def refusals(conn: asyncpg.Connection, *ids: str) -> dict[str, str]:
 async def test_each_verb_says_why_a_running_workflow_is_not_for_it(connection: asyncpg.Connection) -> None:
     await planted(connection, CHAIN)
     assert await refusals(connection, "w1") == {
-        "reconcile": "nothing in it is out of step",
+        "reconcile": "nothing in it is inconsistent",
         "resume": "it is RUNNING, not PAUSED",
         "retry": "none of its nodes has failed",
         "rerun": "it is RUNNING: only what has ended is run again as a new one",
@@ -78,7 +78,7 @@ async def test_each_verb_says_why_a_cancelled_workflow_is_not_for_it(connection:
     await runs(connection, "w1", 0)
     await cancel(connection, "w1")
     assert await refusals(connection, "w1") == {
-        "reconcile": "it is CANCELLED: only what is RUNNING can be out of step",
+        "reconcile": "it is CANCELLED: only what is RUNNING can be inconsistent",
         "pause": "it is CANCELLED, not RUNNING",
         "resume": "it is CANCELLED, not PAUSED",
         "cancel": "it is CANCELLED already",
@@ -134,7 +134,7 @@ async def test_a_repair_that_somebody_else_has_made_meanwhile_is_refused(connect
     looked = await look(connection, V.RECONCILE, "w1")
     await ends(connection, "w1", 0)
     outcome = await apply(connection, looked, OPS, None)
-    assert [row.detail for row in outcome.refused] == ["nothing in it is out of step any more"]
+    assert [row.detail for row in outcome.refused] == ["nothing in it is inconsistent any more"]
 
 
 async def test_pause_and_resume_leave_their_trace_and_can_be_undone(connection: asyncpg.Connection) -> None:

@@ -41,7 +41,7 @@ def _effects(facts: TaskFacts) -> Iterator[str]:
         one.good_until is not None and one.good_until <= facts.now and one.status != "CLAIMED" for one in facts.tasks
     )
     if overdue:
-        yield f"{overdue} past good_until: the deadline is dropped, or no worker would start them"
+        yield f"{overdue} past the deadline: it is dropped, or no worker would start them"
 
 
 def _no_way_back(action: AuditedAction) -> str | None:

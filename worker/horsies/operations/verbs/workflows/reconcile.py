@@ -1,4 +1,4 @@
-"""`horsies workflows reconcile`: repairs nodes that are out of step with their tasks or with each other."""
+"""`horsies workflows reconcile`: repairs nodes that are inconsistent with their tasks or with each other."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def _with_repairs(conn: asyncpg.Connection, seen: WorkflowFacts) -> Workfl
 
 def _refusal(seen: WorkflowFacts) -> str | None:
     if not VERB.fits(seen.flow.status):
-        return f"it is {seen.flow.status}: only what is RUNNING can be out of step"
-    return seen.problem or (None if seen.repairs else "nothing in it is out of step")
+        return f"it is {seen.flow.status}: only what is RUNNING can be inconsistent"
+    return seen.problem or (None if seen.repairs else "nothing in it is inconsistent")
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
@@ -51,7 +51,7 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: Workfl
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
     if not repairs:
-        raise RefusedError("nothing in it is out of step any more")
+        raise RefusedError("nothing in it is inconsistent any more")
     told = [{"node": one.node_id, "from": one.before, "to": one.after, "why": one.why} for one in repairs[:MOST_TOLD]]
     return Done(counted(len(repairs), "repair"), {"repairs": told})
 
@@ -62,11 +62,11 @@ VERB = WorkflowVerb(
     title="Reconcile",
     will="will be reconciled",
     done="reconciled",
-    help="Repair workflows whose nodes are out of step with their tasks or with each other.\n\n"
+    help="Repair workflows whose nodes are inconsistent with their tasks or with each other.\n\n"
     "Lists each repair before it does it. Workers do the same at every sweep.",
     example="horsies workflows reconcile 57b650e8 --dry-run",
     key="X",
-    hint="Repair what is out of step; shows each repair.",
+    hint="Repair what is inconsistent; shows each repair.",
     on_recovery=True,
     footer=True,
     sources=frozenset({WorkflowStatus.RUNNING}),
@@ -74,5 +74,5 @@ VERB = WorkflowVerb(
     refusal=_refusal,
     effects=_effects,
     change=_change,
-    no_way_back=lambda _: "what was put right was out of step before",
+    no_way_back=lambda _: "what was repaired was inconsistent before",
 )
