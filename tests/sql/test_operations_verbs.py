@@ -291,7 +291,7 @@ async def test_a_requeue_drops_a_deadline_that_has_passed_and_keeps_one_ahead(co
     await in_state(connection, "EXPIRED", "late")
     await failed(connection, "early", good_until="now() + interval '1 h'")
     seen = await look(connection, V.REQUEUE, "late", "early")
-    assert "1 past good_until: the deadline is dropped, or no worker would start them" in seen.consequences
+    assert "1 past the deadline: it is dropped, or no worker would start them" in seen.consequences
     await done(connection, V.REQUEUE, "late", "early")
     assert (await task(connection, "late"))["good_until"] is None
     assert (await task(connection, "early"))["good_until"] is not None
