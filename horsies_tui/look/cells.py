@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from horsies_tui.look.tones import Tone
 
-REST: Final = 0
-"""As a width in a layout: what the other columns leave."""
 GAP: Final = 1
 """Between two columns."""
 GUTTER: Final = 3
@@ -113,24 +111,6 @@ class ColumnSet(Generic[RowT]):
     columns: tuple[Column[RowT], ...]
     hidden: frozenset[str] = frozenset()
     """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
-    layouts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """In place of the columns' own widths: a narrow and a wide layout, from this table width on: key → width."""
-
-    def __post_init__(self) -> None:
-        if self.layouts:
-            narrow, wide = self.layouts[min(self.layouts)], self.layouts[max(self.layouts)]
-            columns = (
-                replace(
-                    column,
-                    least=narrow.get(column.key) or 9,
-                    ideal=wide[column.key],
-                    grow=0 if column.key == "id" else 1,
-                    priority=0 if column.key in narrow else 1,
-                )
-                for column in self.columns
-            )
-            object.__setattr__(self, "columns", tuple(columns))
-            object.__setattr__(self, "layouts", {})
 
     def without(self, hidden: frozenset[str]) -> ColumnSet[RowT]:
         return replace(self, hidden=hidden)

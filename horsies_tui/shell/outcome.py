@@ -10,7 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 
 from horsies_tui.actions import Scope, bindings
-from horsies_tui.look.cells import REST, Cell, Column, ColumnSet, Look
+from horsies_tui.look.cells import ID_WIDTH, SHORT_ID, Cell, Column, ColumnSet
 from horsies_tui.look.tones import Tone
 from horsies_tui.widgets.cell import LineCell
 from horsies_tui.widgets.hints import hint
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from horsies.operations.preview import Preview, Target
     from horsies_tui.intents import Done, Intent
     from horsies_tui.look.glyphs import Glyphs
-
-_ID_END: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +75,14 @@ def _row(target: Target, result: str, detail: str, tone: Tone) -> ResultRow:
     return ResultRow(target.id, target.kind, target.label, target.state, result, detail, tone)
 
 
-def _id(row: ResultRow, look: Look) -> Cell:
-    short = row.id if len(row.id) <= _ID_END else f"{look.glyphs.ellipsis}{row.id[-_ID_END:]}"
-    return Cell(row.id, Tone.MUTED, short)
-
-
 COLUMNS: Final[ColumnSet[ResultRow]] = ColumnSet(
-    columns=(
-        Column("result", "RESULT", lambda row, _look: Cell(row.result, row.tone)),
-        Column("id", "ID", _id),
-        Column("name", "NAME", lambda row, _look: Cell(row.name)),
-        Column("was", "WAS", lambda row, _look: Cell(row.was)),
-        Column("detail", "DETAIL", lambda row, _look: Cell(row.detail)),
-    ),
-    layouts={
-        0: {"result": 18, "id": 9, "detail": REST},
-        90: {"result": 22, "id": 9, "name": 18, "was": 26, "detail": REST},
-    },
+    (
+        Column("result", "RESULT", lambda row, _look: Cell(row.result, row.tone), 10, 18, grow=2),
+        Column("id", "ID", lambda row, _look: Cell(row.id, Tone.MUTED), SHORT_ID, whole=ID_WIDTH, keep_end=True),
+        Column("name", "NAME", lambda row, _look: Cell(row.name), 12, 18, grow=2, priority=1),
+        Column("was", "WAS", lambda row, _look: Cell(row.was), 8, 12, grow=1, priority=1),
+        Column("detail", "DETAIL", lambda row, _look: Cell(row.detail), 15, 20, grow=4),
+    )
 )
 
 
