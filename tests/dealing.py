@@ -34,26 +34,34 @@ class FileByFile(LoadScopeScheduling):
     """Deals out the files in the order of the tests; a process that has done its own gets the next one.
 
     Tests that stand before the others of their file are those that must run alone: one process runs all of them.
-    Where there are fewer files than processes, each test is dealt by itself.
+    Each test is dealt by itself where there are fewer files than processes, and among the long ones (`-m chaos`).
     """
 
     def schedule(self) -> None:
         if self.collection is None:
-            self._scopes = _scopes(next(iter(self.registered_collections.values())), self.numnodes)
+            tests = next(iter(self.registered_collections.values()))
+            files = {_file(test) for test in tests}
+            whole = len(files) >= self.numnodes and "not chaos" in self.config.option.markexpr
+            self._scopes = scopes(tests) if whole else {test: test for test in tests}
         super().schedule()
 
     def _split_scope(self, nodeid: str) -> str:
         return self._scopes[nodeid]
 
 
-def _scopes(tests: list[str], processes: int) -> dict[str, str]:
-    files = [test.partition("::")[0] for test in tests]
-    if len(set(files)) < processes:
-        return {test: test for test in tests}
-    scopes, later = {}, ""
+def _file(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def scopes(tests: list[str]) -> dict[str, str]:
+    """What is dealt together with each test; the tests are in the order of the run."""
+    found: dict[str, str] = {}
     begun: set[str] = set()
-    for test, file in zip(reversed(tests), reversed(files), strict=True):
-        scopes[test] = "alone" if file in begun and file != later else file
-        begun.add(file)
-        later = file
-    return scopes
+    file = scope = ""
+    for test in reversed(tests):
+        if _file(test) != file:
+            file = _file(test)
+            scope = "alone" if file in begun else file
+            begun.add(file)
+        found[test] = scope
+    return found
