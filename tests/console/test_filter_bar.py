@@ -133,7 +133,7 @@ async def test_the_offers_say_what_a_key_means_and_lie_over_the_list() -> None:
     async with LineApp().run_test(size=(100, 12)) as pilot:
         app = await begin(pilot, "", "queu")
         assert app.line(0) == " / queu"
-        assert app.line(1).split() == ["queue:", "its", "queue,", "as", "in", "queue:email,sms"]
+        assert app.line(1).split() == ["queue:", "the", "queue,", "as", "in", "queue:email,sms"]
         assert app.line(2) == "rows"
 
 
