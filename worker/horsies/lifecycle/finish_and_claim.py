@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ async def finish_and_claim(
     """finish() for outcomes that end their tasks, and claim(). The claim never delays the outcomes."""
     ordered = sorted(outcomes, key=attrgetter("token.task_id"))
     rows = await conn.fetch(
-        statement(__name__, "finish_and_claim"),
+        _statement(searches=request.following is not None),
         worker_id,
         *ending(ordered),
         *request_parameters(request),
@@ -42,3 +43,9 @@ async def finish_and_claim(
     if len(ended) < len(ordered):
         finished |= await finish(conn, worker_id, [outcome for outcome in ordered if outcome.token not in finished])
     return finished, claimed_tasks(worker_id, [row[1:] for row in rows if row[0] is None])
+
+
+@cache
+def _statement(*, searches: bool) -> str:
+    fragments = {"following": statement(__name__, "following")} if searches else {}
+    return statement(__name__, "finish_and_claim", **fragments)

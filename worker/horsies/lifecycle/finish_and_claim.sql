@@ -2,8 +2,8 @@
 -- finish_and_claim.finish_and_claim; the token and RUNNING of the tasks that end, and the rules of `claim` for the next
 -- ones
 -- ($1 worker, $2 to $8 as in `finish`, $9 to $15 as $2 to $8 in `claim`)
--- The same text as `finish` and `claim`, where the reasons are given; a test compares them. It does not search for more
--- than the first rows give: then the worker's own claim follows. A child process goes from one task to the next with one
+-- The same text as `finish` and `claim`, where the reasons are given; a test compares them. It does not search
+-- beyond the first rows unless it is given `following`: then the worker's own claim follows. A child process goes from one task to the next with one
 -- round trip and one commit instead of three.
 WITH ended AS (
     UPDATE horsies_tasks task
@@ -52,12 +52,7 @@ WITH ended AS (
 ), first_ones AS (
     SELECT found_at, large, row_number() OVER () AS place, NULL::text[] AS after
       FROM head
-     WHERE $15::text[] IS NULL
-     UNION ALL
-    SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
-      FROM horsies_claimable($9, $12, $10, $15) more,
-           unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)
-     WHERE $15::text[] IS NOT NULL
+    /* following */
 ), placed AS (
     SELECT found_at, large, place, after, ($13::integer[])[place] AS pid,
            ($13::integer[])[place] IS NOT NULL AND NOT large AS starts
@@ -88,3 +83,11 @@ SELECT number, NULL AS id, NULL AS claimed_at, NULL AS enqueued_at, NULL AS task
   FROM ended
  UNION ALL
 SELECT NULL, claimed.* FROM claimed
+
+-- name: following
+-- fragment of `finish_and_claim`, for a claim that is given `following`: `head` finds nothing then
+-- Without it the server spends 8 µs of 285 less on a turn of one task: also a function that is not called is set up.
+UNION ALL
+SELECT one.found_at, one.large, one.place, CASE WHEN one.place = 1 THEN more.after END
+  FROM horsies_claimable($9, $12, $10, $15) more,
+       unnest(more.found_at, more.large) WITH ORDINALITY AS one (found_at, large, place)

@@ -41,6 +41,8 @@ class ClaimOrder:
     def following(self, queue: str, *, is_async: bool) -> list[str] | None:
         """What to pass to a claim: the tasks that come next, none to search at once, None to begin with the first
         tasks of the queue."""
+        if not self._searched:
+            return None
         searched, now = self._searched.get((queue, is_async)), time.monotonic()
         if searched is None or now - searched.at > _BLOCKED_S:
             return None
@@ -51,6 +53,8 @@ class ClaimOrder:
     ) -> None:
         """After a claim that was given `following`."""
         after = next((task.after for task in claimed if task.after is not None), None)
+        if after is None and not self._searched:
+            return  # as for nearly every claim
         known, now = self._searched.pop((queue, is_async), None), time.monotonic()
         if after is not None:
             is_the_rest = known is not None and bool(following) and set(after) < set(known.found)
