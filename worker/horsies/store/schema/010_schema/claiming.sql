@@ -168,7 +168,7 @@ BEGIN
     IF cardinality(found) > 0 THEN
         room := 0;
     ELSE
-        room := most + 16;
+        room := most + 48;  -- the claims that follow take the rest
         SELECT array_agg(one.found_at), array_agg(one.large)
           INTO found_at, large
           FROM (SELECT task.ctid AS found_at,
