@@ -124,6 +124,9 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     end = time.monotonic() + 180
     while time.monotonic() < end:
         await asyncio.sleep(rng.uniform(0.2, 2.0))
+        for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
+            del frozen[thawed]
+            running[thawed].send_signal(signal.SIGCONT)
         place = rng.randrange(3)
         if place in frozen:
             continue
@@ -134,9 +137,6 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
         else:
             await asyncio.to_thread(running[place].communicate)
             running[place] = scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}')
-        for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
-            del frozen[thawed]
-            running[thawed].send_signal(signal.SIGCONT)
     for process in running:
         process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(ended, process)
