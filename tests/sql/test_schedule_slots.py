@@ -32,9 +32,9 @@ def every(name: str, seconds: int = 10, **more: Any) -> TaskSchedule:
     return TaskSchedule(name=name, task_name="report", pattern=pattern, args=(1,), **more)
 
 
-async def plan(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> set[str]:
+async def plan(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask], *, starts: bool = True) -> set[str]:
     hashes = {name: one.hash for name, one in schedules.items()}
-    return (await register(connection, hashes, lambda name, now: schedules[name].next_run(now)))[1]
+    return (await register(connection, hashes, lambda name, now: schedules[name].next_run(now), starts=starts))[1]
 
 
 async def ready(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> list[ScheduleRun]:
@@ -164,6 +164,21 @@ async def test_a_scheduler_of_another_release_sends_nothing_by_its_own_pattern(c
     stale = DueSchedule(one.name, one.slot, old["a"].hash, one.now)
     assert one.slot is not None
     assert await run(connection, [ScheduleRun(stale, one.now, [old["a"].at(one.slot)])]) == (set(), [])
+
+
+async def test_releases_that_run_side_by_side_do_not_plan_an_interval_again_and_again(
+    connection: asyncpg.Connection,
+) -> None:
+    old, new = scheduled(every("a", 3600)), scheduled(every("a", 7200))
+    await plan(connection, old)
+    await plan(connection, new)
+    before = await state(connection)
+    assert await plan(connection, old, starts=False) == set()
+    assert await state(connection) == before
+    slot = await overdue(connection, 31)  # the scheduler of the new release is gone
+    assert await plan(connection, old, starts=False) == {"a"}
+    assert (await run(connection, await ready(connection, old)))[0] == {"a"}
+    assert (await state(connection))["next_run_at"] == slot + 3600 * SECOND
 
 
 async def test_rows_of_other_applications_are_left_alone(connection: asyncpg.Connection) -> None:

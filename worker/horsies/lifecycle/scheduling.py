@@ -41,14 +41,18 @@ class ScheduleRun:
 
 
 async def register(
-    conn: asyncpg.Connection, hashes: dict[str, str], next_run: Callable[[str, datetime], datetime]
+    conn: asyncpg.Connection,
+    hashes: dict[str, str],
+    next_run: Callable[[str, datetime], datetime],
+    *,
+    starts: bool,
 ) -> tuple[datetime, set[str]]:
     """Make the rows of these schedules that are missing or were made for another pattern; returns the database's time
-    and their names."""
+    and their names. Unless the scheduler `starts`, a row for another pattern is left alone until it is overdue."""
     now: datetime = await conn.fetchval(statement(__name__, "schedule_time"))
     names = sorted(hashes)
     planned = [next_run(name, now) for name in names], [hashes[name] for name in names]
-    rows = await conn.fetch(statement(__name__, "schedule_register"), names, *planned)
+    rows = await conn.fetch(statement(__name__, "schedule_register"), names, *planned, starts)
     return now, {row["schedule_name"] for row in rows}
 
 

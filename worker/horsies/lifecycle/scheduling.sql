@@ -4,7 +4,9 @@ SELECT statement_timestamp()
 
 -- name: schedule_register
 -- scheduling.register; rows that are missing or were made for another pattern or zone
--- ($1 names, $2 next runs, $3 hashes of pattern and zone, in the order of the names)
+-- ($1 names, $2 next runs, $3 hashes of pattern and zone, in the order of the names, $4 whether the scheduler starts)
+-- A running scheduler leaves a row of another pattern alone, unless it is overdue and so no scheduler of that pattern is
+-- left: two releases that run side by side would else plan a long interval anew every 30 s, and it would never come due.
 -- A run that is due by the old pattern is kept, and sent first: a new release that starts in the second before an old
 -- one sends it would lose it. No other row is changed, and none deleted: they may be those of another application.
 INSERT INTO horsies_schedule_state AS state (schedule_name, next_run_at, config_hash, run_count, updated_at)
@@ -15,11 +17,12 @@ ON CONFLICT (schedule_name) DO UPDATE
                           ELSE EXCLUDED.next_run_at END,
        config_hash = EXCLUDED.config_hash, updated_at = statement_timestamp()
  WHERE state.config_hash IS DISTINCT FROM EXCLUDED.config_hash
+   AND ($4 OR state.next_run_at < statement_timestamp() - interval '30 s')
 RETURNING schedule_name
 
 -- name: schedule_is_due
 -- scheduling.due; reads only: whether any schedule is due, also one of another application
--- At most ticks none is, and passing the names of 1 000 schedules costs a scheduler 1 ms.
+-- At most ticks no schedule is due, and passing 1,000 names costs a scheduler 1 ms.
 SELECT EXISTS (SELECT FROM horsies_schedule_state WHERE COALESCE(next_run_at, '-infinity') <= statement_timestamp())
 
 -- name: schedules_due

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from horsies.task.scheduled import ScheduledTask
 
 _REGISTER_EVERY_S = 30.0
-"""How often rows are looked after: upstream's scheduler deletes those of other applications, and during a deployment a
-scheduler of the old release may put its pattern back."""
+"""How often missing rows are made anew, and overdue ones of another pattern taken over: upstream's scheduler deletes
+rows of other applications, and a scheduler of an older release may have restarted and be gone."""
 _AFTER_THE_SECOND_S = 0.005
 
 
@@ -59,13 +59,16 @@ class Schedules:
 
     async def _register(self, connection: asyncpg.Connection) -> None:
         hashes = {name: one.hash for name, one in self._schedules.items()}
-        now, changed = await register(connection, hashes, lambda name, now: self._schedules[name].next_run(now))
+        starts = self._registered_at is None
+        now, changed = await register(
+            connection, hashes, lambda name, now: self._schedules[name].next_run(now), starts=starts
+        )
         self._registered_at, self._ahead_s = time.monotonic(), now.timestamp() - time.time()
         if changed:
             self._events.note("schedules planned", names=", ".join(sorted(changed)))
 
     def _is_ours(self, one: DueSchedule) -> bool:
-        """A row with another hash was planned by another release: that one sends it, until this one registers again."""
+        """A row with another hash was planned by another release: that one sends it, as long as it runs."""
         return one.config_hash == self._schedules[one.name].hash
 
     def _run_of(self, one: DueSchedule) -> ScheduleRun:
