@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from horsies.operations.preview import Target
 
 _LONGEST_TEXT = 10_000
+
+
+NO_ACTION: Final = (None,) * 6
+"""In place of the parameters of an OperatorAction: a preview writes no audit rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit import require_writable, standing, with_audit
+from horsies.operations.audit import NO_ACTION, require_writable, standing, with_audit
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
 from horsies.operations.selection import freeze
 from horsies.operations.verb import TERMINAL, TaskFacts
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, TaskVerb
     from horsies.views.tasks import ExpectedState
-
-_NOBODY = (None,) * 6
-"""For a preview, which writes no audit rows."""
 
 
 async def require(conn: asyncpg.Connection) -> None:
@@ -136,7 +133,7 @@ async def _refusals(conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[Exp
     if verb.refuses is None or not seen:
         return {}
     ordered = sorted(seen, key=attrgetter("task_id"))
-    rows = await conn.fetch(refusal_statement(verb), *_NOBODY, *_as_seen(verb, ordered))
+    rows = await conn.fetch(refusal_statement(verb), *NO_ACTION, *_as_seen(verb, ordered))
     return {ordered[row["number"] - 1].task_id: row["refusal"] for row in rows}
 
 

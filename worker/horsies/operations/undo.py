@@ -8,7 +8,7 @@ from uuid import UUID
 
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queues, workers, workflows
-from horsies.operations.audit import actions_of, refused, require_writable, standing, with_audit
+from horsies.operations.audit import NO_ACTION, actions_of, refused, require_writable, standing, with_audit
 from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
 from horsies.operations.verb import QueueVerb, WorkerVerb, WorkflowVerb
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from horsies.operations.selection import Selection
     from horsies.operations.verb import Options, Verb
 
-_NOBODY = (None,) * 6
 _TASKS_AT_ONCE = 500
 _GONE = "it is gone: its row was deleted"
 
@@ -127,7 +126,7 @@ async def _look_at_tasks(conn: asyncpg.Connection, actions: Sequence[AuditedActi
     if not actions:
         return {}
     rows = await conn.fetch(
-        undo_statement("undo_look"), *_NOBODY, [one.id for one in actions], [one.target_id for one in actions]
+        undo_statement("undo_look"), *NO_ACTION, [one.id for one in actions], [one.target_id for one in actions]
     )
     return {row["action"]: row for row in rows}
 
