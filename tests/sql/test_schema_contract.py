@@ -218,6 +218,34 @@ CONTRACT = {
         retried   | text[]                   | ! | '{}'::text[]
         returned  | text[]                   | ! | '{}'::text[]
     """,
+    "horsies_schedules": """
+        schedule_name | character varying(255)   | ! |
+        config_hash   | character varying(64)    | ! |
+        definition    | jsonb                    | ! |
+        registered_at | timestamp with time zone | ! | now()
+        paused_at     | timestamp with time zone |   |
+        paused_by     | text                     |   |
+        reason        | text                     |   |
+        skip_slot     | timestamp with time zone |   |
+        skipped_by    | text                     |   |
+    """,
+    "horsies_schedule_runs": """
+        schedule_name | character varying(255)   | ! |
+        slot          | timestamp with time zone | ! |
+        sent_at       | timestamp with time zone | ! | now()
+        task_id       | character varying(36)    |   |
+        workflow_id   | character varying(36)    |   |
+        ordered_by    | text                     |   |
+    """,
+    "horsies_schedulers": """
+        scheduler_id    | character varying(255)   | ! |
+        hostname        | character varying(255)   | ! |
+        pid             | integer                  | ! |
+        schedules       | text[]                   | ! |
+        horsies_version | text                     | ! |
+        started_at      | timestamp with time zone | ! | now()
+        seen_at         | timestamp with time zone | ! | now()
+    """,
     "horsies_console_schema": """
         version    | integer                  | ! |
         name       | text                     | ! |
@@ -236,6 +264,9 @@ CONSTRAINTS = {
     "horsies_heartbeats_pkey": "PRIMARY KEY (id)",
     "horsies_worker_states_pkey": "PRIMARY KEY (id)",
     "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
+    "horsies_schedules_pkey": "PRIMARY KEY (schedule_name)",
+    "horsies_schedule_runs_pkey": "PRIMARY KEY (schedule_name, slot)",
+    "horsies_schedulers_pkey": "PRIMARY KEY (scheduler_id)",
     "horsies_workflows_pkey": "PRIMARY KEY (id)",
     "horsies_workflows_parent_workflow_id_fkey": (
         "FOREIGN KEY (parent_workflow_id) REFERENCES horsies_workflows(id) ON DELETE CASCADE"
@@ -299,6 +330,7 @@ INDEXES = {
         "ix_horsies_worker_states_tasks_claimed",
     },
     "horsies_schedule_state": {"ix_horsies_schedule_state_next_run_at"},
+    "horsies_schedule_runs": {"ix_horsies_schedule_runs_sent"},
     "horsies_workflows": {
         "ix_horsies_workflows_status",
         "ix_horsies_workflows_parent_workflow_id",

@@ -120,6 +120,11 @@ OUR_TABLES: dict[str, Table] = {
     "horsies_worker_losses": Table(
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
+    "horsies_schedules": Table(
+        _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
+    ),
+    "horsies_schedule_runs": Table(_names("schedule_name slot sent_at task_id workflow_id ordered_by")),
+    "horsies_schedulers": Table(_names("scheduler_id hostname pid schedules horsies_version started_at seen_at")),
 }
 
 TABLES = UPSTREAM_TABLES | OUR_TABLES

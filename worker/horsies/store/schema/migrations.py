@@ -19,7 +19,7 @@ LOCK_TIMEOUT_S = 5.0
 SCHEMA_VERSION = 10
 """The version of the folder 010_schema. Its nine predecessors were never released; it adopts their tables, too."""
 # In this order: tables before those that refer to them.
-_PARTS = ("adoption", "tasks", "workflows", "workers", "operators", "claiming", "caps", "pulse")
+_PARTS = ("adoption", "tasks", "workflows", "workers", "schedules", "operators", "claiming", "caps", "pulse")
 
 _FILE_NAME = re.compile(r"(\d{3})_(\w+)\.sql")
 

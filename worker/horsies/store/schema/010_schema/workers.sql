@@ -1,4 +1,4 @@
--- snapshots and losses of workers, and when sweeps and schedules ran; a part of version 10, run by upgrade.py
+-- snapshots and losses of workers, and when sweeps ran; a part of version 10, run by upgrade.py
 
 CREATE TABLE IF NOT EXISTS horsies_worker_states (
     id                    bigserial    PRIMARY KEY,
@@ -79,16 +79,3 @@ CREATE TABLE IF NOT EXISTS horsies_sweep_state (
     interval_ms integer,
     report      jsonb
 );
-
-CREATE TABLE IF NOT EXISTS horsies_schedule_state (
-    schedule_name varchar(255) PRIMARY KEY,
-    last_run_at   timestamptz,
-    next_run_at   timestamptz,
-    last_task_id  varchar(36),
-    run_count     integer      NOT NULL DEFAULT 0,
-    config_hash   varchar(64),
-    updated_at    timestamptz  NOT NULL DEFAULT now()
-);
-
-CREATE INDEX IF NOT EXISTS ix_horsies_schedule_state_next_run_at
-    ON horsies_schedule_state (next_run_at);
