@@ -77,6 +77,14 @@ def _show_worker_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
+def _show_schedule_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import SCHEDULES
+
+        typer.echo(SCHEDULES.describe())
+        raise typer.Exit
+
+
 TaskIdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids of tasks, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
@@ -160,6 +168,26 @@ WorkerFilterHelpOption = Annotated[
         "--filter-help",
         help="Explain the filter language.",
         callback=_show_worker_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+ScheduleFilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All schedules that match, for example `status:overdue,paused sends:shop.* last:failed`.",
+        show_default=False,
+    ),
+]
+ScheduleFilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the filter language.",
+        callback=_show_schedule_filter_help,
         is_eager=True,
         show_default=False,
     ),

@@ -39,6 +39,7 @@ _MOST_ACTIONS: Final = 10
 
 _PATTERN: Final[TypeAdapter[SchedulePattern]] = TypeAdapter(Annotated[SchedulePattern, Field(discriminator="type")])
 _AT_ONCE: Final = timedelta()
+_FAILED: Final = frozenset({"FAILED", "INTERRUPTED", "EXPIRED", "CANCELLED"})
 _SOURCES: Final = {"names": "view_schedule_names", "rows": "view_schedule_rows", "slots": "view_used_slots"}
 _SOURCES_OF_UPSTREAM: Final = {
     "names": "view_schedule_names_of_upstream",
@@ -62,6 +63,10 @@ class ScheduleRun(NamedTuple):
     error_code: str | None
     started_at: datetime | None
     ended_at: datetime | None
+
+    @property
+    def failed(self) -> bool:
+        return self.state in _FAILED
 
     def duration(self, now: datetime) -> timedelta | None:
         """From its start to its end or now; None if it has not started, or was never sent."""
