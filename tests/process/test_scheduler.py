@@ -75,8 +75,10 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 ) -> None:
     running = scheduler(database)
     await at_least(6)
+    sql = "SELECT pid, schedules FROM horsies_schedulers"
+    assert await connection.fetch(sql) == [(running.pid, ["blue", "green", "red"])]
     code, output = ended(running)
-    assert code == 0
+    assert (code, await connection.fetch(sql)) == (0, [])
     assert "  app        schedule_app:app, 1 tasks\n" in output
     assert "  schedule   red: tick, every 1 s (UTC)\n" in output
     assert output.count("scheduled   schedule=red") >= 2
@@ -91,8 +93,11 @@ async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.
         return bool(await connection.fetchval(sql))
 
     await until(done, "a task of each schedule has run")
+    sql = "SELECT scheduler_id FROM horsies_schedulers"
+    (scheduler_id,) = await connection.fetchrow(sql) or ("",)
     code, output = ended(running)
-    assert code == 0
+    assert (code, await connection.fetch(sql)) == (0, [])
+    assert f"worker={scheduler_id}" in output
     assert "  schedules red, green, blue\n" in output
 
 
