@@ -46,6 +46,8 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
             return Selection.of_ids(map(unshortened, given["workers"]))
         case "queue":
             return Selection.of_ids(given["queues"])
+        case "schedule":
+            return Selection.of_ids(given["schedules"])
         case _:
             return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
 

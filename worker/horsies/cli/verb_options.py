@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import choose_existing
+from horsies.cli.options import choose, choose_existing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +77,13 @@ def _show_worker_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
+def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.schedules import names_in
+
+    chosen = choose(context.params.get("database_url"), context.params.get("context"))
+    return [name for name in names_in(chosen) if name.startswith(incomplete)]
+
+
 TaskIdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids of tasks, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
@@ -92,6 +99,12 @@ OperationArgument = Annotated[
     ),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
+SchedulesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=_complete_schedule
+    ),
+]
 FilterOption = Annotated[
     str | None,
     typer.Option(
