@@ -77,11 +77,19 @@ def _show_worker_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
-def _complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
-    from horsies.cli.schedules import names_in
+def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.targets import names_of_schedules
 
     chosen = choose(context.params.get("database_url"), context.params.get("context"))
-    return [name for name in names_in(chosen) if name.startswith(incomplete)]
+    return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]
+
+
+def _show_schedule_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import SCHEDULES
+
+        typer.echo(SCHEDULES.describe())
+        raise typer.Exit
 
 
 TaskIdsArgument = Annotated[
@@ -101,9 +109,7 @@ OperationArgument = Annotated[
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
 SchedulesArgument = Annotated[
     list[str],
-    typer.Argument(
-        metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=_complete_schedule
-    ),
+    typer.Argument(metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=complete_schedule),
 ]
 FilterOption = Annotated[
     str | None,
@@ -173,6 +179,26 @@ WorkerFilterHelpOption = Annotated[
         "--filter-help",
         help="Explain the filter language.",
         callback=_show_worker_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+ScheduleFilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All schedules that match, for example `status:overdue,paused sends:shop.* last:failed`.",
+        show_default=False,
+    ),
+]
+ScheduleFilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the filter language.",
+        callback=_show_schedule_filter_help,
         is_eager=True,
         show_default=False,
     ),

@@ -13,7 +13,7 @@ from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.names import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
-from horsies.domain.schedule import Cron, Every, WallClock, Weekday, zone_named
+from horsies.domain.schedule import WEEK, Cron, Every, WallClock, Weekday, zone_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ class HourlySchedule(CheckedModel):
         return WallClock(tuple(dt.time(hour, self.minute, self.second) for hour in HOURS))
 
     def words(self) -> str:
-        return f"every hour at {self.minute:02}:{self.second:02}"
+        return f"hourly at :{self.minute:02}" + (f":{self.second:02}" if self.second else "")
 
 
 class DailySchedule(CheckedModel):
@@ -71,7 +71,7 @@ class DailySchedule(CheckedModel):
         return WallClock((self.time,))
 
     def words(self) -> str:
-        return f"every day at {self.time}"
+        return f"daily {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
@@ -88,7 +88,7 @@ class WeeklySchedule(CheckedModel):
         return WallClock((self.time,), weekdays=frozenset(self.days))
 
     def words(self) -> str:
-        return f"every {', '.join(self.days)} at {self.time}"
+        return f"weekly {_days(self.days)} {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(self.days):
@@ -107,7 +107,7 @@ class MonthlySchedule(CheckedModel):
         return WallClock((self.time,), day_of_month=self.day)
 
     def words(self) -> str:
-        return f"every month on day {self.day} at {self.time}"
+        return f"monthly on day {self.day} {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
@@ -209,6 +209,23 @@ def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
         yield _invalid(
             f"the time {time} has a time zone of its own", "give a plain time; TaskSchedule.timezone places it"
         )
+
+
+def _short(time: dt.time) -> str:
+    """02:30; seconds only if there are any."""
+    return f"{time:%H:%M}" if not time.second and not time.microsecond else f"{time:%H:%M:%S}"
+
+
+def _days(days: Iterable[Weekday]) -> str:
+    """mon,wed,sun; mon-fri for three days or more in a row."""
+    runs: list[list[int]] = []
+    for number in sorted(WEEK.index(day) for day in days):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    names = [[WEEK[number][:3] for number in run] for run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(run) for run in names)
 
 
 def _repeated(names: Iterable[str]) -> list[str]:
