@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -75,8 +76,10 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 ) -> None:
     running = scheduler(database)
     await at_least(6)
+    sql = "SELECT pid, schedules FROM horsies_schedulers"
+    assert await connection.fetch(sql) == [(running.pid, ["blue", "green", "red"])]
     code, output = ended(running)
-    assert code == 0
+    assert (code, await connection.fetch(sql)) == (0, [])
     assert "  app        schedule_app:app, 1 tasks\n" in output
     assert "  schedule   red: tick, every 1 s (UTC)\n" in output
     assert output.count("scheduled   schedule=red") >= 2
@@ -91,8 +94,11 @@ async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.
         return bool(await connection.fetchval(sql))
 
     await until(done, "a task of each schedule has run")
+    sql = "SELECT scheduler_id FROM horsies_schedulers"
+    (scheduler_id,) = await connection.fetchrow(sql) or ("",)
     code, output = ended(running)
-    assert code == 0
+    assert (code, await connection.fetch(sql)) == (0, [])
+    assert f"worker={scheduler_id}" in output
     assert "  schedules red, green, blue\n" in output
 
 
@@ -144,6 +150,68 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     assert set(found) == {'["red"]', '["green"]', '["blue"]'}
     assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}
     assert min(map(len, found.values())) > 150
+
+
+def command(database: str, *words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [HORSIES, "schedules", *words, "--database-url", database],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers_run(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    one, two = (scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(2))
+    await at_least(3)
+    code, output = await asyncio.to_thread(command, database, "pause", "red", "--yes", "--reason", "tests")
+    assert (code, "1 paused" in output) == (0, True)
+    paused = await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'")
+    sent = await connection.fetchval("SELECT count(*) FROM horsies_tasks")
+    code, output = await asyncio.to_thread(command, database, "skip", "blue", "--yes")
+    assert (code, "1 skip their next slot" in output) == (0, True)
+    two.kill()
+    await at_least(sent + 6)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'") == paused
+    code, output = await asyncio.to_thread(command, database, "run-now", "red", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+    assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
+    code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
+    assert (code, "1 resumed" in output) == (0, True)
+    await at_least(sent + 12)
+    two.communicate()
+    assert ended(one)[0] == 0
+    await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", row["new_id"])
+    found = await slots(connection)
+    assert set(found['["green"]'][1:]) == {1.0}
+    assert sorted(set(found['["blue"]'][1:])) == [1.0, 2.0], "one slot is left out"
+    assert found['["blue"]'].count(2.0) == 1
+    gaps = [gap for gap in found['["red"]'][1:] if gap != 1.0]
+    assert len(gaps) == 1
+    assert gaps[0] >= 2.0
+    assert gaps[0].is_integer()
+
+
+async def test_names_of_schedules_are_completed(database: str, connection: asyncpg.Connection) -> None:
+    running = scheduler(database)
+
+    async def registered() -> bool:
+        return await connection.fetchval("SELECT count(*) FROM horsies_schedules") == 3
+
+    await until(registered, "the schedules are registered")
+    ended(running)
+    environ = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies schedules pause gr", "COMP_CWORD": "3"}
+    for url, names in ((database, "green"), ("postgresql://u@127.0.0.1:1/nowhere", "")):
+        environ = {**os.environ, **environ, "HORSIES_DATABASE_URL": url}
+        done = await asyncio.to_thread(
+            subprocess.run, [HORSIES], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert (done.stdout.strip(), done.stderr) == (names, "")
 
 
 async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> None:

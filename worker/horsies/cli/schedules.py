@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
-from horsies.cli.verb_options import ScheduleFilterHelpOption, ScheduleFilterOption, fit_for_text
+from horsies.cli.verb_options import ScheduleFilterHelpOption, ScheduleFilterOption, complete_schedule, fit_for_text
 
 app = typer.Typer(
     name="schedules",
@@ -42,7 +42,15 @@ def ls(
 
 @app.command("next")
 def next_(
-    name: Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name of the schedule.", callback=fit_for_text)],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCHEDULE",
+            help="The name of the schedule.",
+            callback=fit_for_text,
+            autocompletion=complete_schedule,
+        ),
+    ],
     count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000, metavar="N", help="How many runs.")] = 10,
     as_json: JsonOption = False,
     database_url: DatabaseUrlOption = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import choose_existing
+from horsies.cli.options import choose, choose_existing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +77,13 @@ def _show_worker_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
+def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.targets import names_of_schedules
+
+    chosen = choose(context.params.get("database_url"), context.params.get("context"))
+    return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]
+
+
 def _show_schedule_filter_help(value: bool) -> None:
     if value:
         from horsies.query import SCHEDULES
@@ -100,6 +107,10 @@ OperationArgument = Annotated[
     ),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
+SchedulesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=complete_schedule),
+]
 FilterOption = Annotated[
     str | None,
     typer.Option(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, TypeAdapter
 
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
@@ -134,6 +134,16 @@ class CronSchedule(CheckedModel):
 SchedulePattern: TypeAlias = (
     IntervalSchedule | HourlySchedule | DailySchedule | WeeklySchedule | MonthlySchedule | CronSchedule
 )
+
+
+_STORED_PATTERN: Final[TypeAdapter[SchedulePattern]] = TypeAdapter(
+    Annotated[SchedulePattern, Field(discriminator="type")]
+)
+
+
+def stored_pattern(stored: object) -> SchedulePattern:
+    """The pattern of a definition in horsies_schedules; ValueError if this release has no such pattern."""
+    return _STORED_PATTERN.validate_python(stored)
 
 
 def _cron_of_text(pattern: object) -> object:

@@ -80,7 +80,9 @@ class Worker:
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
-            loops.append(Schedules(self.schedules, self._lane("schedule"), self.events, interval_s))
+            schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
+            self._resources.push_async_callback(schedules.leave)
+            loops.append(schedules)
         self._supervisor.start(loops)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)

@@ -8,16 +8,19 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from horsies.config.schedule import TaskSchedule, config_hash
+from horsies.domain.codec import to_json
 from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, RegistryError, flatten, raise_collected
 from horsies.domain.result import Err
 from horsies.domain.schedule import calculate_next_run, missed_slots, next_slot
+from horsies.lifecycle.scheduling import ScheduleRun, SlotUse
 from horsies.task.checks import queue_problem, route
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.config.app import AppConfig
+    from horsies.lifecycle.scheduling import DueSchedule
     from horsies.store.enqueue import EnqueueRequest
     from horsies.task.function import TaskFunction
 
@@ -33,6 +36,31 @@ class ScheduledTask:
     def next_run(self, now: datetime) -> datetime:
         """Of a schedule that has not run yet."""
         return calculate_next_run(self.schedule.pattern, now, self.schedule.timezone)
+
+    @property
+    def definition(self) -> str:
+        """What it sends and when, for those who have no application: JSON, as in horsies_schedules."""
+        request = self.request
+        *_, max_retries = request.columns()
+        return to_json(
+            {
+                **_plan(self.schedule),
+                "kind": "task",
+                "target": request.task_name,
+                "queue": request.queue_name,
+                "priority": request.priority,
+                "args": request.args_json,
+                "kwargs": request.kwargs_json,
+                "task_options": request.task_options,
+                "max_retries": max_retries,
+            }
+        )
+
+    def run_of(self, due: DueSchedule) -> ScheduleRun:
+        """What a due schedule sends now; a slot that an operator ordered to skip sends nothing."""
+        slots, next_run_at = self.due_slots(due.slot, due.now)
+        uses = [SlotUse(slot) if slot == due.skip_slot else SlotUse(slot, self.at(slot)) for slot in slots]
+        return ScheduleRun(due, next_run_at, uses)
 
     def due_slots(self, slot: datetime | None, now: datetime) -> tuple[list[datetime], datetime]:
         """The slots to send now, and when it comes due next."""
@@ -104,6 +132,15 @@ def _scheduled(
         queue, priority = route(config, schedule.queue_name)
         request = request._replace(queue_name=queue, priority=priority)
     return ScheduledTask(schedule, config_hash(schedule), request)
+
+
+def _plan(schedule: TaskSchedule) -> dict[str, Any]:
+    return {
+        "pattern": schedule.pattern.model_dump(mode="json", exclude_none=True),
+        "timezone": schedule.timezone,
+        "catch_up_missed": schedule.catch_up_missed,
+        "max_catch_up_runs": schedule.max_catch_up_runs,
+    }
 
 
 def _invalid(schedule: TaskSchedule, message: str, help_text: str | None) -> ConfigurationError:

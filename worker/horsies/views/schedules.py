@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 
-from horsies.config.schedule import IntervalSchedule, SchedulePattern
+from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
 from horsies.domain.errors import HorsiesError
 from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
@@ -37,7 +37,6 @@ STORY_RUNS: Final = 50
 _MOST_SCHEDULERS: Final = 200
 _MOST_ACTIONS: Final = 10
 
-_PATTERN: Final[TypeAdapter[SchedulePattern]] = TypeAdapter(Annotated[SchedulePattern, Field(discriminator="type")])
 _AT_ONCE: Final = timedelta()
 _FAILED: Final = frozenset({"FAILED", "INTERRUPTED", "EXPIRED", "CANCELLED"})
 _SOURCES: Final = {"names": "view_schedule_names", "rows": "view_schedule_rows", "slots": "view_used_slots"}
@@ -327,6 +326,6 @@ def definition_of(text: str) -> Definition:
 def _pattern_of(stored: object, zone: str) -> SchedulePattern | None:
     try:
         zone_named(zone)
-        return _PATTERN.validate_python(stored)
+        return stored_pattern(stored)
     except (ValidationError, HorsiesError, ValueError):
         return None
