@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -183,7 +185,12 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
     code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
     assert (code, "1 resumed" in output) == (0, True)
-    await at_least(sent + 12)
+
+    async def goes_on() -> bool:
+        sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
+        return bool(await connection.fetchval(sql, paused + 3))
+
+    await until(goes_on, "red is sent again")
     two.communicate()
     assert ended(one)[0] == 0
     await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", row["new_id"])
@@ -195,6 +202,51 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert len(gaps) == 1
     assert gaps[0] >= 2.0
     assert gaps[0].is_integer()
+
+
+async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    flows = '{"nightly": "go"}'
+    one, two = (scheduler(database, TEST_FLOWS=flows) for _ in range(2))
+
+    async def started(count: int) -> bool:
+        return bool(await connection.fetchval("SELECT count(*) >= $1 FROM horsies_workflows", count))
+
+    await until(lambda: started(2), "two workflows were started")
+    one.kill()
+    await until(lambda: started(4), "the other one starts them")
+    code, output = await asyncio.to_thread(command, database, "run-now", "nightly", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+    await until(lambda: started(6), "it goes on")
+    one.communicate()
+    code, output = ended(two)
+    assert code == 0
+    assert re.search(rf"started by hand +schedule=nightly workflow={row['new_id']}\b", output)
+    rows = await connection.fetch("SELECT id, sent_at, status FROM horsies_workflows ORDER BY sent_at")
+    assert row["new_id"] in {found["id"] for found in rows}
+    slots = [found["sent_at"] for found in rows if found["id"] != row["new_id"]]
+    assert {after - before for before, after in itertools.pairwise(slots)} == {SECOND}
+    recorded = await connection.fetchval("SELECT count(DISTINCT workflow_id) FROM horsies_schedule_runs")
+    assert recorded == len(rows)
+
+
+async def test_a_workflow_that_hangs_or_fails_while_it_is_built_delays_no_other_schedule_and_is_logged_rarely(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    running = scheduler(database, TEST_FLOWS='{"hangs": "hang", "fails": "fail", "fine": "go"}')
+    await at_least(12)
+    code, output = ended(running)
+    assert code == 0
+    rows = [line for line in output.splitlines() if "schedule not sent" in line]
+    assert [("fails" in line, "LookupError: no such day" in line) for line in rows] == [(True, True)] * len(rows)
+    assert 1 <= len(rows) <= 3
+    kwargs = await connection.fetch("SELECT DISTINCT task_kwargs FROM horsies_workflow_tasks")
+    assert [row["task_kwargs"] for row in kwargs] == ['{"name":"fine"}']
+    sql = "SELECT count(*) FROM horsies_schedule_state WHERE schedule_name = 'fails' AND next_run_at < now()"
+    assert await connection.fetchval(sql) == 1
+    await connection.execute("DELETE FROM horsies_tasks WHERE is_workflow_task")
+    assert {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]} == {1.0}
 
 
 async def test_names_of_schedules_are_completed(database: str, connection: asyncpg.Connection) -> None:
