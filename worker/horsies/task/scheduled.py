@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 class Scheduled(ABC):
     """One enabled schedule of an application."""
 
-    schedule: Schedule
-
-    def __init__(self, schedule: Schedule) -> None:
+    def __init__(self, app: WorkflowApp, schedule: Schedule) -> None:
+        self.app = app
         self.schedule = schedule
         self.hash = config_hash(schedule)
 
@@ -52,6 +51,7 @@ class Scheduled(ABC):
             "timezone": schedule.timezone,
             "catch_up_missed": schedule.catch_up_missed,
             "max_catch_up_runs": schedule.max_catch_up_runs,
+            "check_interval_seconds": self.app.config.schedule_interval_s,
         }
         return to_json(plan | self.sent())
 
@@ -87,8 +87,8 @@ class Scheduled(ABC):
 class ScheduledTask(Scheduled):
     """A schedule with the row that it sends, but for id and time."""
 
-    def __init__(self, schedule: TaskSchedule, request: EnqueueRequest) -> None:
-        super().__init__(schedule)
+    def __init__(self, app: WorkflowApp, schedule: TaskSchedule, request: EnqueueRequest) -> None:
+        super().__init__(app, schedule)
         self.request = request
 
     def sent(self) -> dict[str, Any]:
@@ -126,9 +126,8 @@ class ScheduledTask(Scheduled):
 class ScheduledWorkflow(Scheduled):
     """A schedule with the definition of the workflow that it starts."""
 
-    def __init__(self, schedule: WorkflowSchedule, app: WorkflowApp, definition: type[WorkflowDefinition[Any]]) -> None:
-        super().__init__(schedule)
-        self._app = app
+    def __init__(self, app: WorkflowApp, schedule: WorkflowSchedule, definition: type[WorkflowDefinition[Any]]) -> None:
+        super().__init__(app, schedule)
         self._definition = definition
         self._params = schedule.params
 
@@ -143,7 +142,7 @@ class ScheduledWorkflow(Scheduled):
     def plan(self) -> WorkflowPlan:
         """Runs the user's `build_with`, so call it in a thread. ConfigurationError if it fails."""
         try:
-            return build_for(self._definition, self._app, self._params).to_plan()
+            return build_for(self._definition, self.app, self._params).to_plan()
         except HorsiesError as error:
             # Its own help and notes say more than a schedule's.
             raise _invalid(self.schedule, f"its workflow cannot be built: {error.message}", error.help_text) from error
@@ -201,7 +200,7 @@ def _task(
             raise _invalid(schedule, problem.message, problem.help_text)
         queue, priority = route(app.config, schedule.queue_name)
         request = request._replace(queue_name=queue, priority=priority)
-    return ScheduledTask(schedule, request)
+    return ScheduledTask(app, schedule, request)
 
 
 def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow:
@@ -220,7 +219,7 @@ def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow
     except (TypeError, ValueError) as error:  # CodecError is a ValueError
         message = f"its params do not fit {definition.__qualname__}.build_with: {error}"
         raise _invalid(schedule, message, "give the parameters of build_with, by name, as params") from error
-    scheduled = ScheduledWorkflow(schedule, app, definition)
+    scheduled = ScheduledWorkflow(app, schedule, definition)
     scheduled.plan()
     return scheduled
 
