@@ -28,8 +28,10 @@ FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "ENQUEUED": STATE_GLYPHS["CLAIMED"],
     "SKIPPED": STATE_GLYPHS["CANCELLED"],
     "PAUSED": STATE_GLYPHS["INTERRUPTED"],
+    "PRUNED": ("∅", "_"),
 }
-"""Of the other states of nodes and workflows; some share a sign with a task state, but no list shows both."""
+"""Of the other states of nodes, of workflows and of runs of a schedule; some share a sign with a task state, but no
+list shows both."""
 
 _UNKNOWN_STATE: Final = ("?", "?")
 

@@ -30,7 +30,7 @@ _STATES: Final = {
     "SKIPPED": ("⊘", "-", "dim"),
     "PAUSED": ("⏸", "=", "magenta"),
     # Of runs of a schedule whose task is not stored any more.
-    "PRUNED": ("–", "_", "dim"),
+    "PRUNED": ("∅", "_", "dim"),
 }
 _WHOLE: Final = 12
 _END: Final = 8
