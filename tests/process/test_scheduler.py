@@ -130,8 +130,18 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     running = [scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(3)]
     frozen: dict[int, float] = {}
     end = time.monotonic() + 180
+    verbs = itertools.cycle(["skip blue", "pause red", "resume red", "run-now green"])
+    skips, pauses, last_verb = 0, 0, time.monotonic()
+    ordered: list[str] = []
     while time.monotonic() < end:
         await asyncio.sleep(rng.uniform(0.2, 2.0))
+        if time.monotonic() - last_verb > 5.0:
+            verb, name = next(verbs).split()
+            code, output = await asyncio.to_thread(command, database, verb, name, "--yes", "--json")
+            last_verb = time.monotonic()
+            skips += verb == "skip" and code == 0
+            pauses += verb == "resume" and code == 0
+            ordered += [row["new_id"] for row in json.loads(output)["rows"] if verb == "run-now"]
         for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
             del frozen[thawed]
             running[thawed].send_signal(signal.SIGCONT)
@@ -148,10 +158,15 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     for process in running:
         process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(ended, process)
+    done = await connection.fetchval("DELETE FROM horsies_tasks WHERE id = ANY ($1) RETURNING 1", ordered)
+    assert (done, len(ordered) > 5) == (1, True)
     found = await slots(connection)
     assert set(found) == {'["red"]', '["green"]', '["blue"]'}
-    assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}
-    assert min(map(len, found.values())) > 150
+    assert set(found['["green"]'][1:]) == {1.0}
+    assert sum(gap - 1.0 for gap in found['["blue"]'][1:]) == skips > 5, "each skip leaves out one slot"
+    assert sum(gap != 1.0 for gap in found['["red"]'][1:]) == pauses > 5, "each pause leaves out the slots in it"
+    assert all(gap.is_integer() for gap in found['["red"]'])
+    assert (len(found['["green"]']) > 150, len(found['["blue"]']) > 140) == (True, True)
 
 
 def command(database: str, *words: str) -> tuple[int, str]:
