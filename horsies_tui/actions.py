@@ -108,7 +108,7 @@ TOGETHER: Final = (
 )
 """Sets of scopes that are active at the same time on some screen."""
 
-_RECOVERED: Final[tuple[TargetKind, ...]] = ("worker", "workflow", "queue", "task")
+_RECOVERED: Final[tuple[TargetKind, ...]] = ("worker", "workflow", "queue", "schedule", "task")
 
 
 def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:

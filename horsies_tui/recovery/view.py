@@ -38,7 +38,10 @@ _KEY_OF_VERB: Final = {
         if action.scope in (Scope.VERBS, Scope.RECOVERY) and action.record and action.record.kind != "operation"
     },
     "retry": "verbs.requeue",
+    "run-now": "verbs.requeue",
 }
+_REQUEUE_OF: Final = {"workflow": "retry", "schedule": "run-now"}
+"""The name of this verb for other targets, under the same key as on their own screens."""
 
 
 class RecoveryView(RowsView["RecoverySnapshot"]):
@@ -95,8 +98,8 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
         chosen = self._chosen()
-        if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
-            verb = "retry"  # the name of this verb for workflows, under the same key as on their own screen
+        if verb == "requeue" and len(about := {finding.target_kind for finding in chosen}) == 1:
+            verb = _REQUEUE_OF.get(about.pop(), verb)
         remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
         if len(kinds) != 1 or not all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen):

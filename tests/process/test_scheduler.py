@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -128,8 +130,18 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     running = [scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(3)]
     frozen: dict[int, float] = {}
     end = time.monotonic() + 180
+    verbs = itertools.cycle(["skip blue", "pause red", "resume red", "run-now green"])
+    skips, pauses, last_verb = 0, 0, time.monotonic()
+    ordered: list[str] = []
     while time.monotonic() < end:
         await asyncio.sleep(rng.uniform(0.2, 2.0))
+        if time.monotonic() - last_verb > 5.0:
+            verb, name = next(verbs).split()
+            code, output = await asyncio.to_thread(command, database, verb, name, "--yes", "--json")
+            last_verb = time.monotonic()
+            skips += verb == "skip" and code == 0
+            pauses += verb == "resume" and code == 0
+            ordered += [row["new_id"] for row in json.loads(output)["rows"] if verb == "run-now"]
         for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
             del frozen[thawed]
             running[thawed].send_signal(signal.SIGCONT)
@@ -146,10 +158,15 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     for process in running:
         process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(ended, process)
+    done = await connection.fetchval("DELETE FROM horsies_tasks WHERE id = ANY ($1) RETURNING 1", ordered)
+    assert (done, len(ordered) > 5) == (1, True)
     found = await slots(connection)
     assert set(found) == {'["red"]', '["green"]', '["blue"]'}
-    assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}
-    assert min(map(len, found.values())) > 150
+    assert set(found['["green"]'][1:]) == {1.0}
+    assert sum(gap - 1.0 for gap in found['["blue"]'][1:]) == skips > 5, "each skip leaves out one slot"
+    assert sum(gap != 1.0 for gap in found['["red"]'][1:]) == pauses > 5, "each pause leaves out the slots in it"
+    assert all(gap.is_integer() for gap in found['["red"]'])
+    assert (len(found['["green"]']) > 150, len(found['["blue"]']) > 140) == (True, True)
 
 
 def command(database: str, *words: str) -> tuple[int, str]:
@@ -183,7 +200,12 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
     code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
     assert (code, "1 resumed" in output) == (0, True)
-    await at_least(sent + 12)
+
+    async def goes_on() -> bool:
+        sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
+        return bool(await connection.fetchval(sql, paused + 3))
+
+    await until(goes_on, "red is sent again")
     two.communicate()
     assert ended(one)[0] == 0
     await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", row["new_id"])
@@ -195,6 +217,51 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert len(gaps) == 1
     assert gaps[0] >= 2.0
     assert gaps[0].is_integer()
+
+
+async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    flows = '{"nightly": "go"}'
+    one, two = (scheduler(database, TEST_FLOWS=flows) for _ in range(2))
+
+    async def started(count: int) -> bool:
+        return bool(await connection.fetchval("SELECT count(*) >= $1 FROM horsies_workflows", count))
+
+    await until(lambda: started(2), "two workflows were started")
+    one.kill()
+    await until(lambda: started(4), "the other one starts them")
+    code, output = await asyncio.to_thread(command, database, "run-now", "nightly", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+    await until(lambda: started(6), "it goes on")
+    one.communicate()
+    code, output = ended(two)
+    assert code == 0
+    assert re.search(rf"started by hand +schedule=nightly workflow={row['new_id']}\b", output)
+    rows = await connection.fetch("SELECT id, sent_at, status FROM horsies_workflows ORDER BY sent_at")
+    assert row["new_id"] in {found["id"] for found in rows}
+    slots = [found["sent_at"] for found in rows if found["id"] != row["new_id"]]
+    assert {after - before for before, after in itertools.pairwise(slots)} == {SECOND}
+    recorded = await connection.fetchval("SELECT count(DISTINCT workflow_id) FROM horsies_schedule_runs")
+    assert recorded == len(rows)
+
+
+async def test_a_workflow_that_hangs_or_fails_while_it_is_built_delays_no_other_schedule_and_is_logged_rarely(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    running = scheduler(database, TEST_FLOWS='{"hangs": "hang", "fails": "fail", "fine": "go"}')
+    await at_least(12)
+    code, output = ended(running)
+    assert code == 0
+    rows = [line for line in output.splitlines() if "schedule not sent" in line]
+    assert [("fails" in line, "LookupError: no such day" in line) for line in rows] == [(True, True)] * len(rows)
+    assert 1 <= len(rows) <= 3
+    kwargs = await connection.fetch("SELECT DISTINCT task_kwargs FROM horsies_workflow_tasks")
+    assert [row["task_kwargs"] for row in kwargs] == ['{"name":"fine"}']
+    sql = "SELECT count(*) FROM horsies_schedule_state WHERE schedule_name = 'fails' AND next_run_at < now()"
+    assert await connection.fetchval(sql) == 1
+    await connection.execute("DELETE FROM horsies_tasks WHERE is_workflow_task")
+    assert {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]} == {1.0}
 
 
 async def test_names_of_schedules_are_completed(database: str, connection: asyncpg.Connection) -> None:
@@ -220,3 +287,14 @@ async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> N
     assert refused.returncode == 1
     assert output.count("error[HRS-300]: schedule '") == 3
     assert "did you mean 'tick'?" in output
+
+
+async def test_a_database_without_the_table_of_schedules_is_refused_at_the_start(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("DROP TABLE horsies_schedules")
+    refused = scheduler(database)
+    output = (await asyncio.to_thread(refused.communicate, timeout=PATIENCE_S))[0]
+    assert refused.returncode == 1
+    assert output.count("error") == 1
+    assert "horsies_schedules" in output

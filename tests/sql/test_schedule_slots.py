@@ -186,6 +186,7 @@ async def test_what_a_schedule_is_stands_in_the_database_and_is_written_once(con
         "timezone": "Europe/Berlin",
         "catch_up_missed": True,
         "max_catch_up_runs": 100,
+        "check_interval_seconds": 1.0,
     }
     assert stored_pattern(told["pattern"]) == schedules["a"].schedule.pattern
     await connection.execute("UPDATE horsies_schedules SET paused_by = 'ops'")

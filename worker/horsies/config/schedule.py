@@ -7,7 +7,7 @@ import hashlib
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, TypeAdapter
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
@@ -154,19 +154,15 @@ def _cron_of_text(pattern: object) -> object:
 StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class TaskSchedule(CheckedModel):
-    """One task, its arguments and the times at which it is sent."""
+class _Schedule(CheckedModel):
+    """What all schedules have: a name, and the times at which they come due."""
 
     name: StoredName
-    task_name: StoredName
     pattern: Annotated[
         Annotated[SchedulePattern, Field(discriminator="type")],
         BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
     ]
     """When; a string is a cron expression."""
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = Field(default_factory=dict)
-    queue_name: str | None = None
     enabled: bool = True
     timezone: str = "UTC"
     catch_up_missed: bool = False
@@ -177,20 +173,66 @@ class TaskSchedule(CheckedModel):
             zone_named(self.timezone)
         except ValueError as error:
             yield _invalid(f"schedule {self.name!r}: {error}", "zoneinfo.available_timezones() lists every name")
-        names = (
-            why_not_a_name("schedule", self.name),
-            why_not_a_task_name(self.task_name),
-            None if self.queue_name is None else why_not_a_queue_name(self.queue_name),
-        )
-        for reason in filter(None, names):
+        for reason in filter(None, (why_not_a_name("schedule", self.name), *self._unusable_names())):
             yield _invalid(f"schedule {self.name!r}: {reason}", "choose another name")
+
+    def _unusable_names(self) -> Iterable[str | None]:
+        return ()
+
+
+class TaskSchedule(_Schedule):
+    """One task, its arguments and the times at which it is sent."""
+
+    task_name: StoredName
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    queue_name: str | None = None
+
+    @property
+    def target(self) -> str:
+        return self.task_name
+
+    def _unusable_names(self) -> Iterable[str | None]:
+        yield why_not_a_task_name(self.task_name)
+        yield None if self.queue_name is None else why_not_a_queue_name(self.queue_name)
+
+
+def _key_of_definition(workflow: object) -> object:
+    return workflow.definition_key if hasattr(workflow, "definition_key") else workflow
+
+
+class WorkflowSchedule(_Schedule):
+    """One workflow, the parameters of its `build_with`, and the times at which it is started."""
+
+    workflow: Annotated[StoredName, BeforeValidator(_key_of_definition)]
+    """A WorkflowDefinition, or its definition_key."""
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        return self.workflow
+
+
+def _kind_of_schedule(schedule: object) -> str:
+    """By which class a dict is read."""
+    if isinstance(schedule, dict):
+        return "workflow" if "workflow" in schedule else "task"
+    return "workflow" if isinstance(schedule, WorkflowSchedule) else "task"
+
+
+Schedule: TypeAlias = TaskSchedule | WorkflowSchedule
 
 
 class ScheduleConfig(CheckedModel):
     """All schedules of an application and how often the scheduler looks at them."""
 
     enabled: bool = True
-    schedules: list[TaskSchedule] = Field(default_factory=list)
+    schedules: list[
+        Annotated[
+            Annotated[TaskSchedule, Tag("task")] | Annotated[WorkflowSchedule, Tag("workflow")],
+            Discriminator(_kind_of_schedule),
+        ]
+    ] = Field(default_factory=list)
     check_interval_seconds: int = Field(default=1, ge=1, le=60)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
@@ -198,7 +240,7 @@ class ScheduleConfig(CheckedModel):
             yield _invalid(f"duplicate schedule names: {', '.join(twice)}", "the name is the key of the stored state")
 
 
-def config_hash(schedule: TaskSchedule) -> str:
+def config_hash(schedule: Schedule) -> str:
     """Changes with the pattern or the zone: then the stored next run is no longer valid."""
     plan = {"pattern": dict(schedule.pattern), "timezone": schedule.timezone}
     return hashlib.sha256(dump_value(plan).encode()).hexdigest()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from horsies.domain.errors import WorkflowValidationError
+from horsies.lifecycle.create_workflow import create_workflow
 from horsies.store.isolate_bad_rows import isolate_bad_rows
 from horsies.store.statements import statement
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.domain.plan import WorkflowPlan
     from horsies.store.enqueue import EnqueueRequest
     from horsies.store.isolate_bad_rows import Refused
 
@@ -123,6 +126,49 @@ async def advance(conn: asyncpg.Connection, batch: Sequence[ScheduleRun]) -> set
     values = (*_schedules(batch), *_slots(batch), *_tasks(batch))
     rows = await conn.fetch(statement(__name__, "schedule_run"), *values)
     return {row["schedule_name"] for row in rows}
+
+
+async def start(conn: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> bool:
+    """Start the workflow of each slot and move the schedule on, in one transaction; False if another has moved it.
+
+    `plan` is None if all of its slots are skipped.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        if not await advance(conn, [one]):
+            return False
+        for use in one.uses:
+            if use.workflow_id is not None and plan is not None:
+                await _create(conn, plan, use.workflow_id, use.slot)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRun:
+    """A workflow that an operator ordered to start now: only a process with its application can build it."""
+
+    name: str
+    slot: datetime
+    workflow_id: str
+
+
+async def ordered_runs(conn: asyncpg.Connection, names: Collection[str]) -> list[OrderedRun]:
+    """What was ordered of these schedules and has not been started, the oldest first."""
+    return [OrderedRun(*row) for row in await conn.fetch(statement(__name__, "schedule_ordered"), list(names))]
+
+
+async def start_ordered(conn: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> bool:
+    """Start it in one transaction with the mark that it was; False if another scheduler starts it."""
+    async with conn.transaction(isolation="read_committed"):
+        taken = await conn.fetchval(statement(__name__, "schedule_take_order"), order.name, order.slot)
+        if taken is not None:
+            await _create(conn, plan, order.workflow_id, order.slot)
+        return taken is not None
+
+
+async def _create(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str, slot: datetime) -> None:
+    made = await create_workflow(conn, plan, workflow_id=workflow_id, sent_at=slot)
+    if made.other_name is not None:
+        raise WorkflowValidationError(f"the id {workflow_id} belongs to the workflow {made.other_name!r}")
 
 
 @dataclass(frozen=True, slots=True)

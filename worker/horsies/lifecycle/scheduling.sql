@@ -39,10 +39,14 @@ ON CONFLICT (schedule_name) DO UPDATE
  WHERE (known.config_hash, known.definition) IS DISTINCT FROM (EXCLUDED.config_hash, EXCLUDED.definition)
 
 -- name: scheduler_seen
--- scheduling.seen; the scheduler's own row, and those of schedulers that have been silent for a day
+-- scheduling.seen; the scheduler's own row, those of schedulers that have been silent for a day, and orders as old
 -- ($1 scheduler, $2 host, $3 pid, $4 names of its schedules, $5 version)
 WITH silent AS (
     DELETE FROM horsies_schedulers WHERE seen_at < statement_timestamp() - interval '1 day' AND scheduler_id <> $1
+), unheard AS (
+    -- No operator expects it any more.
+    DELETE FROM horsies_schedule_runs
+     WHERE sent_at = 'infinity' AND slot < statement_timestamp() - interval '1 day'
 )
 INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version)
 VALUES ($1, $2, $3, $4, $5)
@@ -90,7 +94,7 @@ WITH mine AS MATERIALIZED (
 ), allowed AS MATERIALIZED (
     -- Locked, and compared as it is now: nothing is sent after a pause has been stored, also by a statement that began
     -- before. A row that an operator has locked is read again at the next tick.
-    SELECT mine.*
+    SELECT mine.*, ordered.skipped_by
       FROM mine
       JOIN horsies_schedules ordered ON ordered.schedule_name = mine.schedule_name
      WHERE ordered.paused_at IS NULL AND ordered.skip_slot IS NOT DISTINCT FROM mine.skip_slot
@@ -102,14 +106,15 @@ WITH mine AS MATERIALIZED (
            run_count = state.run_count + allowed.sends::integer, updated_at = statement_timestamp()
       FROM allowed
      WHERE state.schedule_name = allowed.schedule_name
-    RETURNING state.schedule_name
+    RETURNING state.schedule_name, allowed.skip_slot, allowed.skipped_by
 ), skipped AS (
     UPDATE horsies_schedules ordered SET skip_slot = NULL, skipped_by = NULL
       FROM allowed
      WHERE ordered.schedule_name = allowed.schedule_name AND allowed.skip_slot < allowed.next_run_at
 ), recorded AS (
-    INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at, task_id, workflow_id)
-    SELECT used.schedule, used.slot, statement_timestamp(), used.task_id, used.workflow_id
+    INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at, task_id, workflow_id, ordered_by)
+    SELECT used.schedule, used.slot, statement_timestamp(), used.task_id, used.workflow_id,
+           CASE WHEN used.slot = advanced.skip_slot THEN advanced.skipped_by END
       FROM unnest($8::text[], $9::timestamptz[], $10::text[], $11::text[])
            AS used (schedule, slot, task_id, workflow_id)
       JOIN advanced ON advanced.schedule_name = used.schedule
@@ -127,3 +132,24 @@ WITH mine AS MATERIALIZED (
     ON CONFLICT DO NOTHING
 )
 SELECT schedule_name FROM advanced
+
+-- name: schedule_ordered
+-- scheduling.ordered_runs; reads only ($1 names): workflows that operators ordered to start now
+SELECT schedule_name, slot, workflow_id
+  FROM horsies_schedule_runs
+ WHERE sent_at = 'infinity' AND schedule_name = ANY ($1::text[])
+ ORDER BY slot
+ LIMIT 100
+
+-- name: schedule_take_order
+-- scheduling.start_ordered; not started yet, and not being started by another scheduler ($1 schedule, $2 slot)
+WITH mine AS (
+    SELECT schedule_name, slot
+      FROM horsies_schedule_runs
+     WHERE schedule_name = $1 AND slot = $2 AND sent_at = 'infinity'
+       FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE horsies_schedule_runs ordered SET sent_at = statement_timestamp()
+  FROM mine
+ WHERE ordered.schedule_name = mine.schedule_name AND ordered.slot = mine.slot
+RETURNING ordered.slot

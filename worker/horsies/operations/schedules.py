@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.config.schedule import stored_pattern
-from horsies.domain.digests import enqueue_sha
+from horsies.domain.digests import enqueue_sha, scheduled_task_id
 from horsies.domain.ids import new_task_id
 from horsies.domain.schedule import missed_slots, next_slot, zone_named
 from horsies.operations.audit import require_writable, trace, with_audit
-from horsies.operations.cluster import read_cluster
+from horsies.operations.cluster import ALIVE_WITHIN_S, read_cluster
 from horsies.operations.formatting import clock
 from horsies.operations.orders import by_whom, give
 from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
@@ -63,10 +63,14 @@ class Definition:
             return None
 
     @property
+    def is_workflow(self) -> bool:
+        return self.stored.get("kind") == "workflow"
+
+    @property
     def problem(self) -> str | None:
-        """Why what it sends cannot be sent without its application."""
-        if self.stored.get("kind") != "task":
-            return "it starts a workflow, which only its application can build"
+        """Why what it sends cannot be sent by its definition."""
+        if self.is_workflow:
+            return None  # a scheduler builds it
         wrong = [name for name, kind in _COLUMNS.items() if type(self.stored.get(name)) is not kind]
         wrong += [name for name in _TEXTS if not isinstance(self.stored.get(name), str | None)]
         return f"its definition has no usable {', '.join(wrong)}: start its scheduler again" if wrong else None
@@ -97,6 +101,8 @@ class ScheduleFacts:
     skip_slot: datetime | None
     next_run_at: datetime | None
     now: datetime
+    has_scheduler: bool
+    """Whether a scheduler that runs has it."""
     is_served: bool = True
     """Whether a living worker takes what it sends; read only for previews."""
 
@@ -195,15 +201,17 @@ async def ordered(
 async def send_now(
     conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target]
 ) -> list[RowOutcome]:
-    """Insert the tasks of these schedules, each with an id of its own and not that of a slot."""
+    """Insert the tasks of these schedules, each with an id of its own and not that of a slot. A workflow is ordered: a
+    scheduler that has its application builds it."""
     now = await conn.fetchval(statement(__name__, "schedules_now"))
-    ids = [new_task_id() for _ in part]
-    shas = [target.seen.definition.fingerprint(now) for target in part]
-    columns = [target.id for target in part], [target.seen.registered_at for target in part], ids, shas
-    rows = await conn.fetch(with_audit(*order), *action.values, *columns, [now] * len(part))
-    sent = {row["schedule_name"]: row["task_id"] for row in rows}
+    flows = {target.id: scheduled_task_id(target.id, now) for target in part if target.seen.definition.is_workflow}
+    ids = {target.id: flows.get(target.id) or new_task_id() for target in part}
+    shas = [None if target.id in flows else target.seen.definition.fingerprint(now) for target in part]
+    columns = list(ids), [target.seen.registered_at for target in part], list(ids.values()), shas, [now] * len(part)
+    rows = await conn.fetch(with_audit(*order), *action.values, *columns)
+    sent = {name for (name,) in rows}
     outcomes = [
-        RowOutcome(target, True, f"task {sent[target.id]}", sent[target.id])
+        RowOutcome(target, True, f"{'workflow' if target.id in flows else 'task'} {ids[target.id]}", ids[target.id])
         if target.id in sent
         else RowOutcome(target, False, "its definition has changed meanwhile")
         for target in part
@@ -215,7 +223,7 @@ async def send_now(
 
 async def read_schedules(conn: asyncpg.Connection, names: Iterable[str]) -> dict[str, ScheduleFacts]:
     """The schedules of these names that a scheduler has defined, in this order."""
-    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names))
+    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), ALIVE_WITHIN_S)
     return {row["schedule_name"]: _facts(row) for row in rows}
 
 

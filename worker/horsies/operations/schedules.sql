@@ -1,7 +1,10 @@
 -- name: schedules_read
--- operations/schedules.py; reads only ($1 names)
+-- operations/schedules.py; reads only ($1 names, $2 how long ago a scheduler that runs was seen, in s)
 SELECT known.schedule_name, known.definition, known.registered_at, known.paused_at, known.paused_by, known.reason,
-       known.skip_slot, state.next_run_at, statement_timestamp() AS now
+       known.skip_slot, state.next_run_at, statement_timestamp() AS now,
+       EXISTS (SELECT FROM horsies_schedulers
+                WHERE seen_at > statement_timestamp() - $2::float8 * interval '1 s' AND asked.name = ANY (schedules))
+           AS has_scheduler
   FROM unnest($1::text[]) WITH ORDINALITY AS asked (name, number)
   JOIN horsies_schedules known ON known.schedule_name = asked.name
   LEFT JOIN horsies_schedule_state state ON state.schedule_name = asked.name

@@ -1,4 +1,4 @@
-"""The scheduler: sends the tasks of the schedules that come due. It may run in many processes at once."""
+"""The scheduler: sends what the schedules send that come due. It may run in many processes at once."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from horsies import __version__
 from horsies.lifecycle.scheduling import MOST_DUE, Standing, define, due, register, run, seen, stopped
 from horsies.run.database import wait_for_database
 from horsies.run.loops import Supervisor, Wake
+from horsies.run.schedule_failures import ScheduleFailures
+from horsies.run.scheduled_workflows import ScheduledWorkflows
 from horsies.run.settings import Identity
 from horsies.store.dedicated_connection import Lane, is_behind_pooler
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies.task.scheduled import scheduled_tasks
+from horsies.task.scheduled import ScheduledWorkflow, schedules_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from horsies.app import Horsies
     from horsies.lifecycle.scheduling import DueSchedule, ScheduleRun
     from horsies.run.events import Events
-    from horsies.task.scheduled import ScheduledTask
+    from horsies.task.scheduled import Scheduled
 
 _REGISTER_EVERY_S = 30.0
 """How often missing rows are made anew, and overdue ones of another pattern taken over: upstream's scheduler deletes
@@ -41,7 +43,7 @@ class Schedules:
     step_timeout_s = 30.0
 
     def __init__(
-        self, schedules: Sequence[ScheduledTask], lane: Lane, events: Events, identity: Identity, interval_s: float
+        self, schedules: Sequence[Scheduled], lane: Lane, events: Events, identity: Identity, interval_s: float
     ) -> None:
         self.wake = Wake()
         self.interval_s = interval_s
@@ -49,8 +51,11 @@ class Schedules:
         self._ahead_s = 0.0
         """Of the database's clock against the one of this machine."""
         self.lane = lane
-        self._schedules = {one.schedule.name: one for one in schedules}
+        self._schedules = {one.name: one for one in schedules}
         self._events = events
+        self._failures = ScheduleFailures(events)
+        workflows = [one for one in schedules if isinstance(one, ScheduledWorkflow)]
+        self._workflows = ScheduledWorkflows(workflows, self._failures, events, on_built=self.wake.set)
         names = sorted(self._schedules)
         self._standing = Standing(identity.worker_id, identity.hostname, identity.pid, names, __version__)
         self._registered_at: float | None = None
@@ -67,13 +72,15 @@ class Schedules:
                 self._seen_at = time.monotonic()
             ready = [one for one in await due(connection, self._schedules) if self._is_ours(one)]
             await define(connection, {one.name: self._schedules[one.name] for one in ready if not one.is_defined})
-            if ready:
-                await self._send(connection, [self._schedules[one.name].run_of(one) for one in ready])
+            runs = [self._schedules[one.name].run_of(one) for one in ready]
+            await self._send(connection, [one for one in runs if one.due.name not in self._workflows])
+            await self._workflows.start(connection, [one for one in runs if one.due.name in self._workflows])
         # Just after the whole second, where the times of calendars lie: otherwise each would be half a second late.
         self.interval_s = self._every_s - (time.time() + self._ahead_s) % self._every_s + _AFTER_THE_SECOND_S
 
     async def leave(self) -> None:
         """After the last step: others see that this scheduler has stopped."""
+        await self._workflows.close()
         if self._seen_at is not None:
             with suppress(*CONNECTION_ERRORS):
                 async with asyncio.timeout(_GOODBYE_S), self.lane.turn() as connection:
@@ -87,24 +94,20 @@ class Schedules:
 
     def _is_ours(self, one: DueSchedule) -> bool:
         """A row with another hash was planned by another release: that one sends it, as long as it runs."""
-        return one.config_hash == self._schedules[one.name].hash
+        return one.config_hash == self._schedules[one.name].hash and not self._failures.waits(one.name)
 
     async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> None:
+        if not runs:
+            return
         sent, refused = await run(connection, runs)
         for one in runs:
             if one.due.name in sent:
-                self._tell(one)
+                self._failures.forget(one.due.name)
+                self._events.slots_used(one)
         for bad in refused:
-            self._events.warn("schedule not sent", name=bad.item.due.name, error=bad.error)
+            self._failures.add(bad.item.due.name, bad.error)
         if sent and (len(runs) >= MOST_DUE or any(one.next_run_at <= one.due.now for one in runs)):
             self.wake.set()  # more are due, or more slots were missed than one tick catches up on
-
-    def _tell(self, one: ScheduleRun) -> None:
-        if one.tasks:
-            task_id, count = one.tasks[-1].task_id, len(one.tasks)
-            self._events.scheduled(one.due.name, task_id, tasks=count, next_at=one.next_run_at)
-        else:
-            self._events.note("skipped", schedule=one.due.name, next=one.next_run_at)
 
 
 class Scheduler:
@@ -113,7 +116,7 @@ class Scheduler:
     def __init__(self, app: Horsies, events: Events) -> None:
         self.app = app
         self.events = events
-        self.schedules = scheduled_tasks(app.config, app.tasks)
+        self.schedules = schedules_of(app, app.tasks)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
 

@@ -30,7 +30,7 @@ from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import Lane, look_at_server
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies.task.scheduled import scheduled_tasks
+from horsies.task.scheduled import schedules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class Worker:
         self.settings = settings
         self.events = events
         self.identity = Identity()
-        self.schedules = scheduled_tasks(app.config, app.tasks) if settings.scheduler else []
+        self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()

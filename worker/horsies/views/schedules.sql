@@ -21,7 +21,8 @@ SELECT NULL::text AS name, NULL::jsonb AS definition, NULL::timestamptz AS regis
 -- name: view_used_slots
 -- views/schedules.py, a part of view_schedules; reads only: the newest slots of one schedule, at most $3
 -- Upstream, and versions before 10, stored the last task only.
-(SELECT slot, sent_at, task_id, workflow_id, ordered_by FROM horsies_schedule_runs
+-- A workflow that an operator ordered is sent at infinity until a scheduler starts it.
+(SELECT slot, NULLIF(sent_at, 'infinity') AS sent_at, task_id, workflow_id, ordered_by FROM horsies_schedule_runs
   WHERE schedule_name = named.schedule_name ORDER BY slot DESC LIMIT $3)
  UNION ALL
 SELECT state.last_run_at, state.last_run_at, state.last_task_id, NULL, NULL
@@ -45,9 +46,10 @@ SELECT named.schedule_name, own.definition, own.registered_at, state.next_run_at
   LEFT JOIN horsies_schedule_state state ON state.schedule_name = named.schedule_name
   LEFT JOIN LATERAL (SELECT * FROM (/* rows */) stored WHERE name = named.schedule_name) own ON true
  CROSS JOIN LATERAL (
-       SELECT array_agg(used.slot) AS slots, array_agg(used.sent_at) AS sent, array_agg(task_id) AS tasks,
+       SELECT array_agg(used.slot) AS slots, array_agg(COALESCE(used.sent_at, used.slot)) AS sent, array_agg(task_id) AS tasks,
               array_agg(workflow_id) AS workflows, array_agg(ordered_by) AS orders,
               array_agg(CASE WHEN task_id IS NULL AND workflow_id IS NULL THEN 'SKIPPED'
+                             WHEN used.sent_at IS NULL THEN 'PENDING'
                              WHEN task.status = 'PENDING' AND task.next_retry_at > statement_timestamp() THEN 'RETRY'
                              WHEN task.status = 'FAILED' AND task.error_code = 'TASK_INTERRUPTED' THEN 'INTERRUPTED'
                              ELSE COALESCE(task.status, workflow.status, 'PRUNED') END) AS states,

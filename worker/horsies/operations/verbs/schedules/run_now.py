@@ -22,15 +22,19 @@ def _refusal(schedule: ScheduleFacts) -> str | None:
 
 
 def _effect(schedule: ScheduleFacts) -> str:
-    sent = schedule.definition
-    served = "" if schedule.is_served else ", which no living worker takes: it waits for one"
     planned = "it is paused" if schedule.paused_at is not None else "no run is planned"
     if schedule.paused_at is None and schedule.next_run_at is not None:
         planned = f"next run {clock(schedule.next_run_at)}"
-    return (
-        f"{schedule.name}: sends {sent.target} to queue {sent.queue} now{served}; its plan stays: {planned}."
-        " A task that was sent cannot be unsent: `horsies tasks cancel ID` takes it out of its queue"
-    )
+    return f"{schedule.name}: {_sends(schedule)}; its plan stays: {planned}"
+
+
+def _sends(schedule: ScheduleFacts) -> str:
+    sent = schedule.definition
+    if sent.is_workflow:
+        when = "within a second" if schedule.has_scheduler else "once one runs that has it, within a day: none does now"
+        return f"a scheduler starts {sent.target} {when}, and `horsies workflows cancel ID` ends it"
+    served = "" if schedule.is_served else ", where no living worker takes it: it waits for one"
+    return f"sends {sent.target} to queue {sent.queue} now{served}, and `horsies tasks cancel ID` stops it"
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
@@ -40,7 +44,8 @@ async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequen
 
 
 def _no_way_back(action: AuditedAction) -> str:
-    return f"what it sent is a task of its own: `horsies tasks cancel {action.new_id or 'ID'}` instead"
+    sent = action.new_id or "ID"
+    return f"what it sent stands for itself: `horsies tasks cancel {sent}`, or `horsies workflows cancel {sent}`"
 
 
 VERB = ScheduleVerb(
@@ -50,7 +55,8 @@ VERB = ScheduleVerb(
     will="will be sent now",
     done="sent now",
     help="Send what schedules send, once more and now; their plans stay as they are.\n\n"
-    "It needs no scheduler, and works for a paused schedule as well. `horsies tasks cancel ID` stops what was sent.",
+    "A task is sent without a scheduler, also while the schedule is paused; a workflow is started by a scheduler that "
+    "has its application. `horsies tasks cancel ID`, or `horsies workflows cancel ID`, stops it.",
     example="horsies schedules run-now nightly --reason 'yesterday was lost'",
     key="R",
     hint="Send it once more, now; its plan stays.",
