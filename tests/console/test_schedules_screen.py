@@ -88,7 +88,7 @@ async def test_enter_on_a_past_run_opens_its_task_and_the_keys_of_its_row_go_to_
         await screen.sees("this is the last row of the list")
         await screen.press("escape")
         await screen.sees("── nightly", "outcome")
-        await screen.press("g", "j", "j", "enter")
+        await screen.press("g", "j", "j", "j", "enter")
         await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView), "shows its tasks")
         await screen.sees("name:shop.report")
         await screen.press("escape", "escape")

@@ -237,7 +237,7 @@ def test_the_facts_of_a_schedule_and_where_they_lead() -> None:
     assert line(facts, "served by").text.endswith("web-1:7")
     silent = (replace(SCHEDULER, seen_at=NOON - 5 * MINUTE),)
     facts = sections(told(a_schedule(next_run_at=NOON + HOUR, schedulers=()), schedulers=silent))["facts"]
-    assert line(facts, "served by").text.endswith("web-1:7, which was seen 5m ago")
+    assert line(facts, "served by").text.endswith("no scheduler; web-1:7 did, which was seen 5m ago")
     assert "no scheduler serves it" in line(facts, "state").text
 
 
