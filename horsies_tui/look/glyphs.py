@@ -63,6 +63,8 @@ class Glyphs:
     folded: str
     unfolded: str
     rule: str
+    stroke: str
+    """Of a bar in a list."""
     bar: str
     """The left edge of a text being typed."""
     waiting: str
@@ -106,6 +108,7 @@ UNICODE: Final = Glyphs(
     folded="▸",
     unfolded="▾",
     rule="─",
+    stroke="━",
     bar="▏",
     waiting="░",
     claimed="▒",
@@ -133,6 +136,7 @@ ASCII: Final = Glyphs(
     folded="+",
     unfolded="-",
     rule="-",
+    stroke="=",
     bar="|",
     waiting=".",
     claimed=":",

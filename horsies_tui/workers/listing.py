@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.query import WorkerFilter, parse_workers
@@ -16,7 +15,7 @@ from horsies_tui.widgets.chips_line import ChipsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView, set_height
+from horsies_tui.widgets.rows_view import FilteredView, capped, set_height
 from horsies_tui.widgets.steady_order import SteadyOrder, as_before
 from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _TICK_S: Final = 1.0
-_AHEAD: Final = timedelta(seconds=5)
 _HELD_TICK_S: Final = 5.0
 """Ages of tasks in the second list need not tick: three per row and second are 400 bytes."""
 _LOW: Final = 30
@@ -199,9 +197,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
 
     @property
     def _now(self) -> datetime:
-        """At most a little after the last read: on a frozen screen a worker that is alive must not appear silent."""
-        now, read = self.now, self._snapshot.read_at
-        return now if read is None else min(now, read + _AHEAD)
+        return capped(self.now, self._snapshot.read_at)
 
     @property
     def _looked_at(self) -> WorkerRow | None:

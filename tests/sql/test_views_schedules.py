@@ -116,7 +116,7 @@ async def test_a_schedule_is_paused_overdue_unserved_or_scheduled(conn: asyncpg.
     assert overdue is not None
     assert 61 <= overdue.total_seconds() < 70
     assert rows["paused"].overdue(found.now) is None
-    assert [one.name for one in found.living] == ["web-1:7"]
+    assert [one.name for one in found.living(found.now)] == ["web-1:7"]
 
 
 async def test_a_schedule_of_upstream_has_its_last_task_and_no_definition(conn: asyncpg.Connection) -> None:
@@ -200,7 +200,7 @@ async def test_a_thousand_schedules_are_read_by_their_newest_runs_alone(a_thousa
     conn = await reader(a_thousand)
     try:
         found = await schedule_rows(conn)
-        assert (len(found.rows), {len(row.runs) for row in found.rows}, len(found.living)) == (1000, {12}, 3)
+        assert (len(found.rows), {len(row.runs) for row in found.rows}, len(found.living(found.now))) == (1000, {12}, 3)
         whole, entries = await cost(conn, lambda: schedule_rows(conn))
         # Of each: 12 runs and their tasks by index, of 200 that it has; no entry of horsies_workflows.
         assert (whole, entries < 32_000) == (0, True)

@@ -134,8 +134,9 @@ def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: S
         yield "`horsies schedules ls` shows them all, --filter-help explains filters"
     if known.more:
         yield f"only the first {rows(len(known.rows), 'schedule')} by name"
-    if known.living:
-        yield served_by(known.living)
+    living = known.living(known.now)
+    if living:
+        yield served_by(living)
     elif any(row.definition is not None for row in known.rows):
         yield screen.paint(f"{NO_SCHEDULER}; {START}", "red")
 
@@ -195,10 +196,10 @@ def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen)
         return
     zone = None if definition is None else zone_named(definition.timezone)
     cells: list[list[Cell | str]] = []
-    for place, run in enumerate(runs):
+    for run in runs:
         style = "yellow" if run.shift or run.is_skipped else ""
         there = "" if zone is None else _clock(run.at.astimezone(zone))
-        what = Cell(about_next(row, run, now, is_first=not place), style)
+        what = Cell(about_next(row, run, now), style)
         cells.append([_in(run.at - now), _clock(run.at.astimezone()), there, what])
     columns = list(_NEXT)
     columns[2] = Column("" if definition is None else definition.timezone.upper())

@@ -275,5 +275,11 @@ class ScheduleVerb(Verb):
     refusal: Callable[[ScheduleFacts], str | None]
     effect: Callable[[ScheduleFacts], str]
     change: Callable[[asyncpg.Connection, OperatorAction, Sequence[Target]], Awaitable[list[RowOutcome]]]
+    for_paused: bool | None = None
+    """Whether it applies to paused schedules only, or to the others only; None: to both."""
     taken_back: SqlName | None = None
     """The statement by which undo takes it back, if no other verb is its inverse."""
+
+    def fits(self, is_paused: bool) -> bool:
+        """Whether the console offers it; a preview checks the rest."""
+        return self.for_paused is None or self.for_paused is is_paused

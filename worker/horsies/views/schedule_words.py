@@ -55,18 +55,16 @@ def served_by(schedulers: Sequence[SchedulerRow]) -> str:
     return f"{len(schedulers)} scheduler{'' if len(schedulers) == 1 else 's'}, {names}"
 
 
-def about_next(row: ScheduleRow, run: NextRun, now: datetime, *, is_first: bool) -> str:
+def about_next(row: ScheduleRow, run: NextRun, now: datetime) -> str:
     """What is unusual about a run that is planned."""
     parts = []
     if run.at <= now:
         parts.append("due now")
     if run.is_skipped:
-        parts.append(f"skipped by order of {row.skipped_by}" if row.skipped_by else "skipped")
+        parts.append(f"skipped by {row.skipped_by}" if row.skipped_by else "skipped")
     if run.shift:
         hours = abs(run.shift.total_seconds()) / 3600
-        way = "forward" if run.shift.total_seconds() > 0 else "back"
-        before = "until then" if is_first else "before this run"
-        parts.append(f"its clocks go {way} {hours:g} h {before}")
+        parts.append(f"clocks go {'forward' if run.shift.total_seconds() > 0 else 'back'} {hours:g} h")
     return ", ".join(parts)
 
 

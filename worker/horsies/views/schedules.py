@@ -9,10 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pydantic import ValidationError
-
 from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
-from horsies.domain.errors import HorsiesError
 from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
 from horsies.store.statements import statement
 from horsies.views.audit import audit_page
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from horsies.config.schedule import SchedulePattern
     from horsies.views.audit import AuditRow
 
 OVERDUE_AFTER_S: Final = 60.0
@@ -185,9 +183,8 @@ class Schedules:
     more: bool
     """There are more than MOST_SCHEDULES."""
 
-    @property
-    def living(self) -> tuple[SchedulerRow, ...]:
-        return tuple(one for one in self.schedulers if one.lives(self.now))
+    def living(self, now: datetime) -> tuple[SchedulerRow, ...]:
+        return tuple(one for one in self.schedulers if one.lives(now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,5 +324,5 @@ def _pattern_of(stored: object, zone: str) -> SchedulePattern | None:
     try:
         zone_named(zone)
         return stored_pattern(stored)
-    except (ValidationError, HorsiesError, ValueError):
+    except ValueError:
         return None

@@ -60,6 +60,7 @@ VERB = ScheduleVerb(
     example="horsies schedules run-now nightly --reason 'yesterday was lost'",
     key="R",
     hint="Send it once more, now; its plan stays.",
+    footer=True,
     refusal=_refusal,
     effect=_effect,
     change=_change,
