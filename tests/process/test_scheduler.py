@@ -89,19 +89,20 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 
 
 async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.Connection) -> None:
-    running = scheduler(database, "--with-scheduler", command="worker")
+    running = scheduler(database, "--with-scheduler", command="worker", TEST_FLOWS='{"nightly": "go"}')
 
     async def done() -> bool:
         sql = "SELECT count(DISTINCT args) = 3 FROM horsies_tasks WHERE status = 'COMPLETED'"
-        return bool(await connection.fetchval(sql))
+        flows = "SELECT count(*) > 0 FROM horsies_workflows WHERE status = 'COMPLETED'"
+        return bool(await connection.fetchval(sql)) and bool(await connection.fetchval(flows))
 
-    await until(done, "a task of each schedule has run")
+    await until(done, "a task of each schedule has run, and a workflow")
     sql = "SELECT scheduler_id FROM horsies_schedulers"
     (scheduler_id,) = await connection.fetchrow(sql) or ("",)
     code, output = ended(running)
     assert (code, await connection.fetch(sql)) == (0, [])
     assert f"worker={scheduler_id}" in output
-    assert "  schedules red, green, blue\n" in output
+    assert "  schedules red, green, blue, nightly\n" in output
 
 
 async def test_a_scheduler_that_is_killed_or_frozen_is_replaced_by_the_others_slot_by_slot(
