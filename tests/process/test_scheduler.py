@@ -170,9 +170,9 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     assert (len(found['["green"]']) > 150, len(found['["blue"]']) > 140) == (True, True)
 
 
-def command(database: str, *words: str) -> tuple[int, str]:
+def command(database: str, *words: str, group: str = "schedules") -> tuple[int, str]:
     done = subprocess.run(
-        [HORSIES, "schedules", *words, "--database-url", database],
+        [HORSIES, group, *words, "--database-url", database],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -201,6 +201,8 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
     code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
     assert (code, "1 resumed" in output) == (0, True)
+    code, output = await asyncio.to_thread(command, database, "ls", "--schedule", "red", "--json", group="audit")
+    assert [row["verb"] for row in json.loads(output)["actions"]] == ["resume", "run-now", "pause"]
 
     async def goes_on() -> bool:
         sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
@@ -234,7 +236,13 @@ async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
     await until(lambda: started(4), "the other one starts them")
     code, output = await asyncio.to_thread(command, database, "run-now", "nightly", "--yes", "--json")
     (row,) = json.loads(output)["rows"]
-    await until(lambda: started(6), "it goes on")
+
+    async def started_now() -> bool:
+        return bool(
+            await connection.fetchval("SELECT EXISTS (SELECT FROM horsies_workflows WHERE id = $1)", row["new_id"])
+        )
+
+    await until(started_now, "the ordered one was started")
     one.communicate()
     code, output = ended(two)
     assert code == 0

@@ -80,7 +80,11 @@ async def test_the_outcome_of_a_run_is_that_of_its_task_or_workflow(conn: asyncp
     assert (row.runs[5].error_code, row.runs[3].workflow_id) == ("TIMEOUT", "a-300")
 
 
-async def test_a_list_has_the_newest_runs_and_a_story_has_more(conn: asyncpg.Connection) -> None:
+@pytest.mark.parametrize("join", ["nestloop", "hashjoin", "mergejoin"])
+async def test_a_list_has_the_newest_runs_and_a_story_has_more(conn: asyncpg.Connection, join: str) -> None:
+    """In this order by whatever join the planner chooses."""
+    for other in {"nestloop", "hashjoin", "mergejoin"} - {join}:
+        await conn.execute(f"SET enable_{other} = off")
     await add_schedule(conn, "a", definition())
     for ago in range(60):
         await add_run(conn, "a", ago)

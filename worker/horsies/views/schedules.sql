@@ -46,24 +46,28 @@ SELECT named.schedule_name, own.definition, own.registered_at, state.next_run_at
   LEFT JOIN horsies_schedule_state state ON state.schedule_name = named.schedule_name
   LEFT JOIN LATERAL (SELECT * FROM (/* rows */) stored WHERE name = named.schedule_name) own ON true
  CROSS JOIN LATERAL (
-       SELECT array_agg(used.slot) AS slots, array_agg(COALESCE(used.sent_at, used.slot)) AS sent, array_agg(task_id) AS tasks,
-              array_agg(workflow_id) AS workflows, array_agg(ordered_by) AS orders,
-              array_agg(CASE WHEN task_id IS NULL AND workflow_id IS NULL THEN 'SKIPPED'
-                             WHEN used.sent_at IS NULL THEN 'PENDING'
-                             WHEN task.status = 'PENDING' AND task.next_retry_at > statement_timestamp() THEN 'RETRY'
-                             WHEN task.status = 'FAILED' AND task.error_code = 'TASK_INTERRUPTED' THEN 'INTERRUPTED'
-                             ELSE COALESCE(task.status, workflow.status, 'PRUNED') END) AS states,
-              array_agg(task.error_code) AS errors,
-              array_agg(CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED') THEN task.started_at
-                             ELSE workflow.started_at END) AS starts,
-              array_agg(CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
-                             THEN COALESCE(task.completed_at, task.failed_at)
-                             WHEN workflow.status NOT IN ('PENDING', 'RUNNING', 'PAUSED')
-                             -- Upstream stores no time of the end when it cancels.
-                             THEN COALESCE(workflow.completed_at, workflow.updated_at) END) AS ends
-         FROM (SELECT * FROM (/* slots */) every ORDER BY slot DESC) used
-         LEFT JOIN horsies_tasks task ON task.id = used.task_id
-         LEFT JOIN horsies_workflows workflow ON workflow.id = used.workflow_id) run
+       SELECT array_agg(slot) AS slots, array_agg(sent_at) AS sent, array_agg(task_id) AS tasks,
+              array_agg(workflow_id) AS workflows, array_agg(ordered_by) AS orders, array_agg(state) AS states,
+              array_agg(error_code) AS errors, array_agg(started_at) AS starts, array_agg(ended_at) AS ends
+         FROM (SELECT slot, COALESCE(used.sent_at, slot) AS sent_at, task_id, workflow_id, ordered_by,
+                      CASE WHEN task_id IS NULL AND workflow_id IS NULL THEN 'SKIPPED'
+                           WHEN used.sent_at IS NULL THEN 'PENDING'
+                           WHEN task.status = 'PENDING' AND task.next_retry_at > statement_timestamp() THEN 'RETRY'
+                           WHEN task.status = 'FAILED' AND task.error_code = 'TASK_INTERRUPTED' THEN 'INTERRUPTED'
+                           ELSE COALESCE(task.status, workflow.status, 'PRUNED') END AS state,
+                      task.error_code,
+                      CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED') THEN task.started_at
+                           ELSE workflow.started_at END AS started_at,
+                      CASE WHEN task.status NOT IN ('PENDING', 'CLAIMED', 'RUNNING')
+                           THEN COALESCE(task.completed_at, task.failed_at)
+                           WHEN workflow.status NOT IN ('PENDING', 'RUNNING', 'PAUSED')
+                           -- Upstream stores no time of the end when it cancels.
+                           THEN COALESCE(workflow.completed_at, workflow.updated_at) END AS ended_at
+                 FROM (/* slots */) used
+                 LEFT JOIN horsies_tasks task ON task.id = used.task_id
+                 LEFT JOIN horsies_workflows workflow ON workflow.id = used.workflow_id
+                -- Not before the joins: a hash join keeps no order.
+                ORDER BY slot DESC) newest) run
  ORDER BY named.schedule_name
 
 -- name: view_schedulers
