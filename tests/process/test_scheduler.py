@@ -89,19 +89,20 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 
 
 async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.Connection) -> None:
-    running = scheduler(database, "--with-scheduler", command="worker")
+    running = scheduler(database, "--with-scheduler", command="worker", TEST_FLOWS='{"nightly": "go"}')
 
     async def done() -> bool:
         sql = "SELECT count(DISTINCT args) = 3 FROM horsies_tasks WHERE status = 'COMPLETED'"
-        return bool(await connection.fetchval(sql))
+        flows = "SELECT count(*) > 0 FROM horsies_workflows WHERE status = 'COMPLETED'"
+        return bool(await connection.fetchval(sql)) and bool(await connection.fetchval(flows))
 
-    await until(done, "a task of each schedule has run")
+    await until(done, "a task of each schedule has run, and a workflow")
     sql = "SELECT scheduler_id FROM horsies_schedulers"
     (scheduler_id,) = await connection.fetchrow(sql) or ("",)
     code, output = ended(running)
     assert (code, await connection.fetch(sql)) == (0, [])
     assert f"worker={scheduler_id}" in output
-    assert "  schedules red, green, blue\n" in output
+    assert "  schedules red, green, blue, nightly\n" in output
 
 
 async def test_a_scheduler_that_is_killed_or_frozen_is_replaced_by_the_others_slot_by_slot(
@@ -169,9 +170,9 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     assert (len(found['["green"]']) > 150, len(found['["blue"]']) > 140) == (True, True)
 
 
-def command(database: str, *words: str) -> tuple[int, str]:
+def command(database: str, *words: str, group: str = "schedules") -> tuple[int, str]:
     done = subprocess.run(
-        [HORSIES, "schedules", *words, "--database-url", database],
+        [HORSIES, group, *words, "--database-url", database],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -200,6 +201,8 @@ async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers
     assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
     code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
     assert (code, "1 resumed" in output) == (0, True)
+    code, output = await asyncio.to_thread(command, database, "ls", "--schedule", "red", "--json", group="audit")
+    assert [row["verb"] for row in json.loads(output)["actions"]] == ["resume", "run-now", "pause"]
 
     async def goes_on() -> bool:
         sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
@@ -233,7 +236,13 @@ async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
     await until(lambda: started(4), "the other one starts them")
     code, output = await asyncio.to_thread(command, database, "run-now", "nightly", "--yes", "--json")
     (row,) = json.loads(output)["rows"]
-    await until(lambda: started(6), "it goes on")
+
+    async def started_now() -> bool:
+        return bool(
+            await connection.fetchval("SELECT EXISTS (SELECT FROM horsies_workflows WHERE id = $1)", row["new_id"])
+        )
+
+    await until(started_now, "the ordered one was started")
     one.communicate()
     code, output = ended(two)
     assert code == 0

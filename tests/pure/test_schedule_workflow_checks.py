@@ -86,6 +86,12 @@ def test_a_slot_starts_the_workflow_under_an_id_of_its_own_whoever_starts_it() -
     assert (skipped.sends, len(skipped.uses)) == (False, 1)
 
 
+def test_a_tick_starts_at_most_twenty_workflows_of_a_schedule_that_catches_up() -> None:
+    one = planned(reporting(catch_up_missed=True))
+    run = one.run_of(DueSchedule("r", NOON - 60 * MINUTE, one.hash, NOON))
+    assert (len(run.uses), run.next_run_at) == (20, NOON - 40 * MINUTE)
+
+
 def test_its_definition_names_the_workflow_and_its_parameters() -> None:
     told = json.loads(planned(reporting()).definition)
     assert (told["kind"], told["target"], told["definition_key"]) == ("workflow", "report", "tests.schedule.report")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 from diagnose_steps import of_kind, the_only
-from schedule_steps import every, overdue, plan, scheduled
+from schedule_slot_steps import every, overdue, plan, scheduled
 
 from horsies.operations.diagnose import diagnose
 from horsies.operations.findings import Severity

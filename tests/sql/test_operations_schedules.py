@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 from operation_steps import undo
 from order_steps import OPS, audit, snapshot
-from schedule_steps import SECOND, every, overdue, plan, ready, scheduled, state
+from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
 from horsies.lifecycle.scheduling import due, run
 from horsies.operations.pipeline import apply, preview

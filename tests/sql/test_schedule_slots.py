@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import asyncpg
-from schedule_steps import SECOND, every, overdue, plan, ready, scheduled, state
+from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
 from horsies.config.schedule import stored_pattern
 from horsies.lifecycle.scheduling import DueSchedule, SlotUse, Standing, due, run, seen, stopped

@@ -11,7 +11,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.lifecycle.scheduling import ordered_runs, start, start_ordered
 from horsies.run.threads import in_thread
 from horsies.store.connect import is_transient
-from horsies.store.isolate_bad_rows import is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,12 +37,12 @@ class ScheduledWorkflows:
         failures: ScheduleFailures,
         events: Events,
         *,
-        on_built: Callable[[], None],
+        look_again: Callable[[], None],
     ) -> None:
         self._schedules = {one.name: one for one in schedules}
         self._failures = failures
         self._events = events
-        self._on_built = on_built
+        self._look_again = look_again
         self._builds: dict[str, asyncio.Task[WorkflowPlan]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -78,7 +78,7 @@ class ScheduledWorkflows:
         if new:
             _, slow = await asyncio.wait(new.values(), timeout=_PATIENCE_S)
             for build in slow:
-                build.add_done_callback(lambda _: self._on_built())
+                build.add_done_callback(lambda _: self._look_again())
         plans: dict[str, WorkflowPlan] = {}
         for name in [name for name in names if self._builds[name].done()]:
             try:
@@ -96,22 +96,24 @@ class ScheduledWorkflows:
     async def _start(self, connection: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> None:
         try:
             moved = await start(connection, one, plan)
-        except (asyncpg.PostgresError, HorsiesError) as error:
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             self._failed(one.due.name, error)
         else:
             self._failures.forget(one.due.name)
             if moved:
                 self._events.slots_used(one)
+            if moved and one.next_run_at <= one.due.now:
+                self._look_again()  # more slots were missed than one tick catches up on
 
     async def _start_ordered(self, connection: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> None:
         try:
             if await start_ordered(connection, order, plan):
                 self._events.note("started by hand", schedule=order.name, workflow=order.workflow_id)
-        except (asyncpg.PostgresError, HorsiesError) as error:
+        except (asyncpg.PostgresError, *ROW_ERRORS) as error:
             self._failed(order.name, error)
 
-    def _failed(self, name: str, error: asyncpg.PostgresError | HorsiesError) -> None:
+    def _failed(self, name: str, error: Exception) -> None:
         """An error of the server or the connection fails the tick; another one is that of this workflow."""
-        if isinstance(error, asyncpg.PostgresError) and (is_transient(error) or not is_about_a_row(error)):
+        if is_transient(error) or not is_about_a_row(error):
             raise error
         self._failures.add(name, str(error))

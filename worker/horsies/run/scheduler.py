@@ -55,7 +55,7 @@ class Schedules:
         self._events = events
         self._failures = ScheduleFailures(events)
         workflows = [one for one in schedules if isinstance(one, ScheduledWorkflow)]
-        self._workflows = ScheduledWorkflows(workflows, self._failures, events, on_built=self.wake.set)
+        self._workflows = ScheduledWorkflows(workflows, self._failures, events, look_again=self.wake.set)
         names = sorted(self._schedules)
         self._standing = Standing(identity.worker_id, identity.hostname, identity.pid, names, __version__)
         self._registered_at: float | None = None
@@ -70,7 +70,8 @@ class Schedules:
             if self._seen_at is None or time.monotonic() - self._seen_at > _SEEN_EVERY_S:
                 await seen(connection, self._standing)
                 self._seen_at = time.monotonic()
-            ready = [one for one in await due(connection, self._schedules) if self._is_ours(one)]
+            names = [name for name in self._schedules if not self._failures.waits(name)]
+            ready = [one for one in await due(connection, names) if self._is_ours(one)]
             await define(connection, {one.name: self._schedules[one.name] for one in ready if not one.is_defined})
             runs = [self._schedules[one.name].run_of(one) for one in ready]
             await self._send(connection, [one for one in runs if one.due.name not in self._workflows])
@@ -94,7 +95,7 @@ class Schedules:
 
     def _is_ours(self, one: DueSchedule) -> bool:
         """A row with another hash was planned by another release: that one sends it, as long as it runs."""
-        return one.config_hash == self._schedules[one.name].hash and not self._failures.waits(one.name)
+        return one.config_hash == self._schedules[one.name].hash
 
     async def _send(self, connection: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> None:
         if not runs:

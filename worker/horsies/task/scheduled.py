@@ -7,7 +7,7 @@ import traceback
 from abc import ABC, abstractmethod
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from horsies.config.schedule import Schedule, TaskSchedule, WorkflowSchedule, config_hash
 from horsies.domain.codec import dump_value, to_json
@@ -17,6 +17,7 @@ from horsies.domain.result import Err
 from horsies.domain.schedule import calculate_next_run, missed_slots, next_slot
 from horsies.lifecycle.scheduling import ScheduleRun, SlotUse
 from horsies.task.checks import queue_problem, route
+from horsies.task.suppression import sends_suppressed
 from horsies.workflow.definition import build_for, find_definition, known_definitions
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 class Scheduled(ABC):
     """One enabled schedule of an application."""
+
+    most_at_once: ClassVar[int] = 10_000
+    """How many slots are caught up in one tick, whatever its max_catch_up_runs."""
 
     def __init__(self, app: WorkflowApp, schedule: Schedule) -> None:
         self.app = app
@@ -80,7 +84,8 @@ class Scheduled(ABC):
             return [now], self.next_run(now)
         if not schedule.catch_up_missed:
             return [slot], next_slot(schedule.pattern, slot, now, zone)
-        slots = missed_slots(schedule.pattern, slot, now, zone, schedule.max_catch_up_runs)
+        most = min(schedule.max_catch_up_runs, self.most_at_once)
+        slots = missed_slots(schedule.pattern, slot, now, zone, most)
         return slots, calculate_next_run(schedule.pattern, slots[-1], zone)
 
 
@@ -125,6 +130,9 @@ class ScheduledTask(Scheduled):
 
 class ScheduledWorkflow(Scheduled):
     """A schedule with the definition of the workflow that it starts."""
+
+    # They are created in one transaction, which must end within the time of a tick.
+    most_at_once = 20
 
     def __init__(self, app: WorkflowApp, schedule: WorkflowSchedule, definition: type[WorkflowDefinition[Any]]) -> None:
         super().__init__(app, schedule)
@@ -220,7 +228,8 @@ def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow
         message = f"its params do not fit {definition.__qualname__}.build_with: {error}"
         raise _invalid(schedule, message, "give the parameters of build_with, by name, as params") from error
     scheduled = ScheduledWorkflow(app, schedule, definition)
-    scheduled.plan()
+    with sends_suppressed():
+        scheduled.plan()
     return scheduled
 
 
