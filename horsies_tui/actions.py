@@ -36,6 +36,7 @@ class Scope(StrEnum):
     WORKFLOW = "workflow"
     GRAPH = "graph"
     FLOWS = "flows"
+    SCHEDULES = "schedules"
     VERBS = "verbs"
     SHEET = "sheet"
     PREVIEW = "preview"
@@ -96,6 +97,8 @@ TOGETHER: Final = (
     (Scope.APP, Scope.TABLE, Scope.WORKFLOWS, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.GRAPH, Scope.FLOWS),
     (Scope.APP, Scope.WORKFLOW, Scope.STORY, Scope.FLOWS),
+    (Scope.APP, Scope.TABLE, Scope.SCHEDULES),
+    (Scope.APP, Scope.STORY, Scope.SCHEDULES),
     (Scope.SHEET, Scope.PREVIEW),
     (Scope.SHEET, Scope.ARGUMENTS),
     (Scope.SHEET, Scope.TABLE, Scope.OUTCOME),
@@ -105,7 +108,7 @@ TOGETHER: Final = (
 )
 """Sets of scopes that are active at the same time on some screen."""
 
-_RECOVERED: Final[tuple[TargetKind, ...]] = ("worker", "workflow", "queue", "task")
+_RECOVERED: Final[tuple[TargetKind, ...]] = ("worker", "workflow", "queue", "schedule", "task")
 
 
 def _keys_of(scope: Scope, verbs: Iterable[Verb]) -> tuple[Action, ...]:
@@ -185,6 +188,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("workers.everyone", ("w",), "older ones", "Show those too that are gone for over an hour."),
     Action("workers.columns", ("c",), "columns", "Choose the columns."),
     Action("workers.copy", ("y",), "copy", "Copy the id of the worker, or of its task."),
+    *_keys_of(Scope.SCHEDULES, verbs_for("schedule")),
+    Action("schedules.filter", ("slash",), "filter", "Which schedules to show.", footer=True),
+    Action("schedules.sort", ("s",), "sort", "Change the order.", footer=True),
+    Action("schedules.columns", ("c",), "columns", "Choose the columns."),
+    Action("schedules.previous_row", ("left_square_bracket",), "prev", "The schedule above in the list.", footer=True),
+    Action("schedules.next_row", ("right_square_bracket",), "next", "The schedule below in the list.", footer=True),
+    Action("schedules.copy", ("y",), "copy", "Copy the name of the schedule, or the id of the run."),
     Action("tasks.filter", ("slash",), "filter", "Which tasks to show.", footer=True),
     Action("tasks.follow", ("f",), "follow", "Keep the newest in view.", footer=True),
     Action("tasks.sort", ("s",), "sort", "Change the order.", footer=True),
@@ -239,6 +249,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.workers", ("3",), "workers", "Which workers are alive, and what each does.", run="show('workers')"),
     Action("app.workflows", ("4",), "workflows", "Workflows, and how far they are.", run="show('workflows')"),
     Action("app.recovery", ("5",), "recovery", "What is stuck, why, and what can be done.", run="show('recovery')"),
+    Action("app.schedules", ("6",), "schedules", "What is sent when, and how it ended.", run="show('schedules')"),
     Action("app.palette", ("colon", "ctrl+p"), "command", "Any action by name.", palette=False, run="command_palette"),
     Action("app.refresh", ("ctrl+r",), "refresh", "Read again now; when offline, try to connect."),
     Action("app.freeze", ("p",), "freeze", "Let this view stand as it is, or go on."),

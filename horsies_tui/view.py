@@ -89,6 +89,9 @@ class Console(Protocol):
     def show_workers(self, filter_text: str) -> None:
         """Open the workers screen with this filter."""
 
+    def show_schedules(self, filter_text: str) -> None:
+        """Open the schedules screen with this filter."""
+
     def show_recovery(self) -> None:
         """Open the recovery screen."""
 

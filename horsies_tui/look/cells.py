@@ -54,6 +54,8 @@ class Cell:
     text: str
     tone: Tone | None = None
     brief: str | None = None
+    tones: tuple[Tone | None, ...] = ()
+    """Of each of the last characters its own tone, for a strip of signs; all are one place wide."""
 
 
 EMPTY: Final = Cell("")

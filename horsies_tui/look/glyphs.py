@@ -28,8 +28,10 @@ FLOW_GLYPHS: Final[Mapping[str, tuple[str, str]]] = {
     "ENQUEUED": STATE_GLYPHS["CLAIMED"],
     "SKIPPED": STATE_GLYPHS["CANCELLED"],
     "PAUSED": STATE_GLYPHS["INTERRUPTED"],
+    "PRUNED": ("∅", "_"),
 }
-"""Of the other states of nodes and workflows; some share a sign with a task state, but no list shows both."""
+"""Of the other states of nodes, of workflows and of runs of a schedule; some share a sign with a task state, but no
+list shows both."""
 
 _UNKNOWN_STATE: Final = ("?", "?")
 
@@ -61,6 +63,8 @@ class Glyphs:
     folded: str
     unfolded: str
     rule: str
+    stroke: str
+    """Of a bar in a list."""
     bar: str
     """The left edge of a text being typed."""
     waiting: str
@@ -104,6 +108,7 @@ UNICODE: Final = Glyphs(
     folded="▸",
     unfolded="▾",
     rule="─",
+    stroke="━",
     bar="▏",
     waiting="░",
     claimed="▒",
@@ -131,6 +136,7 @@ ASCII: Final = Glyphs(
     folded="+",
     unfolded="-",
     rule="-",
+    stroke="=",
     bar="|",
     waiting=".",
     claimed=":",

@@ -81,7 +81,10 @@ def row_line(
     for placed in columns:
         cell = placed.column.cell(row, look)
         text = _cell_text(cell, placed, look.glyphs)
-        pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
+        if cell.tones:
+            pieces += _strip(placed, text, cell.tones, width, over)
+        else:
+            pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
     line = filled(pieces, width, *over)
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
@@ -165,6 +168,17 @@ def _piece(placed: Placed[RowT], text: str, width: int, classes: tuple[str, ...]
     """A piece with the gap after it: pieces of one style are sent together."""
     gap = min(GAP, width - placed.x - placed.width)
     return Piece(text + " " * gap, placed.width + gap, classes)
+
+
+def _strip(
+    placed: Placed[RowT], text: str, tones: Sequence[Tone | None], width: int, over: tuple[str, ...]
+) -> Iterator[Piece]:
+    """A piece for each place, also for blanks: where a sign is new, only what differs is sent."""
+    for left, char in zip(range(len(text), 0, -1), text, strict=True):
+        tone = tones[-left] if left <= len(tones) else None
+        yield Piece(char, 1, (tone, *over) if tone else over)
+    gap = min(GAP, width - placed.x - placed.width)
+    yield Piece(" " * gap, gap, over)
 
 
 def _stroke(piece: Piece) -> Iterator[Piece]:

@@ -55,6 +55,7 @@ _BY_STATE: Final = {
     "ENQUEUED": Tone.CLAIMED,
     "SKIPPED": Tone.CANCELLED,
     "PAUSED": Tone.INTERRUPTED,
+    "PRUNED": Tone.MUTED,
 }
 
 _COLOURS: Final = {

@@ -128,6 +128,13 @@ def moment_text(moment: datetime | None, now: datetime, zone: tzinfo | None = UT
     return date_and_time(moment, zone)
 
 
+def clock_text(moment: datetime, zone: tzinfo | None = UTC, *, seconds: bool = True, day: str = "%a %d %b") -> str:
+    """`Tue 17 Nov 12:04:31Z`, for moments that are days apart; `day` is its format."""
+    there = moment.astimezone(zone)
+    of_day = f"{there:%H:%M:%S}" if seconds else f"{there:%H:%M}"
+    return (f"{there:{day}} " if day else "") + of_day + _offset(there)
+
+
 def _offset(there: datetime) -> str:
     """Z, +02, +0530."""
     text = f"{there:%z}"

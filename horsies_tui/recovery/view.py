@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
 from horsies_tui.actions import ACTIONS, Scope, bindings
-from horsies_tui.health.rows import filter_of
+from horsies_tui.health.rows import any_of, filter_of
 from horsies_tui.intents import Intent
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.recovery.rows import COLUMNS, FindingRow, headline, nothing_wrong, rows_of, why_of
@@ -38,7 +38,10 @@ _KEY_OF_VERB: Final = {
         if action.scope in (Scope.VERBS, Scope.RECOVERY) and action.record and action.record.kind != "operation"
     },
     "retry": "verbs.requeue",
+    "run-now": "verbs.requeue",
 }
+_REQUEUE_OF: Final = {"workflow": "retry", "schedule": "run-now"}
+"""The name of this verb for other targets, under the same key as on their own screens."""
 
 
 class RecoveryView(RowsView["RecoverySnapshot"]):
@@ -95,8 +98,8 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
         chosen = self._chosen()
-        if verb == "requeue" and chosen and all(finding.target_kind == "workflow" for finding in chosen):
-            verb = "retry"  # the name of this verb for workflows, under the same key as on their own screen
+        if verb == "requeue" and len(about := {finding.target_kind for finding in chosen}) == 1:
+            verb = _REQUEUE_OF.get(about.pop(), verb)
         remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
         if len(kinds) != 1 or not all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen):
@@ -137,6 +140,8 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
             self.console.open_task(row.finding.ids[0])
         elif row.finding.target_kind == "workflow":
             self.console.show_workflow(row.finding.ids[0])
+        elif row.finding.target_kind == "schedule":
+            self.console.show_schedules(f"name:{any_of(row.finding.ids)}" if row.finding.ids else "")
         else:
             self.console.show_tasks(filter_of(row.finding))
 

@@ -31,6 +31,7 @@ from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import size, time_of_day, zone_of
 from horsies_tui.overview.view import OverviewView
 from horsies_tui.recovery.view import RecoveryView
+from horsies_tui.schedules.view import SchedulesView
 from horsies_tui.shell.database_session import DatabaseSession
 from horsies_tui.shell.errors import ErrorLine, ErrorSheet
 from horsies_tui.shell.footer import Footer
@@ -72,6 +73,7 @@ TABS: Final = (
     Tab("3", "workers", "Workers"),
     Tab("4", "workflows", "Workflows"),
     Tab("5", "recovery", "Recovery"),
+    Tab("6", "schedules", "Schedules"),
 )
 VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
     "overview": OverviewView,
@@ -81,6 +83,7 @@ VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
     "workflows": WorkflowsView,
     "workflow": WorkflowView,
     "recovery": RecoveryView,
+    "schedules": SchedulesView,
 }
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class that every screen gets from this width on, in columns; style sheets and views test for it."""
@@ -188,6 +191,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     def show_workers(self, filter_text: str) -> None:
         self.call_later(self._show_workers, filter_text)
 
+    def show_schedules(self, filter_text: str) -> None:
+        self.call_later(self._show_schedules, filter_text)
+
     def show_recovery(self) -> None:
         self.call_later(self.stage.follow, "recovery")
 
@@ -233,6 +239,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     async def _show_workers(self, filter_text: str) -> None:
         cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
+
+    async def _show_schedules(self, filter_text: str) -> None:
+        cast("SchedulesView", await self.stage.follow("schedules")).filter_by(filter_text)
 
     # The database.
 

@@ -37,6 +37,7 @@ TITLES: Final = {
     Scope.WORKFLOW: "Workflow",
     Scope.FLOWS: "Acting on workflows: each opens a preview first",
     Scope.GRAPH: "Its nodes",
+    Scope.SCHEDULES: "Schedules",
     Scope.PICKER: "Databases",
     Scope.FILTER: "Filter line",
     Scope.MENU: "Menu",

@@ -19,6 +19,15 @@ _STORY: Final = {"task_id": "c0ffee00"}
 _OVERVIEW: Final = {"screen": "overview"}
 _DESK: Final = {"screen": "recovery"}
 _FLOWS: Final = {"screen": "workflows"}
+_SCHEDULES: Final = {"screen": "schedules"}
+_ONE_SCHEDULE: Final = (
+    press("slash"),
+    types("name:daily*"),
+    press("enter"),
+    sees("1 of 7"),
+    press("enter"),
+    sees("past"),
+)
 _LIMITED: Final = {"filter": "status:failed error:RATE_LIMITED"}
 _MARK_TWO: Final = press("j", "space", "j", "space")
 
@@ -86,6 +95,9 @@ SHOTS: Final = (
     ),
     Shot("preview-reconcile", options=_FLOWS, steps=(press("X"), sees("ctrl+y"))),
     Shot("value", options=_FLOWS, steps=(*_opened("month_end"), sees("c0ffee00"), press("O"), sees("JSON"))),
+    *_everywhere("schedules", _SCHEDULES, sees("if missed")),
+    Shot("schedules-no-colour", steps=(sees("if missed"),), options={**_SCHEDULES, "theme": "ansi"}, no_colour=True),
+    *(Shot("schedule", *size, steps=_ONE_SCHEDULE, options=_SCHEDULES) for size in _SIZES),
     *_everywhere("tasks", {}),
     Shot("tasks-16-colours", options={"theme": "ansi"}),
     Shot("tasks-no-colour", options={"theme": "ansi"}, no_colour=True),

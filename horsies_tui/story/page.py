@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from horsies_tui.story.lines import Band
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
@@ -23,6 +25,14 @@ def widths(width: int) -> tuple[int, ...]:
         return (width,)
     left = (width - BETWEEN) // 2
     return (left, width - BETWEEN - left)
+
+
+def side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
+    """One band of two columns, or a band for each section."""
+    if len(columns) > 1:
+        yield Band(sections)
+    else:
+        yield from (Band((section,)) for section in sections)
 
 
 class Place(NamedTuple):

@@ -67,9 +67,17 @@ class StoryView(LineView, can_focus=True):
         def can_replace(self, message: Message) -> bool:
             return isinstance(message, StoryView.Resized)
 
-    def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name
+    def __init__(
+        self,
+        glyphs: Glyphs,
+        *,
+        beside: bool = False,
+        id: str | None = None,  # noqa: A002 - textual's name
+    ) -> None:
+        """`beside`: a list has the focus first, and the story shows its cursor only while it has it."""
         super().__init__(id=id)
         self._glyphs = glyphs
+        self._beside = beside
         self._document: Document = ()
         self._page = Page()
         self._place: Place | None = None
@@ -175,6 +183,14 @@ class StoryView(LineView, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self.post_message(self.Resized(self))
 
+    def on_focus(self, event: events.Focus) -> None:
+        super().on_focus(event)
+        self._focus_changed()
+
+    def on_blur(self, event: events.Blur) -> None:
+        super().on_blur(event)
+        self._focus_changed()
+
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
         self._step(_WHEEL_ROWS)
@@ -197,6 +213,10 @@ class StoryView(LineView, can_focus=True):
     def _height(self) -> int:
         """Without the last line."""
         return max(self.size.height - 1, 1)
+
+    def _focus_changed(self) -> None:
+        if self._beside:
+            self._redraw()
 
     def _step(self, rows: int) -> None:
         spot = self._page.spot(self._place)
@@ -233,7 +253,8 @@ class StoryView(LineView, can_focus=True):
         rows = self._page.rows
         self._top = min(max(self._top, 0), max(len(rows) - self._height, 0))
         shown = rows[self._top : self._top + self._height]
-        lines = [row_pieces(row, self._place, self._sought, width, self._glyphs) for row in shown]
+        here = self._place if self.has_focus or not self._beside else None
+        lines = [row_pieces(row, here, self._sought, width, self._glyphs) for row in shown]
         lines += [blank_line(width)] * (self._height - len(lines))
         return [*lines, self._foot(len(rows) - self._top - self._height)]
 

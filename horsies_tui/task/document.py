@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from horsies_tui.look.lines import Span, cut_spans, words, wrapped
 from horsies_tui.look.tones import Tone
 from horsies_tui.story.lines import Band, Line, OpenTask, Section
-from horsies_tui.story.page import widths
+from horsies_tui.story.page import side_by_side, widths
 from horsies_tui.story.payload import ARGUMENTS, OPTIONS, OUTCOME
 from horsies_tui.task.facts import by_hand, links, why
 from horsies_tui.task.heartbeats import heartbeats
@@ -27,7 +27,7 @@ def document(tell: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
     bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
-    bands += _side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
+    bands += side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
     if tell.payload is not None and tell.payload.options is not None:
         bands.append(Band((_told(tell.payload.options, OPTIONS, "options", width, tell.glyphs),)))
     return tuple(bands)
@@ -49,14 +49,7 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]
     arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
     outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
     # If they are stacked, the result with its error comes first.
-    yield from _side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
-
-
-def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> Iterator[Band]:
-    if len(columns) > 1:
-        yield Band(sections)
-    else:
-        yield from (Band((section,)) for section in sections)
+    yield from side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
 def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from textual import on
 
@@ -16,6 +17,7 @@ from horsies_tui.widgets.row_table import RowTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from textual.widget import Widget
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from horsies_tui.widgets.sheet import Sheet
 
 ResultT = TypeVar("ResultT")
+
+_AHEAD: Final = timedelta(seconds=5)
 
 
 class RowsView(ConsoleView[SnapshotT]):
@@ -129,6 +133,11 @@ class FilteredView(RowsView[SnapshotT]):
         if current.terms:
             self._use(self._filter_bar.read(""))
         return bool(current.terms)
+
+
+def capped(now: datetime, read_at: datetime | None) -> datetime:
+    """At most a little after the last read: on a frozen screen what is alive must not appear silent or overdue."""
+    return now if read_at is None else min(now, read_at + _AHEAD)
 
 
 def set_height(widget: Widget, height: int | None) -> None:

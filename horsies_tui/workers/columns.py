@@ -35,7 +35,7 @@ def bar(share: float, look: Look) -> str:
     full = min(round(share * _BAR), _BAR)
     if 0 < share < 1:
         full = min(max(full, 1), _BAR - 1)
-    return ("=" if look.glyphs.ascii else "━") * full + look.glyphs.rule * (_BAR - full)
+    return look.glyphs.stroke * full + look.glyphs.rule * (_BAR - full)
 
 
 def _load(row: WorkerRow, _look: Look) -> Cell:

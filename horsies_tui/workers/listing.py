@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from horsies.query import WorkerFilter, parse_workers
@@ -12,15 +11,16 @@ from horsies.views.worker_filter import matching
 from horsies_tui.feed.status import not_connected
 from horsies_tui.look.glyphs import glyphs
 from horsies_tui.look.units import number, zone_of
+from horsies_tui.widgets.chips_line import ChipsLine
 from horsies_tui.widgets.filter_bar import FilterBar
 from horsies_tui.widgets.hints import key_for
 from horsies_tui.widgets.row_table import RowTable
-from horsies_tui.widgets.rows_view import FilteredView, set_height
+from horsies_tui.widgets.rows_view import FilteredView, capped, set_height
+from horsies_tui.widgets.steady_order import SteadyOrder, as_before
 from horsies_tui.workers.columns import HELD_COLUMNS, HOST_COLUMNS, WORKER_COLUMNS
 from horsies_tui.workers.feed import WorkersFeed, WorkersNeed, WorkersSnapshot
-from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, as_before, by_host, in_order
+from horsies_tui.workers.order import SORT_WORDS, HostRow, WorkerSort, by_host, in_order
 from horsies_tui.workers.story import Shown, WorkerStory
-from horsies_tui.workers.summary_line import WorkerLine
 from horsies_tui.workers.words import capacity, summary
 
 if TYPE_CHECKING:
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
     from horsies_tui.feed.link import Link
 
 _TICK_S: Final = 1.0
-_REST_S: Final = 2.0
-"""How long the operator must not have pressed a key before rows may change their places."""
-_ORDER_EVERY_S: Final = 5.0
-"""Values that change with each snapshot are sorted no more often than snapshots arrive."""
-_AHEAD: Final = timedelta(seconds=5)
 _HELD_TICK_S: Final = 5.0
 """Ages of tasks in the second list need not tick: three per row and second are 400 bytes."""
 _LOW: Final = 30
@@ -91,15 +86,13 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         self._struck: frozenset[str] = frozenset()
         """Workers that no longer match and stay in the list because the cursor is on them."""
         self._held_at: datetime | None = None
-        self._sorted_at: float | None = None
-        """None: the list must be sorted."""
-        self._touched_at = 0.0
+        self._order = SteadyOrder()
         self._busy = False
 
     def compose(self) -> ComposeResult:
         self._glyphs = glyphs(ascii_only=self.console.options.ascii)
         self._filter_bar = FilterBar(read=parse_workers, placeholder=PLACEHOLDER, id="filter")
-        self._line = WorkerLine(self._glyphs, id="line")
+        self._line = ChipsLine(self._glyphs, id="line")
         self._table = RowTable(WORKER_COLUMNS, glyphs=self._glyphs, id="rows")
         self._hosts: RowTable[HostRow] = RowTable(HOST_COLUMNS, glyphs=self._glyphs, id="hosts")
         self._story = WorkerStory(self._glyphs, id="story")
@@ -136,7 +129,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         return self._held if self._opened is not None else self._hosts if self._grouped else self._table
 
     def refresh_now(self) -> None:
-        self._sorted_at = None
+        self._order.renew()
         self._workers_feed.refresh()
 
     def times_changed(self) -> None:
@@ -204,9 +197,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
 
     @property
     def _now(self) -> datetime:
-        """At most a little after the last read: on a frozen screen a worker that is alive must not appear silent."""
-        now, read = self.now, self._snapshot.read_at
-        return now if read is None else min(now, read + _AHEAD)
+        return capped(self.now, self._snapshot.read_at)
 
     @property
     def _looked_at(self) -> WorkerRow | None:
@@ -215,13 +206,11 @@ class WorkerList(FilteredView[WorkersSnapshot]):
     def _arranged(self, rows: list[WorkerRow]) -> tuple[WorkerRow, ...]:
         """Sorted only while the operator is idle, and by values that always change only every few seconds."""
         moment = self.console.link.clock.monotonic()
-        if self._sorted_at is not None:
-            at_rest = moment - self._touched_at >= _REST_S and not (self._busy or self._table.marks)
-            due = not self._sort.moves or moment - self._sorted_at >= _ORDER_EVERY_S
-            if not (at_rest and due):
-                return as_before(rows, self._sort, [row.id for row in self._shown])
+        busy = self._busy or bool(self._table.marks)
+        if self._order.keeps(moment, busy=busy, moves=self._sort.moves):
+            return as_before(rows, [row.id for row in self._shown], lambda new: in_order(new, self._sort))
         if rows:
-            self._sorted_at = moment
+            self._order.sorted(moment)
         return in_order(rows, self._sort)
 
     def _summarise(self) -> None:

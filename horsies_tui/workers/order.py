@@ -1,4 +1,4 @@
-"""The order of the worker list, which is kept while an operator works with it; and the sums of each host."""
+"""The orders of the worker list, and the sums of each host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from horsies_tui.workers.words import TROUBLE, host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from horsies.views import Liveness, WorkerRow
 
@@ -84,16 +84,6 @@ _KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
 def in_order(rows: Iterable[WorkerRow], sort: WorkerSort) -> tuple[WorkerRow, ...]:
     key = _KEYS[sort]
     return tuple(sorted(rows, key=lambda row: (key(row), _name(row))))
-
-
-def as_before(rows: Iterable[WorkerRow], sort: WorkerSort, before: Sequence[str]) -> tuple[WorkerRow, ...]:
-    """Known workers keep their places; new ones follow, sorted."""
-    places = {worker_id: place for place, worker_id in enumerate(before)}
-    known: list[WorkerRow] = []
-    new: list[WorkerRow] = []
-    for row in rows:
-        (known if row.id in places else new).append(row)
-    return (*sorted(known, key=lambda row: places[row.id]), *in_order(new, sort))
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,8 @@ class WorkersView(WorkerList):
 
     def action_sort(self) -> None:
         def choose(sort: str) -> None:
-            self._sort, self._sorted_at = WorkerSort(sort), None
+            self._sort = WorkerSort(sort)
+            self._order.renew()
             self._table.action_first()
             self._show_all()
 
@@ -164,7 +165,7 @@ class WorkersView(WorkerList):
     def _look_at_another(self, message: RowTable.CursorMoved) -> None:
         message.stop()
         if message.by_hand:
-            self._touched_at = self.console.link.clock.monotonic()
+            self._order.touch(self.console.link.clock.monotonic())
         if self._opened is None:
             self._look_at(self._table.cursor_row)
 
@@ -202,7 +203,8 @@ class WorkersView(WorkerList):
 
     def _use(self, wanted: WorkerFilter) -> None:
         super()._use(wanted)
-        self._filter, self._sorted_at = wanted, None
+        self._filter = wanted
+        self._order.renew()
         self._show_all()
         self._table.choose_one()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.intents import Fact, things
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import age, moment_text, number, ticking
+from horsies_tui.widgets.chips_line import Chip
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -229,15 +229,6 @@ def _queues(row: WorkerRow) -> Iterator[str]:
     for queue in sorted(told.queues, key=lambda queue: told.queue_priorities.get(queue, 0)):
         cap = told.queue_max_concurrency.get(queue)
         yield f"{queue} (at most {cap})" if cap is not None else queue
-
-
-@dataclass(frozen=True, slots=True)
-class Chip:
-    """A piece of the summary; `brief` is used if not all pieces fit."""
-
-    text: str
-    brief: str
-    tone: Tone
 
 
 def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:

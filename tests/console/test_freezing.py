@@ -13,7 +13,7 @@ from worker_steps import hold, tell
 
 from horsies.views.series import WorkerPoint, worker_series
 
-NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery"}
+NAMES = {"1": "overview", "2": "tasks", "3": "workers", "4": "workflows", "5": "recovery", "6": "schedules"}
 
 
 def header(screen: object) -> str:
@@ -42,7 +42,7 @@ async def test_a_frozen_view_is_found_frozen_again_and_no_other_one_is(
         await screen.sees("FROZEN")
         since = header(screen)[header(screen).index("FROZEN") :][:16]
         await send(connection, "019a0002")
-        for key in "1345":
+        for key in "13456":
             await screen.press(key)
             await screen.sees("LIVE")
             assert "FROZEN" not in screen.text

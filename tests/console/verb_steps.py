@@ -168,6 +168,9 @@ class SmallConsole(App[None]):
     def show_tasks(self, filter_text: str) -> None:
         self.opened.append(filter_text)
 
+    def show_schedules(self, filter_text: str) -> None:
+        self.opened.append(f"schedules {filter_text}")
+
     def show_workflow(self, workflow_id: str, index: int | None = None) -> None:
         self.opened.append(workflow_id)
 

@@ -102,6 +102,7 @@ def test_a_run_without_a_console_shows_every_kind_of_trouble(start: Start, short
     assert sum(told["queues"].values()) == sum(states.values())  # one snapshot
     assert "EXPIRED" in states or "deadline passed" in told["findings"]  # depends on when the sweep ran
     assert told["paused"] == ["mail"]
+    assert told["schedules"] == {"scheduled": 3, "paused": 1}
     flows = told["workflows"]
     assert flows["COMPLETED"] >= 2  # an order and its shipping
     assert flows["FAILED"] >= 1  # a card was declined

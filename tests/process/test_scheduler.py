@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -75,8 +78,10 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 ) -> None:
     running = scheduler(database)
     await at_least(6)
+    sql = "SELECT pid, schedules FROM horsies_schedulers"
+    assert await connection.fetch(sql) == [(running.pid, ["blue", "green", "red"])]
     code, output = ended(running)
-    assert code == 0
+    assert (code, await connection.fetch(sql)) == (0, [])
     assert "  app        schedule_app:app, 1 tasks\n" in output
     assert "  schedule   red: tick, every 1 s (UTC)\n" in output
     assert output.count("scheduled   schedule=red") >= 2
@@ -84,16 +89,20 @@ async def test_it_says_what_it_schedules_sends_it_and_stops_cleanly(
 
 
 async def test_a_worker_can_schedule_as_well(database: str, connection: asyncpg.Connection) -> None:
-    running = scheduler(database, "--with-scheduler", command="worker")
+    running = scheduler(database, "--with-scheduler", command="worker", TEST_FLOWS='{"nightly": "go"}')
 
     async def done() -> bool:
         sql = "SELECT count(DISTINCT args) = 3 FROM horsies_tasks WHERE status = 'COMPLETED'"
-        return bool(await connection.fetchval(sql))
+        flows = "SELECT count(*) > 0 FROM horsies_workflows WHERE status = 'COMPLETED'"
+        return bool(await connection.fetchval(sql)) and bool(await connection.fetchval(flows))
 
-    await until(done, "a task of each schedule has run")
+    await until(done, "a task of each schedule has run, and a workflow")
+    sql = "SELECT scheduler_id FROM horsies_schedulers"
+    (scheduler_id,) = await connection.fetchrow(sql) or ("",)
     code, output = ended(running)
-    assert code == 0
-    assert "  schedules red, green, blue\n" in output
+    assert (code, await connection.fetch(sql)) == (0, [])
+    assert f"worker={scheduler_id}" in output
+    assert "  schedules red, green, blue, nightly\n" in output
 
 
 async def test_a_scheduler_that_is_killed_or_frozen_is_replaced_by_the_others_slot_by_slot(
@@ -122,8 +131,18 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     running = [scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(3)]
     frozen: dict[int, float] = {}
     end = time.monotonic() + 180
+    verbs = itertools.cycle(["skip blue", "pause red", "resume red", "run-now green"])
+    skips, pauses, last_verb = 0, 0, time.monotonic()
+    ordered: list[str] = []
     while time.monotonic() < end:
         await asyncio.sleep(rng.uniform(0.2, 2.0))
+        if time.monotonic() - last_verb > 5.0:
+            verb, name = next(verbs).split()
+            code, output = await asyncio.to_thread(command, database, verb, name, "--yes", "--json")
+            last_verb = time.monotonic()
+            skips += verb == "skip" and code == 0
+            pauses += verb == "resume" and code == 0
+            ordered += [row["new_id"] for row in json.loads(output)["rows"] if verb == "run-now"]
         for thawed in [one for one, until_then in frozen.items() if until_then < time.monotonic()]:
             del frozen[thawed]
             running[thawed].send_signal(signal.SIGCONT)
@@ -140,10 +159,135 @@ async def test_three_schedulers_under_random_signals_for_three_minutes_send_each
     for process in running:
         process.send_signal(signal.SIGCONT)
         await asyncio.to_thread(ended, process)
+    done = await connection.fetchval("DELETE FROM horsies_tasks WHERE id = ANY ($1) RETURNING 1", ordered)
+    assert (done, len(ordered) > 5) == (1, True)
     found = await slots(connection)
     assert set(found) == {'["red"]', '["green"]', '["blue"]'}
-    assert {gap for gaps in found.values() for gap in gaps[1:]} == {1.0}
-    assert min(map(len, found.values())) > 150
+    assert set(found['["green"]'][1:]) == {1.0}
+    assert sum(gap - 1.0 for gap in found['["blue"]'][1:]) == skips > 5, "each skip leaves out one slot"
+    assert sum(gap != 1.0 for gap in found['["red"]'][1:]) == pauses > 5, "each pause leaves out the slots in it"
+    assert all(gap.is_integer() for gap in found['["red"]'])
+    assert (len(found['["green"]']) > 150, len(found['["blue"]']) > 140) == (True, True)
+
+
+def command(database: str, *words: str, group: str = "schedules") -> tuple[int, str]:
+    done = subprocess.run(
+        [HORSIES, group, *words, "--database-url", database],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+async def test_schedules_are_paused_skipped_and_run_by_commands_while_schedulers_run(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    one, two = (scheduler(database, TEST_SCHEDULE='{"catch_up_missed": true}') for _ in range(2))
+    await at_least(3)
+    code, output = await asyncio.to_thread(command, database, "pause", "red", "--yes", "--reason", "tests")
+    assert (code, "1 paused" in output) == (0, True)
+    paused = await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'")
+    sent = await connection.fetchval("SELECT count(*) FROM horsies_tasks")
+    code, output = await asyncio.to_thread(command, database, "skip", "blue", "--yes")
+    assert (code, "1 skip their next slot" in output) == (0, True)
+    two.kill()
+    await at_least(sent + 6)
+    assert await connection.fetchval("SELECT count(*) FROM horsies_tasks WHERE args = '[\"red\"]'") == paused
+    code, output = await asyncio.to_thread(command, database, "run-now", "red", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+    assert await connection.fetchval("SELECT args FROM horsies_tasks WHERE id = $1", row["new_id"]) == '["red"]'
+    code, output = await asyncio.to_thread(command, database, "resume", "red", "--yes")
+    assert (code, "1 resumed" in output) == (0, True)
+    code, output = await asyncio.to_thread(command, database, "ls", "--schedule", "red", "--json", group="audit")
+    assert [row["verb"] for row in json.loads(output)["actions"]] == ["resume", "run-now", "pause"]
+
+    async def goes_on() -> bool:
+        sql = "SELECT count(*) >= $1 FROM horsies_tasks WHERE args = '[\"red\"]'"
+        return bool(await connection.fetchval(sql, paused + 3))
+
+    await until(goes_on, "red is sent again")
+    two.communicate()
+    assert ended(one)[0] == 0
+    await connection.execute("DELETE FROM horsies_tasks WHERE id = $1", row["new_id"])
+    found = await slots(connection)
+    assert set(found['["green"]'][1:]) == {1.0}
+    assert sorted(set(found['["blue"]'][1:])) == [1.0, 2.0], "one slot is left out"
+    assert found['["blue"]'].count(2.0) == 1
+    gaps = [gap for gap in found['["red"]'][1:] if gap != 1.0]
+    assert len(gaps) == 1
+    assert gaps[0] >= 2.0
+    assert gaps[0].is_integer()
+
+
+async def test_a_workflow_is_started_once_a_slot_whichever_scheduler_is_killed(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    flows = '{"nightly": "go"}'
+    one, two = (scheduler(database, TEST_FLOWS=flows) for _ in range(2))
+
+    async def started(count: int) -> bool:
+        return bool(await connection.fetchval("SELECT count(*) >= $1 FROM horsies_workflows", count))
+
+    await until(lambda: started(2), "two workflows were started")
+    one.kill()
+    await until(lambda: started(4), "the other one starts them")
+    code, output = await asyncio.to_thread(command, database, "run-now", "nightly", "--yes", "--json")
+    (row,) = json.loads(output)["rows"]
+
+    async def started_now() -> bool:
+        return bool(
+            await connection.fetchval("SELECT EXISTS (SELECT FROM horsies_workflows WHERE id = $1)", row["new_id"])
+        )
+
+    await until(started_now, "the ordered one was started")
+    one.communicate()
+    code, output = ended(two)
+    assert code == 0
+    assert re.search(rf"started by hand +schedule=nightly workflow={row['new_id']}\b", output)
+    rows = await connection.fetch("SELECT id, sent_at, status FROM horsies_workflows ORDER BY sent_at")
+    assert row["new_id"] in {found["id"] for found in rows}
+    slots = [found["sent_at"] for found in rows if found["id"] != row["new_id"]]
+    assert {after - before for before, after in itertools.pairwise(slots)} == {SECOND}
+    recorded = await connection.fetchval("SELECT count(DISTINCT workflow_id) FROM horsies_schedule_runs")
+    assert recorded == len(rows)
+
+
+async def test_a_workflow_that_hangs_or_fails_while_it_is_built_delays_no_other_schedule_and_is_logged_rarely(
+    database: str, connection: asyncpg.Connection, at_least: Callable[[int], Awaitable[None]]
+) -> None:
+    running = scheduler(database, TEST_FLOWS='{"hangs": "hang", "fails": "fail", "fine": "go"}')
+    await at_least(12)
+    code, output = ended(running)
+    assert code == 0
+    rows = [line for line in output.splitlines() if "schedule not sent" in line]
+    assert [("fails" in line, "LookupError: no such day" in line) for line in rows] == [(True, True)] * len(rows)
+    assert 1 <= len(rows) <= 3
+    kwargs = await connection.fetch("SELECT DISTINCT task_kwargs FROM horsies_workflow_tasks")
+    assert [row["task_kwargs"] for row in kwargs] == ['{"name":"fine"}']
+    sql = "SELECT count(*) FROM horsies_schedule_state WHERE schedule_name = 'fails' AND next_run_at < now()"
+    assert await connection.fetchval(sql) == 1
+    await connection.execute("DELETE FROM horsies_tasks WHERE is_workflow_task")
+    assert {gap for gaps in (await slots(connection)).values() for gap in gaps[1:]} == {1.0}
+
+
+async def test_names_of_schedules_are_completed(database: str, connection: asyncpg.Connection) -> None:
+    running = scheduler(database)
+
+    async def registered() -> bool:
+        return await connection.fetchval("SELECT count(*) FROM horsies_schedules") == 3
+
+    await until(registered, "the schedules are registered")
+    ended(running)
+    environ = {"_HORSIES_COMPLETE": "complete_bash", "COMP_WORDS": "horsies schedules pause gr", "COMP_CWORD": "3"}
+    for url, names in ((database, "green"), ("postgresql://u@127.0.0.1:1/nowhere", "")):
+        environ = {**os.environ, **environ, "HORSIES_DATABASE_URL": url}
+        done = await asyncio.to_thread(
+            subprocess.run, [HORSIES], env=environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
+        assert (done.stdout.strip(), done.stderr) == (names, "")
 
 
 async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> None:
@@ -152,3 +296,14 @@ async def test_what_cannot_be_scheduled_is_said_at_the_start(database: str) -> N
     assert refused.returncode == 1
     assert output.count("error[HRS-300]: schedule '") == 3
     assert "did you mean 'tick'?" in output
+
+
+async def test_a_database_without_the_table_of_schedules_is_refused_at_the_start(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await connection.execute("DROP TABLE horsies_schedules")
+    refused = scheduler(database)
+    output = (await asyncio.to_thread(refused.communicate, timeout=PATIENCE_S))[0]
+    assert refused.returncode == 1
+    assert output.count("error") == 1
+    assert "horsies_schedules" in output

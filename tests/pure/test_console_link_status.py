@@ -111,21 +111,21 @@ def state(kind: SchemaKind, version: int) -> SchemaState:
 @pytest.mark.parametrize(
     ("found", "here", "said"),
     [
-        (state(SchemaKind.CURRENT, 6), Tables(True, True, True, True, NOW), ()),
-        (state(SchemaKind.READ_ONLY, 6), Tables(True, True, True, True, NOW), ()),
+        (state(SchemaKind.CURRENT, 6), Tables(True, True, True, True, True, NOW), ()),
+        (state(SchemaKind.READ_ONLY, 6), Tables(True, True, True, True, True, NOW), ()),
         (
             state(SchemaKind.EMPTY, 0),
-            Tables(False, False, False, False, NOW),
+            Tables(False, False, False, False, False, NOW),
             ("problem; `horsies db upgrade` mends it",),
         ),
         (
             state(SchemaKind.OLDER, 4),
-            Tables(True, True, False, False, NOW),
+            Tables(True, True, False, False, False, NOW),
             ("workers cannot be drained", "problem; `horsies db upgrade` mends it"),
         ),
         (
             state(SchemaKind.UPSTREAM, 0),
-            Tables(True, True, True, False, NOW),
+            Tables(True, True, True, False, False, NOW),
             (
                 "no indexes to page by: large tables are slow",
                 "problem; `horsies db upgrade` mends it",

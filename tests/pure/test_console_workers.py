@@ -14,7 +14,8 @@ from horsies.views.workers import SNAPSHOT_EVERY_S
 from horsies_tui.look.glyphs import ASCII, UNICODE
 from horsies_tui.look.tones import Tone
 from horsies_tui.look.units import zone_of
-from horsies_tui.workers.order import WorkerSort, as_before, by_host, in_order
+from horsies_tui.widgets.steady_order import as_before
+from horsies_tui.workers.order import WorkerSort, by_host, in_order
 from horsies_tui.workers.words import capacity, evidence, facts, megabytes, note, order, seen, summary, tone
 
 UTC = zone_of(utc=True)
@@ -161,7 +162,7 @@ def test_who_was_there_keeps_its_place_and_who_is_new_stands_below(
     before: list[WorkerRow], now: list[WorkerRow]
 ) -> None:
     places = [row.id for row in before]
-    found = [row.id for row in as_before(now, WorkerSort.NAME, places)]
+    found = [row.id for row in as_before(now, places, lambda new: in_order(new, WorkerSort.NAME))]
     kept = [worker_id for worker_id in places if worker_id in found]
     assert sorted(found) == sorted(row.id for row in now)
     assert found[: len(kept)] == kept

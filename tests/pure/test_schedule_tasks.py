@@ -22,7 +22,7 @@ from horsies import (
 )
 from horsies.config.schedule import DailySchedule
 from horsies.domain.errors import HorsiesError
-from horsies.task.scheduled import ScheduledTask, scheduled_tasks
+from horsies.task.scheduled import ScheduledTask, schedules_of
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -52,7 +52,8 @@ def every(seconds: int, **more: Any) -> TaskSchedule:
 
 def planned(schedule: TaskSchedule, *, queues: bool = False) -> ScheduledTask:
     app = app_with(schedule, queues=queues)
-    (one,) = scheduled_tasks(app.config, app.tasks)
+    (one,) = schedules_of(app, app.tasks)
+    assert isinstance(one, ScheduledTask)
     return one
 
 
@@ -114,7 +115,7 @@ def test_a_schedule_that_was_never_planned_runs_now() -> None:
 def test_what_cannot_be_sent_is_refused_at_the_start(schedule: TaskSchedule, code: str, words: str) -> None:
     app = app_with(schedule)
     with pytest.raises(HorsiesError) as raised:
-        scheduled_tasks(app.config, app.tasks)
+        schedules_of(app, app.tasks)
     assert (raised.value.code, raised.value.help_text is not None) == (code, True)
     assert raised.value.message.startswith(f"schedule {schedule.name!r}: ")
     assert words in raised.value.message
@@ -122,4 +123,4 @@ def test_what_cannot_be_sent_is_refused_at_the_start(schedule: TaskSchedule, cod
 
 def test_a_schedule_that_is_off_is_neither_sent_nor_checked() -> None:
     app = app_with(every(1, enabled=False, task_name="unknown"))
-    assert scheduled_tasks(app.config, app.tasks) == []
+    assert schedules_of(app, app.tasks) == []

@@ -48,6 +48,9 @@ SELECT now() - n * interval '1 min', gen_random_uuid(), 'fail', 'task', n::text,
   FROM generate_series(1, 50000) n;
 INSERT INTO horsies_worker_losses (worker_id, taken_at)
 SELECT 'w-' || n, now() - n * interval '1 min' FROM generate_series(1, 50000) n;
+INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at)
+SELECT 'schedule-' || n % 100, at, at
+  FROM generate_series(1, 50000) n CROSS JOIN LATERAL (SELECT now() - n * interval '1 s' AS at) time;
 """
 
 
@@ -96,6 +99,11 @@ STATEMENTS = {
     "old_worker_losses": (
         "31536000.0, now() - interval '9 years', 0, 5000",
         {"ix_horsies_worker_losses_latest"},
+    ),
+    "old_schedule_runs": (PAGE, {"ix_horsies_schedule_runs_sent"}),
+    "prune_schedule_runs": (
+        """86400.0, array_fill('2026-01-02T03:04:05.000001Z schedule-1'::text, ARRAY[50])""",
+        {"horsies_schedule_runs_pkey"},
     ),
     "old_sweep_state": ("604800.0, now() - interval '9 years', '', 5000", {"horsies_sweep_state"}),  # a handful of rows
     "prune_heartbeats": (NUMBERS, {"horsies_heartbeats_pkey"}),

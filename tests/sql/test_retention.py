@@ -23,6 +23,7 @@ PRUNED = (
     "workflows",
     "workflow_tasks",
     "tasks",
+    "schedule_runs",
     "worker_losses",
     "operator_actions",
 )
@@ -68,11 +69,33 @@ async def add_losses(conn: asyncpg.Connection, count: int, age: str) -> None:
     )
 
 
+async def add_schedule_runs(conn: asyncpg.Connection, count: int, age: str) -> None:
+    """All sent by one statement, as the schedules that come due together."""
+    await conn.execute(
+        "INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at)"
+        f" SELECT 'run ' || n % 7, now() - n * interval '1.000001 s', now() - interval '{age}'"
+        f" FROM generate_series(1, {count}) n"
+    )
+
+
 async def add_duties(conn: asyncpg.Connection, count: int, age: str) -> None:
     await conn.execute(
         "INSERT INTO horsies_sweep_state (sweep, ran_at, interval_ms)"
         f" SELECT 'runs ' || n, now() - interval '{age}', 30000 FROM generate_series(1, {count}) n"
     )
+
+
+async def test_runs_of_schedules_go_with_the_tasks_and_what_waits_to_be_started_stays(
+    connection: asyncpg.Connection,
+) -> None:
+    await add_schedule_runs(connection, 3, "31 days")
+    await connection.execute(
+        "INSERT INTO horsies_schedule_runs (schedule_name, slot, sent_at) VALUES"
+        " ('ordered', now() - interval '31 days', 'infinity'), ('young', now() - interval '31 days', now())"
+    )
+    assert (await prune(connection, DEFAULTS)).rows["schedule_runs"] == 3
+    kept = await connection.fetch("SELECT schedule_name FROM horsies_schedule_runs ORDER BY 1")
+    assert [row["schedule_name"] for row in kept] == ["ordered", "young"]
 
 
 async def test_duties_of_thresholds_that_no_worker_has_go_and_the_others_stay(connection: asyncpg.Connection) -> None:
@@ -248,10 +271,11 @@ async def test_each_category_can_be_kept_for_ever(connection: asyncpg.Connection
     await add_workflow(connection, "w", "COMPLETED", OLD)
     await add_actions(connection, 1, "400 days")
     await add_losses(connection, 1, "400 days")
+    await add_schedule_runs(connection, 1, "400 days")
     tables = {
         Category.HEARTBEATS: {"heartbeats"},
         Category.WORKER_STATES: {"worker_states", "sweep_state"},
-        Category.TERMINAL_RECORDS: {"tasks", "workflows"},
+        Category.TERMINAL_RECORDS: {"tasks", "workflows", "schedule_runs"},
         Category.OPERATOR_ACTIONS: {"worker_losses", "operator_actions"},
     }
     done = await prune(connection, ages_of(RecoveryConfig(**{field: None})))
@@ -292,6 +316,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
     await add_duties(connection, 20, "9 days")
     await add_actions(connection, 6_000, "366 days")
     await add_losses(connection, 20, "366 days")
+    await add_schedule_runs(connection, 12_000, "31 days")
     await connection.execute("SET session_replication_role = replica")
     await connection.execute(
         "INSERT INTO horsies_tasks (id, task_name, queue_name, status, retry_count, completed_at)"
@@ -316,6 +341,7 @@ async def test_no_transaction_deletes_more_than_5_000_rows(database: str, connec
         "workflows": 700,
         "workflow_tasks": 7_000,
         "tasks": 4_000,
+        "schedule_runs": 12_000,
         "worker_losses": 20,
         "operator_actions": 6_000,
     }

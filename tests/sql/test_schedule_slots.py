@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
-from typing import Any
+import json
+from dataclasses import replace
 
 import asyncpg
+from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, state
 
-from horsies import AppConfig, Horsies, IntervalSchedule, PostgresConfig, RetryPolicy, ScheduleConfig, TaskSchedule
-from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.scheduling import DueSchedule, ScheduleRun, due, register, run
-from horsies.task.scheduled import ScheduledTask, scheduled_tasks
-
-SECOND = timedelta(seconds=1)
-
-
-def scheduled(*schedules: TaskSchedule) -> dict[str, ScheduledTask]:
-    broker = PostgresConfig(database_url="postgresql://u@db/app")
-    app = Horsies(AppConfig(broker=broker, schedule=ScheduleConfig(schedules=list(schedules))))
-
-    @app.task("report", retry_policy=RetryPolicy.fixed([5, 6], auto_retry_for=["BUSY"]))
-    def report(day: int) -> TaskResult[int, TaskError]:
-        return TaskResult(ok=day)
-
-    return {one.schedule.name: one for one in scheduled_tasks(app.config, app.tasks)}
-
-
-def every(name: str, seconds: int = 10, **more: Any) -> TaskSchedule:
-    pattern = IntervalSchedule(seconds=seconds)
-    return TaskSchedule(name=name, task_name="report", pattern=pattern, args=(1,), **more)
-
-
-async def plan(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask], *, starts: bool = True) -> set[str]:
-    hashes = {name: one.hash for name, one in schedules.items()}
-    return (await register(connection, hashes, lambda name, now: schedules[name].next_run(now), starts=starts))[1]
-
-
-async def ready(connection: asyncpg.Connection, schedules: dict[str, ScheduledTask]) -> list[ScheduleRun]:
-    runs = []
-    for one in await due(connection, schedules):
-        slots, following = schedules[one.name].due_slots(one.slot, one.now)
-        runs.append(ScheduleRun(one, following, [schedules[one.name].at(slot) for slot in slots]))
-    return runs
-
-
-async def overdue(connection: asyncpg.Connection, seconds: float, name: str = "a") -> datetime:
-    sql = "UPDATE horsies_schedule_state SET next_run_at = now() - $1 * interval '1 s' WHERE schedule_name = $2"
-    slot: datetime = await connection.fetchval(f"{sql} RETURNING next_run_at", seconds, name)
-    return slot
-
-
-async def state(connection: asyncpg.Connection, name: str = "a") -> asyncpg.Record:
-    row = await connection.fetchrow("SELECT * FROM horsies_schedule_state WHERE schedule_name = $1", name)
-    assert row is not None
-    return row
+from horsies.config.schedule import stored_pattern
+from horsies.lifecycle.scheduling import DueSchedule, SlotUse, Standing, due, run, seen, stopped
 
 
 async def test_a_new_schedule_is_planned_and_not_yet_due(connection: asyncpg.Connection) -> None:
@@ -163,7 +119,7 @@ async def test_a_scheduler_of_another_release_sends_nothing_by_its_own_pattern(c
     (one,) = await due(connection, old)
     stale = DueSchedule(one.name, one.slot, old["a"].hash, one.now)
     assert one.slot is not None
-    assert await run(connection, [ScheduleRun(stale, one.now, [old["a"].at(one.slot)])]) == (set(), [])
+    assert await run(connection, [old["a"].run_of(stale)]) == (set(), [])
 
 
 async def test_releases_that_run_side_by_side_do_not_plan_an_interval_again_and_again(
@@ -195,7 +151,8 @@ async def test_one_schedule_that_the_database_rejects_does_not_hold_up_the_other
     await plan(connection, schedules)
     await connection.execute("UPDATE horsies_schedule_state SET next_run_at = now()")
     runs = {one.due.name: one for one in await ready(connection, schedules)}
-    bad = ScheduleRun(runs["b"].due, runs["b"].next_run_at, [runs["b"].tasks[0]._replace(queue_name="q" * 60)])
+    use = SlotUse(runs["b"].uses[0].slot, runs["b"].tasks[0]._replace(queue_name="q" * 60))
+    bad = replace(runs["b"], uses=[use])
     sent, refused = await run(connection, [runs["a"], bad])
     assert (sent, [one.item.due.name for one in refused]) == ({"a"}, ["b"])
     assert (await state(connection, "b"))["run_count"] == 0
@@ -208,3 +165,74 @@ async def test_a_row_of_upstream_that_was_never_planned_is_due(connection: async
     assert await plan(connection, schedules) == set()
     assert (await run(connection, await ready(connection, schedules)))[0] == {"a"}
     assert (await state(connection))["run_count"] == 8
+
+
+async def test_what_a_schedule_is_stands_in_the_database_and_is_written_once(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a", catch_up_missed=True, timezone="Europe/Berlin"))
+    await plan(connection, schedules)
+    row = await connection.fetchrow("SELECT *, xmin FROM horsies_schedules")
+    assert row is not None
+    assert row["config_hash"] == schedules["a"].hash
+    told = json.loads(row["definition"])
+    assert (told.pop("task_options"), told.pop("kwargs")) == (schedules["a"].request.task_options, None)
+    assert told == {
+        "kind": "task",
+        "target": "report",
+        "queue": "default",
+        "priority": 100,
+        "args": "[1]",
+        "max_retries": 2,
+        "pattern": {"type": "interval", "seconds": 10},
+        "timezone": "Europe/Berlin",
+        "catch_up_missed": True,
+        "max_catch_up_runs": 100,
+        "check_interval_seconds": 1.0,
+    }
+    assert stored_pattern(told["pattern"]) == schedules["a"].schedule.pattern
+    await connection.execute("UPDATE horsies_schedules SET paused_by = 'ops'")
+    before = await connection.fetchrow("SELECT *, xmin FROM horsies_schedules")
+    await plan(connection, schedules)
+    await plan(connection, schedules, starts=False)
+    assert await connection.fetchrow("SELECT *, xmin FROM horsies_schedules") == before
+    await plan(connection, scheduled(every("a", kwargs={"day": 1}, args=())))
+    after = await connection.fetchrow("SELECT definition ->> 'args', paused_by FROM horsies_schedules")
+    assert after == (None, "ops")
+
+
+async def test_a_schedule_whose_row_was_deleted_is_defined_again_and_sent(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a"))
+    await plan(connection, schedules)
+    await overdue(connection, 1)
+    await connection.execute("TRUNCATE horsies_schedules")
+    (one,) = await ready(connection, schedules)
+    assert (one.due.is_defined, await run(connection, [one])) == (False, (set(), []))
+    await plan(connection, schedules, starts=False)
+    assert (await run(connection, await ready(connection, schedules)))[0] == {"a"}
+
+
+async def test_each_slot_that_was_used_is_recorded_with_its_task(connection: asyncpg.Connection) -> None:
+    schedules = scheduled(every("a", catch_up_missed=True))
+    await plan(connection, schedules)
+    slot = await overdue(connection, 15)
+    (one,) = await ready(connection, schedules)
+    await run(connection, [one])
+    rows = await connection.fetch("SELECT slot, task_id, workflow_id, ordered_by FROM horsies_schedule_runs ORDER BY 1")
+    assert rows == [(slot + n * 10 * SECOND, one.tasks[n].task_id, None, None) for n in range(2)]
+
+
+async def test_a_scheduler_shows_that_it_runs_and_deletes_those_that_are_silent_for_a_day(
+    connection: asyncpg.Connection,
+) -> None:
+    await connection.execute(
+        "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, seen_at)"
+        " SELECT 'dead' || days, 'h', 1, '{}', '0', now() - days * interval '20 h' FROM generate_series(1, 3) days"
+    )
+    await seen(connection, Standing("me", "host", 7, ["a"], "1.2"))
+    first = await connection.fetchval("SELECT seen_at FROM horsies_schedulers WHERE scheduler_id = 'me'")
+    await seen(connection, Standing("me", "host", 7, ["a"], "1.2"))
+    rows = await connection.fetch("SELECT * FROM horsies_schedulers ORDER BY scheduler_id")
+    assert [row["scheduler_id"] for row in rows] == ["dead1", "me"]
+    assert tuple(rows[1])[:5] == ("me", "host", 7, ["a"], "1.2")
+    assert rows[1]["seen_at"] > first >= rows[1]["started_at"]
+    await stopped(connection, "me")
+    assert await connection.fetchval("SELECT array_agg(scheduler_id) FROM horsies_schedulers") == ["dead1"]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         SchedulePattern as SchedulePattern,
         TaskSchedule as TaskSchedule,
         WeeklySchedule as WeeklySchedule,
+        WorkflowSchedule as WorkflowSchedule,
     )
     from horsies.domain.codes import (
         BuiltInTaskCode as BuiltInTaskCode,
@@ -132,7 +133,7 @@ _MODULES = {
     "config.retry_policy": ["RetryPolicy"],
     "config.schedule": [
         *("CronSchedule", "DailySchedule", "HourlySchedule", "IntervalSchedule", "MonthlySchedule", "WeeklySchedule"),
-        *("ScheduleConfig", "SchedulePattern", "TaskSchedule"),
+        *("ScheduleConfig", "SchedulePattern", "TaskSchedule", "WorkflowSchedule"),
     ],
     "domain.codes": ["BuiltInTaskCode", "ContractCode", "OperationalErrorCode", "OutcomeCode", "RetrievalCode"],
     "domain.errors": [

@@ -215,7 +215,7 @@ class Horsies:
             errors
             or app_checks.workflow_errors(self, self.get_workflow_builders(), modules)
             or app_checks.task_errors(self.config, self.tasks)
-            or schedule_errors(self.config, self.tasks)
+            or schedule_errors(self, self.tasks)
             or (app_checks.database_errors(self.config) if live else [])
         )
 

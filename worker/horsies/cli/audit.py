@@ -22,6 +22,7 @@ def ls(
     task: Annotated[str | None, _about("--task", "ID", "What was done to one task.")] = None,
     worker: Annotated[str | None, _about("--worker", "ID", "What was done to one worker.")] = None,
     queue: Annotated[str | None, _about("--queue", "NAME", "What was done to one queue.")] = None,
+    schedule: Annotated[str | None, _about("--schedule", "NAME", "What was done to one schedule.")] = None,
     workflow: Annotated[str | None, _about("--workflow", "ID", "What was done to one workflow.")] = None,
     node: Annotated[str | None, _about("--node", "WORKFLOW:INDEX", "What was done to one node of a workflow.")] = None,
     limit: LimitOption = 50,
@@ -38,9 +39,9 @@ def ls(
     """
     from horsies.cli.audit_list import list_audit
 
-    targets = {"task": task, "worker": worker, "queue": queue, "workflow": workflow, "node": node}
+    targets = {"task": task, "worker": worker, "queue": queue, "schedule": schedule, "workflow": workflow, "node": node}
     given = [(kind, name) for kind, name in targets.items() if name is not None]
     if len(given) > 1:
-        raise typer.BadParameter("give one of --task, --worker, --queue, --workflow and --node")
+        raise typer.BadParameter("give one of --task, --worker, --queue, --schedule, --workflow and --node")
     target = given[0] if given else None
     list_audit(choose_existing(database_url, context), operation, target, limit=limit, after=after, as_json=as_json)

@@ -147,6 +147,7 @@ def _report(demo: Demo, found: Tally) -> dict[str, Any]:
         "paused": found.paused,
         "workers": found.workers,
         "findings": found.findings,
+        "schedules": found.schedules,
         "story": demo.lines,
     }
 
@@ -158,6 +159,7 @@ def _told(found: Tally) -> Sequence[str]:
         "queues": found.queues,
         "errors": found.errors,
         "stuck": found.findings,
+        "schedules": found.schedules,
     }
     return ["", *(f"{name:<11}{_listed(values)}" for name, values in counts.items())]
 

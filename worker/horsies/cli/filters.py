@@ -9,12 +9,12 @@ import typer
 
 from horsies.cli.tables import Screen, say
 from horsies.domain.errors import render
-from horsies.query import TASKS, FilterError, parse, parse_workers, parse_workflows
+from horsies.query import TASKS, FilterError, parse, parse_schedules, parse_workers, parse_workflows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from horsies.query import Language, TaskFilter, WorkerFilter, WorkflowFilter
+    from horsies.query import Language, ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 
 FilterT = TypeVar("FilterT")
 
@@ -32,6 +32,10 @@ def understood_workflows(text: str) -> WorkflowFilter:
 
 def understood_workers(text: str) -> WorkerFilter:
     return _understood(text, parse_workers)
+
+
+def understood_schedules(text: str) -> ScheduleFilter:
+    return _understood(text, parse_schedules)
 
 
 def _understood(text: str, parse: Callable[[str], FilterT]) -> FilterT:

@@ -29,6 +29,8 @@ _STATES: Final = {
     "ENQUEUED": ("◔", "o", "cyan"),
     "SKIPPED": ("⊘", "-", "dim"),
     "PAUSED": ("⏸", "=", "magenta"),
+    # Of runs of a schedule whose task is not stored any more.
+    "PRUNED": ("∅", "_", "dim"),
 }
 _WHOLE: Final = 12
 _END: Final = 8

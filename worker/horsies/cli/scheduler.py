@@ -54,7 +54,7 @@ def _banner(running: Scheduler, locator: str) -> None:
     print(f"  database   {running.database.label}")
     for one in running.schedules:
         schedule = one.schedule
-        print(f"  schedule   {schedule.name}: {schedule.task_name}, {schedule.pattern.words()} ({schedule.timezone})")
+        print(f"  schedule   {schedule.name}: {schedule.target}, {schedule.pattern.words()} ({schedule.timezone})")
     if not running.schedules:
         print("  schedule   none: list them in AppConfig(schedule=ScheduleConfig(schedules=[...]))")
     sys.stdout.flush()

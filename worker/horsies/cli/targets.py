@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.cli.filters import chosen, understood, understood_workflows
 from horsies.cli.formatting import unshortened
 from horsies.cli.operation_ids import operation_of
+from horsies.cli.reading import read
 from horsies.cli.workflow_reading import node_named, story_of, whole_id
 from horsies.operations.preview import OperationError
+from horsies.operations.schedules import known_names
 from horsies.operations.selection import Selection
 from horsies.query import TASKS, WORKFLOWS
+from horsies.store.embedded import default_place
 from horsies.views import Ambiguous, find_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies.cli.reading import Connection
-    from horsies.operations.preview import TargetKind
+    from horsies.cli.reading import Connection, Session, read
+    from horsies.config.contexts import DatabaseChoice
+from horsies.operations.preview import TargetKind
 
 _WHOLE: Final = 36
+_COMPLETED_WITHIN_S: Final = 2.0
 
 
 def check(kind: TargetKind, given: Mapping[str, Any]) -> None:
@@ -46,8 +54,24 @@ async def selected(connection: Connection, kind: TargetKind, given: Mapping[str,
             return Selection.of_ids(map(unshortened, given["workers"]))
         case "queue":
             return Selection.of_ids(given["queues"])
+        case "schedule":
+            return Selection.of_ids(given["schedules"])
         case _:
             return Selection.of_ids([str(await operation_of(connection, given["operation"]))])
+
+
+def names_of_schedules(choice: DatabaseChoice) -> list[str]:
+    """For completion: none if the database does not answer at once, or does not exist."""
+
+    async def names(session: Session) -> list[str]:
+        async with asyncio.timeout(_COMPLETED_WITHIN_S):
+            return [name for name, is_defined in (await known_names(session.connection)).items() if is_defined]
+
+    if choice.url is None and not os.path.isdir(default_place().data):  # noqa: PTH112 - as in make_if_wished
+        return []
+    with suppress(Exception):
+        return read(choice, "completion", names)
+    return []
 
 
 async def _whole(connection: Connection, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import choose_existing
+from horsies.cli.options import choose, choose_existing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,6 +77,21 @@ def _show_worker_filter_help(value: bool) -> None:
         raise typer.Exit
 
 
+def complete_schedule(context: typer.Context, incomplete: str) -> list[str]:
+    from horsies.cli.targets import names_of_schedules
+
+    chosen = choose(context.params.get("database_url"), context.params.get("context"))
+    return [name for name in names_of_schedules(chosen) if name.startswith(incomplete)]
+
+
+def _show_schedule_filter_help(value: bool) -> None:
+    if value:
+        from horsies.query import SCHEDULES
+
+        typer.echo(SCHEDULES.describe())
+        raise typer.Exit
+
+
 TaskIdsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Ids of tasks, or how they begin or end: `1cd6ba9a`.", callback=fit_for_text),
@@ -92,6 +107,10 @@ OperationArgument = Annotated[
     ),
 ]
 QueuesArgument = Annotated[list[str], typer.Argument(metavar="QUEUE", help="Names of queues.", callback=fit_for_text)]
+SchedulesArgument = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME", help="Names of schedules.", callback=fit_for_text, autocompletion=complete_schedule),
+]
 FilterOption = Annotated[
     str | None,
     typer.Option(
@@ -160,6 +179,26 @@ WorkerFilterHelpOption = Annotated[
         "--filter-help",
         help="Explain the filter language.",
         callback=_show_worker_filter_help,
+        is_eager=True,
+        show_default=False,
+    ),
+]
+ScheduleFilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter",
+        "-f",
+        metavar="TEXT",
+        help="All schedules that match, for example `status:overdue,paused sends:shop.* last:failed`.",
+        show_default=False,
+    ),
+]
+ScheduleFilterHelpOption = Annotated[
+    bool,
+    typer.Option(
+        "--filter-help",
+        help="Explain the filter language.",
+        callback=_show_schedule_filter_help,
         is_eager=True,
         show_default=False,
     ),

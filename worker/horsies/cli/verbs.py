@@ -18,6 +18,7 @@ from horsies.cli.verb_options import (
     QueuesArgument,
     ReadOnlyOption,
     ReasonOption,
+    SchedulesArgument,
     TaskIdsArgument,
     WorkerIdsArgument,
     WorkflowFilterHelpOption,
@@ -39,6 +40,7 @@ _TARGETS: dict[str, dict[str, Any]] = {
     "node": {"workflow_id": WorkflowIdArgument, "node": NodeArgument},
     "worker": {"workers": WorkerIdsArgument},
     "queue": {"queues": QueuesArgument},
+    "schedule": {"schedules": SchedulesArgument},
     "operation": {"operation": OperationArgument},
 }
 _FILTER_HELP: dict[str, Any] = {"task": FilterHelpOption, "workflow": WorkflowFilterHelpOption}

@@ -14,7 +14,7 @@ from horsies.config.queues import CustomQueueConfig, QueueMode
 from horsies.config.recovery import RecoveryConfig
 from horsies.config.resilience import WorkerResilienceConfig
 from horsies.config.rules import CheckedModel, in_child_process
-from horsies.config.schedule import ScheduleConfig, TaskSchedule
+from horsies.config.schedule import Schedule, ScheduleConfig
 from horsies.domain.errors import ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class AppConfig(CheckedModel):
             )
 
     @property
-    def enabled_schedules(self) -> list[TaskSchedule]:
+    def enabled_schedules(self) -> list[Schedule]:
         """The schedules that a scheduler sends."""
         config = self.schedule
         return [] if config is None or not config.enabled else [one for one in config.schedules if one.enabled]

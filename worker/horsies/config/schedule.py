@@ -5,15 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
 from horsies.config.rules import CheckedModel
 from horsies.domain.codec import dump_value
 from horsies.domain.errors import ConfigurationError, ErrorCode
 from horsies.domain.names import why_not_a_name, why_not_a_queue_name, why_not_a_task_name
-from horsies.domain.schedule import Cron, Every, WallClock, Weekday, zone_named
+from horsies.domain.schedule import WEEK, Cron, Every, WallClock, Weekday, zone_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ class HourlySchedule(CheckedModel):
         return WallClock(tuple(dt.time(hour, self.minute, self.second) for hour in HOURS))
 
     def words(self) -> str:
-        return f"every hour at {self.minute:02}:{self.second:02}"
+        return f"hourly at :{self.minute:02}" + (f":{self.second:02}" if self.second else "")
 
 
 class DailySchedule(CheckedModel):
@@ -71,7 +71,7 @@ class DailySchedule(CheckedModel):
         return WallClock((self.time,))
 
     def words(self) -> str:
-        return f"every day at {self.time}"
+        return f"daily {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
@@ -88,7 +88,7 @@ class WeeklySchedule(CheckedModel):
         return WallClock((self.time,), weekdays=frozenset(self.days))
 
     def words(self) -> str:
-        return f"every {', '.join(self.days)} at {self.time}"
+        return f"weekly {_days(self.days)} {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if twice := _repeated(self.days):
@@ -107,7 +107,7 @@ class MonthlySchedule(CheckedModel):
         return WallClock((self.time,), day_of_month=self.day)
 
     def words(self) -> str:
-        return f"every month on day {self.day} at {self.time}"
+        return f"monthly on day {self.day} {_short(self.time)}"
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         yield from _zone_in_time(self.time)
@@ -136,6 +136,16 @@ SchedulePattern: TypeAlias = (
 )
 
 
+_STORED_PATTERN: Final[TypeAdapter[SchedulePattern]] = TypeAdapter(
+    Annotated[SchedulePattern, Field(discriminator="type")]
+)
+
+
+def stored_pattern(stored: object) -> SchedulePattern:
+    """The pattern of a definition in horsies_schedules; ValueError if this release has no such pattern."""
+    return _STORED_PATTERN.validate_python(stored)
+
+
 def _cron_of_text(pattern: object) -> object:
     return CronSchedule(expression=pattern) if isinstance(pattern, str) else pattern
 
@@ -144,19 +154,15 @@ def _cron_of_text(pattern: object) -> object:
 StoredName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
 
-class TaskSchedule(CheckedModel):
-    """One task, its arguments and the times at which it is sent."""
+class _Schedule(CheckedModel):
+    """What all schedules have: a name, and the times at which they come due."""
 
     name: StoredName
-    task_name: StoredName
     pattern: Annotated[
         Annotated[SchedulePattern, Field(discriminator="type")],
         BeforeValidator(_cron_of_text, json_schema_input_type=SchedulePattern | str),
     ]
     """When; a string is a cron expression."""
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = Field(default_factory=dict)
-    queue_name: str | None = None
     enabled: bool = True
     timezone: str = "UTC"
     catch_up_missed: bool = False
@@ -167,20 +173,66 @@ class TaskSchedule(CheckedModel):
             zone_named(self.timezone)
         except ValueError as error:
             yield _invalid(f"schedule {self.name!r}: {error}", "zoneinfo.available_timezones() lists every name")
-        names = (
-            why_not_a_name("schedule", self.name),
-            why_not_a_task_name(self.task_name),
-            None if self.queue_name is None else why_not_a_queue_name(self.queue_name),
-        )
-        for reason in filter(None, names):
+        for reason in filter(None, (why_not_a_name("schedule", self.name), *self._unusable_names())):
             yield _invalid(f"schedule {self.name!r}: {reason}", "choose another name")
+
+    def _unusable_names(self) -> Iterable[str | None]:
+        return ()
+
+
+class TaskSchedule(_Schedule):
+    """One task, its arguments and the times at which it is sent."""
+
+    task_name: StoredName
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    queue_name: str | None = None
+
+    @property
+    def target(self) -> str:
+        return self.task_name
+
+    def _unusable_names(self) -> Iterable[str | None]:
+        yield why_not_a_task_name(self.task_name)
+        yield None if self.queue_name is None else why_not_a_queue_name(self.queue_name)
+
+
+def _key_of_definition(workflow: object) -> object:
+    return workflow.definition_key if hasattr(workflow, "definition_key") else workflow
+
+
+class WorkflowSchedule(_Schedule):
+    """One workflow, the parameters of its `build_with`, and the times at which it is started."""
+
+    workflow: Annotated[StoredName, BeforeValidator(_key_of_definition)]
+    """A WorkflowDefinition, or its definition_key."""
+    params: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        return self.workflow
+
+
+def _kind_of_schedule(schedule: object) -> str:
+    """By which class a dict is read."""
+    if isinstance(schedule, dict):
+        return "workflow" if "workflow" in schedule else "task"
+    return "workflow" if isinstance(schedule, WorkflowSchedule) else "task"
+
+
+Schedule: TypeAlias = TaskSchedule | WorkflowSchedule
 
 
 class ScheduleConfig(CheckedModel):
     """All schedules of an application and how often the scheduler looks at them."""
 
     enabled: bool = True
-    schedules: list[TaskSchedule] = Field(default_factory=list)
+    schedules: list[
+        Annotated[
+            Annotated[TaskSchedule, Tag("task")] | Annotated[WorkflowSchedule, Tag("workflow")],
+            Discriminator(_kind_of_schedule),
+        ]
+    ] = Field(default_factory=list)
     check_interval_seconds: int = Field(default=1, ge=1, le=60)
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
@@ -188,7 +240,7 @@ class ScheduleConfig(CheckedModel):
             yield _invalid(f"duplicate schedule names: {', '.join(twice)}", "the name is the key of the stored state")
 
 
-def config_hash(schedule: TaskSchedule) -> str:
+def config_hash(schedule: Schedule) -> str:
     """Changes with the pattern or the zone: then the stored next run is no longer valid."""
     plan = {"pattern": dict(schedule.pattern), "timezone": schedule.timezone}
     return hashlib.sha256(dump_value(plan).encode()).hexdigest()
@@ -199,6 +251,23 @@ def _zone_in_time(time: dt.time) -> Iterable[ConfigurationError]:
         yield _invalid(
             f"the time {time} has a time zone of its own", "give a plain time; TaskSchedule.timezone places it"
         )
+
+
+def _short(time: dt.time) -> str:
+    """02:30; seconds only if there are any."""
+    return f"{time:%H:%M}" if not time.second and not time.microsecond else f"{time:%H:%M:%S}"
+
+
+def _days(days: Iterable[Weekday]) -> str:
+    """mon,wed,sun; mon-fri for three days or more in a row."""
+    runs: list[list[int]] = []
+    for number in sorted(WEEK.index(day) for day in days):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    names = [[WEEK[number][:3] for number in run] for run in runs]
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(run) for run in names)
 
 
 def _repeated(names: Iterable[str]) -> list[str]:

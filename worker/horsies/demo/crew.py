@@ -95,4 +95,5 @@ def _command(processes: int) -> list[str]:
     leash = [sys.executable, "-P", "-m", "horsies.run.die_with_parent", str(os.getpid())]
     worker = [sys.executable, "-P", "-m", "horsies", "worker", _APP]
     options = ["--processes", str(processes), "--shutdown-grace", str(_GRACE_S), "--loglevel", "WARNING"]
+    options.append("--with-scheduler")
     return [*leash, *worker, *options]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 import random
 import signal
@@ -15,13 +16,19 @@ from typing import Any, Final
 from horsies import (
     AppConfig,
     CustomQueueConfig,
+    DailySchedule,
     Horsies,
+    IntervalSchedule,
     PostgresConfig,
     QueueMode,
     RecoveryConfig,
     RetryPolicy,
+    ScheduleConfig,
     TaskError,
     TaskResult,
+    TaskSchedule,
+    Weekday,
+    WeeklySchedule,
 )
 from horsies.store.embedded import default_place
 
@@ -32,6 +39,8 @@ STOLEN: Final = "card_stolen"
 GOOD: Final = "card_good"
 SPARE_GATEWAY: Final = "pay-eu-2"
 """Payments through it meet an outage."""
+PAUSED_SCHEDULE: Final = "newsletter"
+"""An operator pauses it."""
 
 app = Horsies(
     AppConfig(
@@ -59,6 +68,26 @@ app = Horsies(
             heartbeat_retention_hours=1,
             worker_state_retention_hours=1,
             terminal_record_retention_hours=1,
+        ),
+        schedule=ScheduleConfig(
+            schedules=[
+                TaskSchedule(name="count_stock", task_name="count_stock", pattern=IntervalSchedule(seconds=20)),
+                TaskSchedule(name="purge_carts", task_name="purge_carts", pattern="*/2 * * * *"),
+                TaskSchedule(
+                    name="daily_sales",
+                    task_name="build_report",
+                    pattern=DailySchedule(time=datetime.time(6, 30)),
+                    timezone="Europe/Berlin",
+                    kwargs={"day": "yesterday", "shop": "shop-eu"},
+                ),
+                TaskSchedule(
+                    name=PAUSED_SCHEDULE,
+                    task_name="send_newsletter",
+                    pattern=WeeklySchedule(days=(Weekday.TUESDAY, Weekday.THURSDAY), time=datetime.time(9)),
+                    timezone="America/New_York",
+                    kwargs={"to": "everybody@mail.example", "subject": "News"},
+                ),
+            ]
         ),
     )
 )
@@ -143,6 +172,20 @@ async def sync_inventory(sku: str, sold: int) -> TaskResult[int, TaskError]:
     if sku.endswith("7") and happens(0.6):
         return failed("WAREHOUSE_BUSY", "the stock table is locked by a count", sku=sku)
     return TaskResult(ok=random.randrange(500))  # noqa: S311 - stock of a shop that does not exist
+
+
+@app.task("count_stock", queue_name="default")
+async def count_stock() -> TaskResult[int, TaskError]:
+    await asyncio.sleep(about(1.5))
+    if happens(0.2):
+        return failed("SHELVES_OPEN", "the shelves are being filled, so nothing can be counted")
+    return TaskResult(ok=random.randrange(90_000))  # noqa: S311 - stock of a shop that does not exist
+
+
+@app.task("purge_carts", queue_name="default")
+async def purge_carts() -> TaskResult[int, TaskError]:
+    await asyncio.sleep(about(0.4))
+    return TaskResult(ok=random.randrange(200))  # noqa: S311 - carts of a shop that does not exist
 
 
 @app.task(

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from horsies import Ok, TaskError, TaskResult
 from horsies.demo.lost_advance import lost_advance, order_charged_by
-from horsies.demo.shop import app, build_report, import_catalog, nightly_import, resize_photo, send_newsletter
+from horsies.demo.shop import (
+    PAUSED_SCHEDULE,
+    app,
+    build_report,
+    import_catalog,
+    nightly_import,
+    resize_photo,
+    send_newsletter,
+)
 from horsies.demo.workflows import month_end_workflow
 from horsies.domain.errors import HorsiesError
 from horsies.operations.actor import Actor
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
 
     from horsies.demo.crew import Crew
     from horsies.demo.customers import Customers
+    from horsies.operations.preview import TargetKind
     from horsies.store.connect import Database
 
 FIRST_WORKER: Final = "web-1"
@@ -92,6 +101,7 @@ class Story:
             Scene(9, 200, self.break_payments),
             Scene(10, 420, self.kill_a_worker),
             Scene(15, 90, self.cancel),
+            Scene(5, 3_600, self.pause_newsletter),
         ]
 
     async def _repeat(self, scene: Scene) -> None:
@@ -137,15 +147,19 @@ class Story:
 
     async def pause_mail(self) -> None:
         """Tasks with a short deadline expire meanwhile."""
-        await self._set_queue("pause", "the mail provider moves house")
+        await self._order("queue", "pause", "mail", "the mail provider moves house")
         self._say("ops pauses the queue mail; tasks with a deadline of 10 s will expire")
         good_until = datetime.now(UTC) + timedelta(seconds=10)
         flash = send_newsletter.with_options(good_until=good_until)
         await app.send_many_async([flash.to_send(f"reader{n}@mail.example", "ten seconds only!") for n in range(12)])
         await asyncio.sleep(45)
-        await self._set_queue("resume", None)
+        await self._order("queue", "resume", "mail", None)
         self._say("ops resumes mail, and what has waited drains")
         await app.send_many_async([send_newsletter.to_send(f"reader{n}@mail.example", "News") for n in range(30)])
+
+    async def pause_newsletter(self) -> None:
+        await self._order("schedule", "pause", PAUSED_SCHEDULE, "its link to unsubscribe is broken")
+        self._say(f"ops pauses the schedule {PAUSED_SCHEDULE}; count_stock is sent every 20 s and fails sometimes")
 
     async def break_payments(self) -> None:
         self._say("payments go through the spare gateway, which is down: retries with growing waits, and some give up")
@@ -219,7 +233,7 @@ class Story:
                 await asyncio.sleep(_LOOK_EVERY_S)
         return False
 
-    async def _set_queue(self, verb: str, reason: str | None) -> None:
+    async def _order(self, kind: TargetKind, verb: str, target: str, reason: str | None) -> None:
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
-            seen = await preview(connection, VERBS["queue", verb], Selection.of_ids(["mail"]))
+            seen = await preview(connection, VERBS[kind, verb], Selection.of_ids([target]))
             await apply(connection, seen, _OPS, reason)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.operations.diagnose import diagnose
 from horsies.query import parameters, parse, parse_workflows, workflow_parameters
 from horsies.store.connect import open_database
-from horsies.views import READER_SETTINGS, queue_rows, task_counts, task_groups, worker_rows, workflow_counts
+from horsies.views import (
+    READER_SETTINGS,
+    queue_rows,
+    schedule_rows,
+    task_counts,
+    task_groups,
+    worker_rows,
+    workflow_counts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +38,7 @@ class Tally:
     paused: tuple[str, ...]
     workers: Mapping[str, str]
     findings: Mapping[str, int]
+    schedules: Mapping[str, int]
 
 
 async def tally(choice: DatabaseChoice) -> Tally:
@@ -46,6 +56,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
         queues = await queue_rows(connection)
         workers = await worker_rows(connection)
         report = await diagnose(connection)
+        planned = await schedule_rows(connection)
     findings: dict[str, int] = {}
     for finding in report.findings:
         findings[finding.kind.name] = findings.get(finding.kind.name, 0) + finding.count
@@ -57,4 +68,5 @@ async def tally(choice: DatabaseChoice) -> Tally:
         paused=tuple(queue.name for queue in queues if queue.paused_at is not None),
         workers={worker.id: worker.liveness.value for worker in workers},
         findings=findings,
+        schedules=Counter(row.standing(planned.now).value for row in planned.rows),
     )

@@ -108,10 +108,20 @@ class Cron:
         try:
             next(self.after(datetime(2000, 1, 1, tzinfo=UTC), ZoneInfo("UTC")))
         except CronSimError as error:
-            return str(error).lower()
+            return self._never() or str(error).lower()
         except ValueError:
             return "it never comes due"
         return None
+
+    def _never(self) -> str | None:
+        """If it is only wrong because none of its months has such a day, as the 31st of February."""
+        minute, hour, day, month, weekday = self.expression.split()
+        try:
+            for allowed in (f"{day} *", f"* {month}"):
+                CronSim(f"{minute} {hour} {allowed} {weekday}", datetime(2000, 1, 1))  # noqa: DTZ001 - times are local
+        except CronSimError:
+            return None
+        return "it never comes due: none of its months has such a day"
 
 
 Rhythm: TypeAlias = Every | WallClock | Cron

@@ -63,6 +63,7 @@ _PARTS = (
     _Part(Category.TERMINAL_RECORDS, "workflows", "workflows", "", members="workflow_tasks", families=True),
     _Part(Category.TERMINAL_RECORDS, "tasks", "tasks", ""),
     _Part(Category.TERMINAL_RECORDS, "untimed_tasks", "tasks", ""),
+    _Part(Category.TERMINAL_RECORDS, "schedule_runs", "schedule_runs", ""),
     # Kept as long as the audit rows that acknowledge them, and deleted before: else they would be reported as new
     # again.
     _Part(Category.OPERATOR_ACTIONS, "worker_losses", "worker_losses", 0),

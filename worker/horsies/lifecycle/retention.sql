@@ -34,6 +34,16 @@ SELECT id, acted_at AS after, id AS after_id, 1 AS rows
  ORDER BY acted_at, id
  LIMIT $4
 
+-- name: old_schedule_runs
+-- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
+-- The id is the slot and the name. One that is not sent yet has been sent at infinity.
+SELECT run.id, sent_at AS after, run.id AS after_id, 1 AS rows
+  FROM horsies_schedule_runs
+ CROSS JOIN LATERAL (SELECT to_char(slot AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z "') || schedule_name) AS run (id)
+ WHERE sent_at < statement_timestamp() - $1 * interval '1 s' AND sent_at >= $2 AND (sent_at, run.id) > ($2, $3)
+ ORDER BY sent_at, run.id
+ LIMIT $4
+
 -- name: old_sweep_state
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 and $3 after this time and id, $4 how many)
 -- Duties whose name contains a threshold: once no worker has that threshold, the duty is never run again. A duty in use
@@ -135,6 +145,17 @@ WITH gone AS (
     RETURNING id
 )
 SELECT count(*) AS operator_actions FROM gone
+
+-- name: prune_schedule_runs
+-- retention.py; still old enough ($1 age in s, $2 ids as of `old_schedule_runs`)
+WITH gone AS (
+    DELETE FROM horsies_schedule_runs run
+     USING (SELECT left(id, 27)::timestamptz AS slot, substr(id, 29) AS name FROM unnest($2::text[]) AS given (id)) old
+     WHERE run.schedule_name = old.name AND run.slot = old.slot
+       AND run.sent_at < statement_timestamp() - $1 * interval '1 s'
+    RETURNING run.slot
+)
+SELECT count(*) AS schedule_runs FROM gone
 
 -- name: prune_sweep_state
 -- retention.py; still old enough: a duty that a worker takes meanwhile is kept ($1 age in s, $2 sweeps)

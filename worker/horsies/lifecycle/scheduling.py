@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from horsies.domain.errors import WorkflowValidationError
+from horsies.lifecycle.create_workflow import create_workflow
 from horsies.store.isolate_bad_rows import isolate_bad_rows
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     import asyncpg
 
+    from horsies.domain.plan import WorkflowPlan
     from horsies.store.enqueue import EnqueueRequest
     from horsies.store.isolate_bad_rows import Refused
 
 _BATCH = 100
+_TASK_COLUMNS = 11
 MOST_DUE = 500  # as in the statement
 
 
@@ -29,35 +33,81 @@ class DueSchedule:
     slot: datetime | None
     config_hash: str | None
     now: datetime
+    skip_slot: datetime | None = None
+    """The slot that an operator ordered to skip."""
+    is_defined: bool = True
+    """Whether it has a row in horsies_schedules, without which it is not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotUse:
+    """What a slot sends: one of both, or nothing if it is skipped."""
+
+    slot: datetime
+    task: EnqueueRequest | None = None
+    workflow_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """What follows from a due schedule: a task for each slot, the oldest first, and when it comes due next."""
+    """What follows from a due schedule: the use of each slot, the oldest first, and when it comes due next."""
 
     due: DueSchedule
     next_run_at: datetime
-    tasks: Sequence[EnqueueRequest]
+    uses: Sequence[SlotUse]
+
+    @property
+    def tasks(self) -> list[EnqueueRequest]:
+        return [use.task for use in self.uses if use.task is not None]
+
+    @property
+    def sends(self) -> bool:
+        return any(use.task is not None or use.workflow_id is not None for use in self.uses)
+
+
+class Registration(Protocol):
+    """A schedule as its application defines it."""
+
+    @property
+    def hash(self) -> str:
+        """Of its pattern and zone."""
+
+    @property
+    def definition(self) -> str:
+        """The JSON of horsies_schedules, for those who have no application."""
+
+    def next_run(self, now: datetime) -> datetime:
+        """Of a schedule that has not run yet."""
 
 
 async def register(
-    conn: asyncpg.Connection,
-    hashes: dict[str, str],
-    next_run: Callable[[str, datetime], datetime],
-    *,
-    starts: bool,
+    conn: asyncpg.Connection, schedules: Mapping[str, Registration], *, starts: bool
 ) -> tuple[datetime, set[str]]:
     """Make the rows of these schedules that are missing or were made for another pattern; returns the database's time
     and their names. Unless the scheduler `starts`, a row for another pattern is left alone until it is overdue."""
     now: datetime = await conn.fetchval(statement(__name__, "schedule_time"))
-    names = sorted(hashes)
-    planned = [next_run(name, now) for name in names], [hashes[name] for name in names]
+    names = sorted(schedules)
+    planned = [schedules[name].next_run(now) for name in names], [schedules[name].hash for name in names]
     rows = await conn.fetch(statement(__name__, "schedule_register"), names, *planned, starts)
-    return now, {row["schedule_name"] for row in rows}
+    changed = {row["schedule_name"] for row in rows}
+    # To make 1,000 definitions and compare them takes 30 ms: once, and later only for what has changed.
+    if not starts:
+        undefined = await conn.fetch(statement(__name__, "schedules_undefined"), names)
+        names = sorted(changed.union(name for (name,) in undefined))
+    await define(conn, {name: schedules[name] for name in names})
+    return now, changed
+
+
+async def define(conn: asyncpg.Connection, schedules: Mapping[str, Registration]) -> None:
+    """Store what these schedules are, for those who have no application."""
+    if schedules:
+        names = sorted(schedules)
+        columns = [schedules[name].hash for name in names], [schedules[name].definition for name in names]
+        await conn.execute(statement(__name__, "schedule_define"), names, *columns)
 
 
 async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSchedule]:
-    """The schedules of these names that are due, the longest overdue first, at most 500."""
+    """The schedules of these names that are due and not paused, the longest overdue first, at most 500."""
     if not await conn.fetchval(statement(__name__, "schedule_is_due")):
         return []
     return [DueSchedule(*row) for row in await conn.fetch(statement(__name__, "schedules_due"), list(names))]
@@ -65,25 +115,104 @@ async def due(conn: asyncpg.Connection, names: Collection[str]) -> list[DueSched
 
 async def run(conn: asyncpg.Connection, runs: Sequence[ScheduleRun]) -> tuple[set[str], list[Refused[ScheduleRun]]]:
     """Send the tasks and move the schedules on; returns the names of those that this call moved, and what the database
-    rejected. A schedule that another scheduler moves at this moment is in neither."""
+    rejected. A schedule that another scheduler moves at this moment, or an operator has changed, is in neither."""
     batches = (runs[start : start + _BATCH] for start in range(0, len(runs), _BATCH))
-
-    async def store(batch: Sequence[ScheduleRun]) -> set[str]:
-        rows = await conn.fetch(statement(__name__, "schedule_run"), *_schedules(batch), *_tasks(batch))
-        return {row["schedule_name"] for row in rows}
-
-    done = await isolate_bad_rows(batches, store)
+    done = await isolate_bad_rows(batches, lambda batch: advance(conn, batch))
     return set().union(*done.answers), done.refused
 
 
+async def advance(conn: asyncpg.Connection, batch: Sequence[ScheduleRun]) -> set[str]:
+    """One statement for all of them; returns the names of those that it moved on."""
+    values = (*_schedules(batch), *_slots(batch), *_tasks(batch))
+    rows = await conn.fetch(statement(__name__, "schedule_run"), *values)
+    return {row["schedule_name"] for row in rows}
+
+
+async def start(conn: asyncpg.Connection, one: ScheduleRun, plan: WorkflowPlan | None) -> bool:
+    """Start the workflow of each slot and move the schedule on, in one transaction; False if another has moved it.
+
+    `plan` is None if all of its slots are skipped.
+    """
+    async with conn.transaction(isolation="read_committed"):
+        if not await advance(conn, [one]):
+            return False
+        for use in one.uses:
+            if use.workflow_id is not None and plan is not None:
+                await _create(conn, plan, use.workflow_id, use.slot)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedRun:
+    """A workflow that an operator ordered to start now: only a process with its application can build it."""
+
+    name: str
+    slot: datetime
+    workflow_id: str
+
+
+async def ordered_runs(conn: asyncpg.Connection, names: Collection[str]) -> list[OrderedRun]:
+    """What was ordered of these schedules and has not been started, the oldest first."""
+    return [OrderedRun(*row) for row in await conn.fetch(statement(__name__, "schedule_ordered"), list(names))]
+
+
+async def start_ordered(conn: asyncpg.Connection, order: OrderedRun, plan: WorkflowPlan) -> bool:
+    """Start it in one transaction with the mark that it was; False if another scheduler starts it."""
+    async with conn.transaction(isolation="read_committed"):
+        taken = await conn.fetchval(statement(__name__, "schedule_take_order"), order.name, order.slot)
+        if taken is not None:
+            await _create(conn, plan, order.workflow_id, order.slot)
+        return taken is not None
+
+
+async def _create(conn: asyncpg.Connection, plan: WorkflowPlan, workflow_id: str, slot: datetime) -> None:
+    made = await create_workflow(conn, plan, workflow_id=workflow_id, sent_at=slot)
+    if made.other_name is not None:
+        raise WorkflowValidationError(f"the id {workflow_id} belongs to the workflow {made.other_name!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A scheduler that runs, as in horsies_schedulers."""
+
+    scheduler_id: str
+    hostname: str
+    pid: int
+    schedules: list[str]
+    version: str
+
+
+async def seen(conn: asyncpg.Connection, standing: Standing) -> None:
+    """Renew the row by which others see that this scheduler runs."""
+    columns = standing.scheduler_id, standing.hostname, standing.pid, standing.schedules, standing.version
+    await conn.execute(statement(__name__, "scheduler_seen"), *columns)
+
+
+async def stopped(conn: asyncpg.Connection, scheduler_id: str) -> None:
+    await conn.execute(statement(__name__, "scheduler_stopped"), scheduler_id)
+
+
 def _schedules(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
-    rows = [(one.due.name, one.due.slot, one.due.config_hash, one.next_run_at, one.tasks[-1].task_id) for one in batch]
+    columns = ((one.due, one.next_run_at, one.sends, one.tasks) for one in batch)
+    rows = [
+        (due.name, due.slot, due.config_hash, next_run_at, sends, tasks[-1].task_id if tasks else None, due.skip_slot)
+        for due, next_run_at, sends, tasks in columns
+    ]
+    return tuple(map(list, zip(*rows, strict=True)))
+
+
+def _slots(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
+    rows = [
+        (one.due.name, use.slot, None if use.task is None else use.task.task_id, use.workflow_id)
+        for one in batch
+        for use in one.uses
+    ]
     return tuple(map(list, zip(*rows, strict=True)))
 
 
 def _tasks(batch: Iterable[ScheduleRun]) -> tuple[list[object], ...]:
     rows = [(one.due.name, *_columns(task)) for one in batch for task in one.tasks]
-    return tuple(map(list, zip(*rows, strict=True)))
+    return tuple(map(list, zip(*rows, strict=True))) if rows else tuple([] for _ in range(_TASK_COLUMNS))
 
 
 def _columns(task: EnqueueRequest) -> tuple[object, ...]:

@@ -27,7 +27,8 @@ SELECT privilege || ' ON ' || name
 
 -- name: audit_actions
 -- operations/audit.py, what an operation has changed; reads only ($1 operation)
-SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status, after_state ->> 'new_task_id' AS new_id
+SELECT id, verb, target_kind, target_id, before_state ->> 'status' AS status,
+       COALESCE(after_state ->> 'new_task_id', after_state ->> 'new_workflow_id') AS new_id
   FROM horsies_operator_actions
  WHERE operation_id = $1 AND outcome = 'applied'
  ORDER BY id

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Six snapshots. A worker that beats or claims is alive as well; see `diagnose_holders`.
 ALIVE_WITHIN_S = 30.0
-_OWN_TABLES = ("queue_state", "worker_orders", "worker_losses", "sweep_state", "pulse")
+_OWN_TABLES = ("queue_state", "worker_orders", "worker_losses", "sweep_state", "pulse", "schedules")
 MISSED = 5
 """Intervals after which a rule counts as not applied."""
 

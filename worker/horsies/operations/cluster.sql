@@ -6,6 +6,8 @@ SELECT now() AS now, set_config('TimeZone', 'UTC', true),
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
        to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
        to_regclass('horsies_sweep_state') IS NOT NULL AS sweep_state,
+       -- Made together with horsies_schedulers and horsies_schedule_runs.
+       COALESCE(has_table_privilege(to_regclass('horsies_schedules'), 'SELECT'), false) AS schedules,
        COALESCE(has_table_privilege(to_regclass('horsies_pulse'), 'SELECT'), false) AS pulse
 
 -- name: diagnose_draining

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from horsies.operations.audit import trace
 from horsies.operations.preview import OperationError, RowOutcome
@@ -43,16 +43,14 @@ async def give(
     order: str,
     targets: Sequence[Target],
     states: Callable[[asyncpg.Connection, list[str]], Awaitable[Mapping[str, str]]],
-    *,
-    guarded: bool,
+    *values: list[Any],
 ) -> list[RowOutcome]:
     """Run the statement for all targets at once; for those that it did not change, return their present state.
 
-    `guarded`: it takes back the order that was seen, and no newer one.
+    `values`: further columns of the statement's, as `since_of` for one that takes back the order that was seen.
     """
     ids = [target.id for target in targets]
-    seen = [[target.seen.since for target in targets]] if guarded else []
-    rows = await conn.fetch(order, *action.values, ids, [action.undoes.get(target_id) for target_id in ids], *seen)
+    rows = await conn.fetch(order, *action.values, ids, [action.undoes.get(target_id) for target_id in ids], *values)
     changed = {row[0] for row in rows}
     left = [target_id for target_id in ids if target_id not in changed]
     now = await states(conn, left) if left else {}
@@ -63,6 +61,11 @@ async def give(
     if left:
         await trace(conn, action, [row for row in outcomes if not row.applied])
     return outcomes
+
+
+def since_of(targets: Sequence[Target]) -> list[Any]:
+    """When the orders were given that the operator saw: a newer one is not taken back."""
+    return [target.seen.since for target in targets]
 
 
 def by_whom(actor: str | None) -> str:

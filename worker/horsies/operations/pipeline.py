@@ -9,7 +9,7 @@ from uuid import UUID
 
 from horsies.domain.ids import new_task_id
 from horsies.lifecycle.following import follow
-from horsies.operations import queues, tasks, undo, workers, workflows
+from horsies.operations import queues, schedules, tasks, undo, workers, workflows
 from horsies.operations.audit import OperatorAction
 from horsies.operations.batches import in_batches
 from horsies.store.pool import CONNECTION_ERRORS
@@ -45,6 +45,7 @@ _TARGETS: Mapping[TargetKind, Targets] = {
     "node": workflows,
     "worker": workers,
     "queue": queues,
+    "schedule": schedules,
     "operation": undo,
 }
 

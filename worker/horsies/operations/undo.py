@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from horsies.lifecycle.workflow_rows import read_flows
-from horsies.operations import queues, workers, workflows
+from horsies.operations import queues, schedules, workers, workflows
 from horsies.operations.audit import NO_ACTION, actions_of, refused, require_writable, standing, with_audit
 from horsies.operations.orders import Since
 from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
-from horsies.operations.verb import QueueVerb, WorkerVerb, WorkflowVerb
+from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS
 from horsies.operations.workflows import WorkflowFacts
 from horsies.store.statements import statement
@@ -156,8 +156,12 @@ async def _since_then(conn: asyncpg.Connection, actions: Sequence[int]) -> dict[
 async def _invert(
     conn: asyncpg.Connection, action: OperatorAction, target: Target, given_at: datetime | None
 ) -> RowOutcome:
-    """Apply the inverse verb to a worker, a queue or a workflow, with an audit row of the undo."""
-    inverse = VERBS[target.kind, VERBS[target.kind, target.seen.verb].inverse or ""]
+    """Apply the inverse verb to a worker, a queue, a schedule or a workflow, with an audit row of the undo."""
+    done = VERBS[target.kind, target.seen.verb]
+    if isinstance(done, ScheduleVerb) and done.taken_back is not None:
+        (row,) = await schedules.ordered(conn, action, done.taken_back, [target], [given_at])
+        return row
+    inverse = VERBS[target.kind, done.inverse or ""]
     if isinstance(inverse, WorkflowVerb):
         flow = (await read_flows(conn, [target.id])).get(target.id)
         if flow is None:
@@ -169,6 +173,8 @@ async def _invert(
     action = replace(action, verb=inverse.name)  # an order, which can be taken back like any other
     if isinstance(inverse, WorkerVerb):
         (row,) = await workers.change(conn, action, inverse, given, {}, [])
+    elif isinstance(inverse, ScheduleVerb):
+        (row,) = await schedules.change(conn, action, inverse, given, {}, [])
     else:
         assert isinstance(inverse, QueueVerb)
         (row,) = await queues.change(conn, action, inverse, given, {}, [])

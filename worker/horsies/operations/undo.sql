@@ -1,8 +1,9 @@
 -- name: undo_since
--- operations/undo.py, actions on workers, queues, workflows and nodes; reads only
--- ($1 actions): when the order was given, and by whom the target was acted on since
+-- operations/undo.py, actions on workers, queues, schedules, workflows and nodes; reads only
+-- ($1 actions): when the order was given, or the slot that it skips, and by whom the target was acted on since
 SELECT action.id,
-       COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at')::timestamptz AS given_at,
+       COALESCE(action.after_state ->> 'draining_since', action.after_state ->> 'paused_at',
+                action.after_state ->> 'skip_slot')::timestamptz AS given_at,
        (SELECT concat('it was acted on by hand since: ', later.verb, ' by ', later.os_user, '@', later.os_host)
           FROM horsies_operator_actions later
          WHERE later.target_kind = action.target_kind AND later.target_id = action.target_id AND later.id > action.id

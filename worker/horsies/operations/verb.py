@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from horsies.operations.audit import OperatorAction
     from horsies.operations.preview import AuditedAction, RowOutcome, Target, TargetKind
     from horsies.operations.queues import QueueStanding
+    from horsies.operations.schedules import ScheduleFacts
     from horsies.operations.workers import WorkerFacts
     from horsies.operations.workflows import Done, WorkflowFacts
     from horsies.views.tasks import ExpectedState
@@ -115,6 +116,7 @@ COMMAND_GROUPS: Mapping[TargetKind, str] = {
     "node": "workflows",
     "worker": "workers",
     "queue": "queues",
+    "schedule": "schedules",
     "operation": "audit",
 }
 
@@ -263,3 +265,21 @@ class QueueVerb(Verb):
     """Whether it applies to paused queues, or to the others."""
     effect: Callable[[QueueStanding], str]
     order: SqlName
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScheduleVerb(Verb):
+    """A verb for schedules. `change` is for all of them at once, in the caller's transaction."""
+
+    kind: TargetKind = "schedule"
+    refusal: Callable[[ScheduleFacts], str | None]
+    effect: Callable[[ScheduleFacts], str]
+    change: Callable[[asyncpg.Connection, OperatorAction, Sequence[Target]], Awaitable[list[RowOutcome]]]
+    for_paused: bool | None = None
+    """Whether it applies to paused schedules only, or to the others only; None: to both."""
+    taken_back: SqlName | None = None
+    """The statement by which undo takes it back, if no other verb is its inverse."""
+
+    def fits(self, is_paused: bool) -> bool:
+        """Whether the console offers it; a preview checks the rest."""
+        return self.for_paused is None or self.for_paused is is_paused

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from horsies.query.completing import Completion, completions
 from horsies.query.filters import (
+    ScheduleFilter,
     TaskConditions,
     TaskFilter,
     WorkerFilter,
@@ -14,13 +15,15 @@ from horsies.query.filters import (
 )
 from horsies.query.keys import KEYS, TASKS
 from horsies.query.language import Condition, Key, Language, Term
-from horsies.query.parser import parse, parse_workers, parse_workflows
+from horsies.query.parser import parse, parse_schedules, parse_workers, parse_workflows
 from horsies.query.problems import FilterError, Problem
+from horsies.query.schedule_keys import SCHEDULES
 from horsies.query.worker_keys import WORKERS
 from horsies.query.workflow_keys import WORKFLOWS
 
 __all__ = [
     "KEYS",
+    "SCHEDULES",
     "TASKS",
     "WORKERS",
     "WORKFLOWS",
@@ -30,6 +33,7 @@ __all__ = [
     "Key",
     "Language",
     "Problem",
+    "ScheduleFilter",
     "TaskConditions",
     "TaskFilter",
     "Term",
@@ -39,6 +43,7 @@ __all__ = [
     "completions",
     "parameters",
     "parse",
+    "parse_schedules",
     "parse_workers",
     "parse_workflows",
     "workflow_parameters",

@@ -9,6 +9,7 @@ from horsies.domain.states import TASK_TERMINAL_STATES, TaskStatus
 from horsies.query.conditions import Conditions, conditions_of, statuses_of
 from horsies.query.keys import TASKS
 from horsies.query.language import Filter
+from horsies.query.schedule_keys import SCHEDULES
 from horsies.query.values import Choice, Glob
 from horsies.query.worker_keys import WORKERS
 from horsies.query.workflow_keys import WORKFLOWS
@@ -30,6 +31,11 @@ class WorkflowFilter(Filter):
 @dataclass(frozen=True, slots=True)
 class WorkerFilter(Filter):
     language: ClassVar[Language] = WORKERS
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFilter(Filter):
+    language: ClassVar[Language] = SCHEDULES
 
 
 @dataclass(frozen=True, slots=True)

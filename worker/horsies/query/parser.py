@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.query.filters import TaskFilter, WorkerFilter, WorkflowFilter
+from horsies.query.filters import ScheduleFilter, TaskFilter, WorkerFilter, WorkflowFilter
 from horsies.query.language import BARE, Filter, Kind, Term
 from horsies.query.problems import FilterError, Problem, Unreadable, nearest
 from horsies.query.reading import read
@@ -38,6 +38,11 @@ def parse_workflows(text: str) -> WorkflowFilter:
 def parse_workers(text: str) -> WorkerFilter:
     """The same for workers."""
     return _parse(text, WorkerFilter)
+
+
+def parse_schedules(text: str) -> ScheduleFilter:
+    """The same for schedules."""
+    return _parse(text, ScheduleFilter)
 
 
 def _parse(text: str, kind: type[FilterT]) -> FilterT:

@@ -66,6 +66,11 @@ _KEYS: Final = keyed(
     ),
 )
 
+GRAMMAR_OF_ROWS: Final = (
+    *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
+)
+"""For things of which there are few; their languages add what their own keys and words mean."""
+
 WORKERS: Final = Language(
     "worker",
     _KEYS,
@@ -79,7 +84,7 @@ WORKERS: Final = Language(
         **dict.fromkeys(("slow", "stale", "overdue"), "late"),
     },
     (
-        *(sentence for sentence in TASKS.grammar if not sentence.startswith(("For has", "A word without"))),
+        *GRAMMAR_OF_ROWS,
         "For has, and for numbers and lengths of time, all that are given must hold: mem:>500 mem:<=900.",
         "A word without a key is a part of the id or the host. An empty filter matches all.",
     ),

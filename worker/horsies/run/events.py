@@ -12,9 +12,9 @@ from horsies.config.url import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from horsies.domain.errors import HorsiesError
+    from horsies.lifecycle.scheduling import ScheduleRun
 
 LOGGER_NAME = "horsies.worker"
 _STYLES = {
@@ -140,10 +140,22 @@ class Events:
     def loop_recovered(self, name: str, failures: int) -> None:
         self._tell(logging.INFO, "loop recovered", loop=name, after_failures=failures)
 
-    def scheduled(self, schedule: str, task_id: str, *, tasks: int, next_at: datetime) -> None:
-        more = {"tasks": tasks} if tasks > 1 else {}
+    def slots_used(self, run: ScheduleRun) -> None:
+        """What a schedule has sent, or that an operator's order left its slot out."""
+        name, next_at = run.due.name, f"{run.next_run_at:%Y-%m-%dT%H:%M:%S}Z"
+        sent = [use.workflow_id if use.task is None else use.task.task_id for use in run.uses]
+        ids = [one for one in sent if one is not None]
+        more = {"slots": len(ids)} if len(ids) > 1 else {}
+        if ids:
+            self._tell(logging.INFO, "scheduled", schedule=name, id=ids[-1], next=next_at, **more)
+        else:
+            self._tell(logging.INFO, "skipped", schedule=name, next=next_at)
+
+    def schedule_failed(self, name: str, error: str, failures: int, again_s: float) -> None:
+        """The database rejects what it sends, or its workflow cannot be built; its slot stays due."""
+        words = mask(error.split("\n", 1)[0])
         self._tell(
-            logging.INFO, "scheduled", schedule=schedule, id=task_id, next=f"{next_at:%Y-%m-%dT%H:%M:%S}Z", **more
+            logging.ERROR, "schedule not sent", schedule=name, error=words, failures=failures, again_in=Seconds(again_s)
         )
 
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:

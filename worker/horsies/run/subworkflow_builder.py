@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import asyncpg
@@ -15,6 +15,7 @@ from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.loops import Wake
+from horsies.run.threads import in_thread
 from horsies.store.connect import is_transient
 from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
 from horsies.workflow.children import BuildFailed, ChildPlanError, UnknownDefinition, child_plan
@@ -139,7 +140,7 @@ async def build_child(
     if child is None:
         return None
     try:
-        plan = await _build_in_time(app, child, _LONGEST_BUILD_S)
+        plan = await _plan(app, child)
         await _start(turn, child, plan)
     except ChildPlanError as error:
         if leave_unknown and isinstance(error, UnknownDefinition):
@@ -158,25 +159,13 @@ async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
         raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
 
 
-async def _build_in_time(app: Horsies, child: ReadyChild, longest_s: float) -> WorkflowPlan:
-    """The plan, made in a thread of its own: one that hangs prevents neither this loop nor the process from ending."""
-    loop = asyncio.get_running_loop()
-    built: asyncio.Future[WorkflowPlan] = loop.create_future()
-
-    def build() -> None:
-        try:
-            plan = child_plan(app, child.definition_key, child.kwargs_json)
-        except BaseException as error:  # noqa: BLE001 - passed to the caller that waits
-            _tell(loop, built, error)
-        else:
-            _tell(loop, built, plan)
-
-    threading.Thread(target=build, name=f"horsies build {child.name}", daemon=True).start()
+async def _plan(app: Horsies, child: ReadyChild) -> WorkflowPlan:
+    build = partial(child_plan, app, child.definition_key, child.kwargs_json)
     try:
-        async with asyncio.timeout(longest_s):
-            return await built
+        return await in_thread(build, name=child.name, longest_s=_LONGEST_BUILD_S)
     except TimeoutError:
-        raise BuildFailed(f"the definition {child.definition_key!r} was not built within {longest_s:g} s") from None
+        message = f"the definition {child.definition_key!r} was not built within {_LONGEST_BUILD_S:g} s"
+        raise BuildFailed(message) from None
 
 
 def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:
@@ -189,15 +178,3 @@ def _refusal_of(child: ReadyChild, error: ChildPlanError) -> str:
         code = OperationalErrorCode.WORKER_SERIALIZATION_ERROR
     data = {"workflow_id": child.workflow_id, "task_index": child.index, "definition_key": child.definition_key}
     return dump_task_result(TaskResult(err=TaskError(error_code=code, message=str(error), data=data)))
-
-
-def _tell(loop: asyncio.AbstractEventLoop, built: asyncio.Future[WorkflowPlan], outcome: object) -> None:
-    def settle() -> None:
-        if built.done():
-            return  # the caller no longer waits
-        if isinstance(outcome, BaseException):
-            built.set_exception(outcome)
-        else:
-            built.set_result(outcome)  # type: ignore[arg-type]
-
-    loop.call_soon_threadsafe(settle)

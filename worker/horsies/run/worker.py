@@ -30,7 +30,7 @@ from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import Lane, look_at_server
 from horsies.store.listener import Listener
 from horsies.store.pool import CONNECTION_ERRORS
-from horsies.task.scheduled import scheduled_tasks
+from horsies.task.scheduled import schedules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class Worker:
         self.settings = settings
         self.events = events
         self.identity = Identity()
-        self.schedules = scheduled_tasks(app.config, app.tasks) if settings.scheduler else []
+        self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
@@ -80,7 +80,9 @@ class Worker:
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
-            loops.append(Schedules(self.schedules, self._lane("schedule"), self.events, interval_s))
+            schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
+            self._resources.push_async_callback(schedules.leave)
+            loops.append(schedules)
         self._supervisor.start(loops)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)

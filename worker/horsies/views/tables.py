@@ -21,6 +21,7 @@ class Tables:
     queue_state: bool
     worker_orders: bool
     worker_losses: bool
+    schedules: bool
     now: datetime
     no_writes: str | None = None
     """Why this role, or this server, cannot write here; None if it can."""

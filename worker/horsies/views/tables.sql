@@ -4,6 +4,7 @@ SELECT to_regclass('horsies_operator_actions') IS NOT NULL AS actions,
        to_regclass('horsies_queue_state') IS NOT NULL AS queue_state,
        to_regclass('horsies_worker_orders') IS NOT NULL AS worker_orders,
        to_regclass('horsies_worker_losses') IS NOT NULL AS worker_losses,
+       to_regclass('horsies_schedules') IS NOT NULL AS schedules,
        statement_timestamp() AS now,
        -- The console's own sessions are read-only: a session's setting does not depend on the role.
        CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'

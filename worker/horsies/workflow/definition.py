@@ -141,6 +141,11 @@ def find_definition(definition_key: str) -> type[WorkflowDefinition[Any]] | None
     return _by_key.get(definition_key)
 
 
+def known_definitions() -> list[str]:
+    """The keys of all definitions that this process has imported."""
+    return list(_by_key)
+
+
 def build_for(
     definition: type[WorkflowDefinition[Any]], app: WorkflowApp, params: Mapping[str, Any]
 ) -> WorkflowSpec[Any]:

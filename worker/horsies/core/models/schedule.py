@@ -12,6 +12,7 @@ from horsies.config.schedule import (
     SchedulePattern,
     TaskSchedule,
     WeeklySchedule,
+    WorkflowSchedule,
 )
 from horsies.domain.schedule import Weekday
 
@@ -26,4 +27,5 @@ __all__ = [
     "TaskSchedule",
     "Weekday",
     "WeeklySchedule",
+    "WorkflowSchedule",
 ]

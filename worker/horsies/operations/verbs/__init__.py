@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
-from horsies.operations.verbs import nodes, operations, queues, tasks, workers, workflows
+from horsies.operations.verbs import nodes, operations, queues, schedules, tasks, workers, workflows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ def _found(packages: Iterable[ModuleType]) -> list[Verb]:
 
 
 VERBS: Mapping[tuple[TargetKind, str], Verb] = {
-    (verb.kind, verb.name): verb for verb in _found((tasks, workflows, nodes, workers, queues, operations))
+    (verb.kind, verb.name): verb for verb in _found((tasks, workflows, nodes, workers, queues, schedules, operations))
 }
 
 

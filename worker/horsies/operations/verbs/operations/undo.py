@@ -12,8 +12,8 @@ VERB = Verb(
     will="will be taken back",
     done="taken back",
     help="Take an operation back, row by row, where there is a way back and nothing has happened since.\n\n"
-    "There is one from requeue, fail, cancel, retry-now, drain, pause and resume: not from what took a RUNNING task "
-    "away.",
+    "There is one from requeue, fail, cancel, retry-now, drain, pause, resume and the skip of a schedule's slot: not "
+    "from what took a RUNNING task away.",
     example="horsies audit undo 01a1ee91-cf2f-7da6-9c68-28b49332a921",
     key="z",
     hint="Take back the last operation, where that can be.",

@@ -1,7 +1,8 @@
-"""The line above the worker list: number, states and load of all workers."""
+"""The line above a list of few rows: how many there are in each state, and what applies to all of them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from horsies_tui.look.lines import Span, width_of, words
@@ -13,12 +14,21 @@ if TYPE_CHECKING:
 
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.look.lines import Spans
-    from horsies_tui.workers.words import Chip
+    from horsies_tui.look.tones import Tone
 
 _GAP: Final = 2
 
 
-class WorkerLine(EndsLine):
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A piece of the summary; `brief` is used if not all pieces fit."""
+
+    text: str
+    brief: str
+    tone: Tone | None
+
+
+class ChipsLine(EndsLine):
     """Problems come first; the text is shortened if it does not fit."""
 
     def __init__(self, glyphs: Glyphs, *, id: str | None = None) -> None:  # noqa: A002 - textual's name

@@ -1,0 +1,1 @@
+"""The schedules screen: the list of schedules, and the next and past runs of one."""

@@ -1,0 +1,222 @@
+"""The schedules screen on a real database: the list, the story of one schedule, and what operators do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+from schedule_scene import AT_HALF_PAST_TWO, add_run, add_schedule, add_scheduler, definition
+from schedule_steps import schedules
+from verb_steps import until
+
+from horsies_tui.task.view import DetailView
+from horsies_tui.tasks.view import TasksView
+
+UPSTREAM = Path(__file__).parent.parent / "sql" / "upstream_shape.sql"
+BERLIN = "Europe/Berlin"
+
+
+@pytest.fixture
+async def shop(connection: asyncpg.Connection) -> asyncpg.Connection:
+    """Three schedules: a calm one that has run and failed, an overdue one, and one that is paused."""
+    await add_schedule(connection, "nightly", definition(AT_HALF_PAST_TWO, timezone=BERLIN), next_s=7_500, runs=41)
+    await add_run(connection, "nightly", 700, "FAILED", error_code="'TIMEOUT'", failed_at="now() - interval '698 s'")
+    await add_run(connection, "nightly", 600, "COMPLETED", took_s=62)
+    await add_schedule(connection, "labels", definition(target="shop.labels"), next_s=-400)
+    await add_schedule(connection, "mails", definition(target="shop.mail"), next_s=-5)
+    await connection.execute(
+        "UPDATE horsies_schedules SET paused_at = now() - interval '12 min', paused_by = 'eva@db', reason = 'too many'"
+        " WHERE schedule_name = 'mails'"
+    )
+    await connection.execute(
+        "UPDATE horsies_schedule_state SET next_run_at = (date_trunc('day', now() AT TIME ZONE $1)"
+        " + interval '1 day 2 h 30 min') AT TIME ZONE $1 WHERE schedule_name = 'nightly'",
+        BERLIN,
+    )
+    await add_scheduler(connection, "nightly", "labels", "mails")
+    return connection
+
+
+@pytest.mark.usefixtures("shop")
+async def test_schedules_are_listed_the_worst_first_with_what_to_know_of_each(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules", "1 overdue", "1 paused", "1 scheduled", "1 scheduler, web-1:7")
+        assert screen.names == ["labels", "mails", "nightly"]
+        labels, mails, nightly = (screen.line(f" {name} ") for name in screen.names)
+        assert "▲ overdue" in labels
+        assert "6m late" in labels
+        assert "due for 6m" in labels
+        assert 'paused 12m ago by eva@db: "too many"' in mails
+        assert "daily 02:30 Europe/Berlin" in nightly
+        assert "✗✓ " in nightly
+        assert "1m02s" in nightly
+
+
+@pytest.mark.usefixtures("shop")
+async def test_the_story_below_the_list_follows_the_cursor_and_enter_opens_it_alone(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("── labels", "next runs", "past runs", "it has not run yet")
+        await screen.press("G")
+        await screen.sees("── nightly", "1 of 2 failed", BERLIN)
+        await screen.press("enter")
+        await screen.loses("3 schedules")
+        text = await screen.sees("── nightly", "duration", "outcome", "TIMEOUT")
+        assert sum("02:30+0" in line for line in text.splitlines()) == 10
+        await screen.press("left_square_bracket")
+        await screen.sees("── mails", "it is paused: none of these is sent before it is resumed")
+        await screen.press("left_square_bracket", "left_square_bracket")
+        await screen.sees("this is the first schedule of the list", "── labels")
+        await screen.press("escape")
+        await screen.sees("3 schedules")
+
+
+@pytest.mark.usefixtures("shop")
+async def test_enter_on_a_past_run_opens_its_task_and_the_keys_of_its_row_go_to_the_next_run(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("G")
+        await screen.sees("── nightly", "outcome")
+        await screen.press("enter")
+        await screen.loses("3 schedules")
+        await screen.press("tab", "tab", "j", "j", "enter")
+        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, DetailView), "opens the task")
+        await screen.sees("nightly-600")
+        await screen.press("right_square_bracket")
+        await screen.sees("nightly-700", "TIMEOUT")
+        await screen.press("right_square_bracket")
+        await screen.sees("this is the last row of the list")
+        await screen.press("escape")
+        await screen.sees("── nightly", "outcome")
+        await screen.press("g", "j", "j", "j", "enter")
+        await until(screen.pilot, lambda: isinstance(screen.app.stage.top, TasksView), "shows its tasks")
+        await screen.sees("name:shop.report")
+        await screen.press("escape", "escape")
+        await screen.sees("── nightly", "outcome")
+
+
+async def test_a_schedule_is_paused_resumed_skipped_and_run_by_key_and_the_last_is_undone(
+    database: str, shop: asyncpg.Connection
+) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("G")
+        await screen.sees("P pause", "R run now")
+        assert "U resume" not in screen.text
+        await screen.press("P")
+        await screen.sees("Pause", "1 will be paused", "horsies schedules pause nightly")
+        await screen.press(*"moving", "ctrl+y")
+        await screen.sees("1 paused", "U resume")
+        row = await shop.fetchrow("SELECT * FROM horsies_schedules WHERE schedule_name = 'nightly'")
+        assert (row["paused_at"] is not None, row["paused_by"], row["reason"]) == (True, "ops@bastion", "moving")
+        await screen.sees('ago by ops@bastion: "moving"')
+        await screen.press("z")
+        await screen.sees("Undo", "ctrl+y")
+        await screen.press("ctrl+y")
+        await screen.loses('ago by ops@bastion: "moving"')
+        assert await shop.fetchval("SELECT paused_at FROM horsies_schedules WHERE schedule_name = 'nightly'") is None
+        await screen.press("S")
+        await screen.sees("ctrl+y", "horsies schedules skip nightly")
+        await screen.press("ctrl+y")
+        await screen.sees("its next run is skipped by order of ops@bastion")
+        await screen.press("R")
+        await screen.sees("ctrl+y", "horsies schedules run-now nightly")
+        await screen.press("ctrl+y")
+        await screen.sees("1 sent now")
+        sent = await shop.fetchval("SELECT task_id FROM horsies_schedule_runs WHERE ordered_by = 'ops@bastion'")
+        assert await shop.fetchval("SELECT status FROM horsies_tasks WHERE id = $1", sent) == "PENDING"
+        await screen.sees("by ops@bastion")
+
+
+@pytest.mark.usefixtures("shop")
+async def test_marked_schedules_are_the_targets_and_a_read_only_console_changes_none(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("g", "space", "G", "space", "P")
+        await screen.sees("2 will be paused", "horsies schedules pause labels nightly")
+        await screen.press("escape", "escape")
+    async with schedules(database, read_only=True) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("G", "P")
+        await screen.sees("cannot pause, read-only")
+
+
+@pytest.mark.usefixtures("shop")
+async def test_a_filter_keeps_what_matches_and_escape_clears_it(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("slash", *"status:overdue", "enter")
+        await screen.sees("1 of 3 match")
+        assert screen.names == ["labels"]
+        await screen.press("slash", "ctrl+u", *"sends:nothing", "enter")
+        await screen.sees("No schedule of 3 matches. esc clears the filter.")
+        await screen.press("escape")
+        await screen.sees("3 schedules")
+        await screen.press("slash", *"stauts:overdue", "enter")
+        await screen.sees("did you mean status?")
+
+
+@pytest.mark.usefixtures("shop")
+async def test_the_order_is_chosen_from_a_menu(database: str) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await screen.press("s")
+        await screen.sees("Order", "trouble first", "next run first")
+        await screen.press("x")
+        await screen.sees("next run first")
+        assert screen.names == ["labels", "nightly", "mails"]
+
+
+async def test_without_schedules_the_screen_says_how_to_define_and_run_them(database: str) -> None:
+    async with schedules(database, size=(80, 24)) as screen:
+        await screen.sees("No schedule is stored here.", "AppConfig(schedule=ScheduleConfig(")
+        assert "horsies scheduler MODULE" in screen.text
+
+
+async def test_that_no_scheduler_runs_is_said_first(database: str, connection: asyncpg.Connection) -> None:
+    await add_schedule(connection, "nightly", definition(AT_HALF_PAST_TWO), next_s=7_500)
+    await add_scheduler(connection, "nightly", silent_s=40)
+    async with schedules(database, size=(80, 24)) as screen:
+        text = await screen.sees("no scheduler runs, so nothing is sent", "1 unserved")
+        assert text.splitlines()[3].strip().startswith("▲ no scheduler runs")
+        await screen.sees("no scheduler serves it")
+        await add_scheduler(connection, "nightly", pid=8)
+        await screen.sees("1 scheduled")
+        await screen.loses("no scheduler runs")
+
+
+async def test_what_changes_is_shown_by_itself_and_not_while_frozen(database: str, shop: asyncpg.Connection) -> None:
+    async with schedules(database) as screen:
+        await screen.sees("3 schedules")
+        await add_schedule(shop, "new", definition(), next_s=500)
+        await screen.sees("4 schedules")
+        await screen.press("p")
+        await screen.sees("FROZEN")
+        await shop.execute("DELETE FROM horsies_schedules; DELETE FROM horsies_schedule_state")
+        await screen.press("G")
+        await screen.sees("── nightly")
+        assert "4 schedules" in screen.text
+        await screen.press("p")
+        await screen.sees("No schedule is stored here.")
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+@pytest.mark.usefixtures("shop")
+async def test_in_a_small_terminal_all_fits_and_in_ascii_nothing_else_is_used(database: str, ascii_only: bool) -> None:
+    async with schedules(database, size=(80, 24), ascii=ascii_only) as screen:
+        text = await screen.sees("3 schedules", "1 overdue", "due for 6m", "labels")
+        assert max(map(len, text.splitlines())) <= 80
+        assert text.isascii() or not ascii_only
+        assert "6 Schedules" in text.splitlines()[1]
+        await screen.press("question_mark")
+        await screen.sees("Schedules", "Send it once more, now")
+
+
+async def test_schedules_of_upstream_are_shown_with_what_it_stores(empty_database: str) -> None:
+    maker = await asyncpg.connect(empty_database)
+    await maker.execute(UPSTREAM.read_text("utf-8"))
+    name = await maker.fetchval("SELECT min(schedule_name) FROM horsies_schedule_state")
+    await maker.close()
+    async with schedules(empty_database) as screen:
+        await screen.sees(name, "its scheduler has not stored what it sends")
+        assert "no scheduler runs" not in screen.text

@@ -1,0 +1,97 @@
+"""The report on schedules: runs that are overdue, and schedules that no scheduler could send."""
+
+from __future__ import annotations
+
+import asyncpg
+from diagnose_steps import of_kind, the_only
+from schedule_slot_steps import every, overdue, plan, scheduled
+
+from horsies.operations.diagnose import diagnose
+from horsies.operations.findings import Severity
+from horsies.operations.findings.schedules import NO_SCHEDULER, SCHEDULE_OVERDUE
+from horsies.operations.pipeline import preview
+from horsies.operations.selection import Selection
+from horsies.operations.verbs import VERBS
+
+MINUTE_S = 60
+
+
+async def scheduler(conn: asyncpg.Connection, *names: str, seconds: float = 5) -> None:
+    await conn.execute(
+        "INSERT INTO horsies_schedulers (scheduler_id, hostname, pid, schedules, horsies_version, seen_at)"
+        " VALUES ($1, 'web-1', 7, $2, '1', now() - $3 * interval '1 s')",
+        f"s-{seconds}",
+        list(names),
+        seconds,
+    )
+
+
+async def test_a_run_that_is_overdue_tells_when_it_ran_last_and_who_serves_it(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("a"), every("b")))
+    await scheduler(connection, "a", "b")
+    await overdue(connection, 30)
+    assert (await diagnose(connection)).findings == ()
+    await overdue(connection, 2 * MINUTE_S)
+    finding = await the_only(connection, SCHEDULE_OVERDUE)
+    assert (finding.name, finding.target_kind, finding.ids, finding.count) == ("a", "schedule", ("a",), 1)
+    assert finding.evidence == "its run was due 2m00s ago, never ran; served by web-1:7"
+    assert finding.prediction.severity is Severity.NEEDS_ACTION
+    assert "`schedule not sent`" in finding.why[0]
+    await connection.execute("UPDATE horsies_schedule_state SET last_run_at = now() - interval '1 h'")
+    assert "last run 1h00m ago" in (await the_only(connection, SCHEDULE_OVERDUE)).evidence
+
+
+async def test_each_remedy_of_an_overdue_schedule_applies_and_a_pause_ends_the_finding(
+    connection: asyncpg.Connection,
+) -> None:
+    await plan(connection, scheduled(every("a"), every("b")))
+    await scheduler(connection, "b")
+    await overdue(connection, 5 * MINUTE_S)
+    finding = await the_only(connection, SCHEDULE_OVERDUE)
+    assert "served by no scheduler that runs" in finding.evidence
+    assert "a pause ends this finding" in finding.why[-1]
+    assert [remedy.verb for remedy in finding.remedies] == ["run-now", "pause"]
+    for remedy in finding.remedies:
+        found = await preview(connection, VERBS[remedy.target_kind, remedy.verb], Selection.of_ids(remedy.ids))
+        assert [target.id for target in found.eligible] == ["a"]
+    await connection.execute("UPDATE horsies_schedules SET paused_at = now()")
+    assert (await diagnose(connection)).findings == ()
+
+
+async def test_without_a_scheduler_there_is_one_finding_that_names_the_command(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("a"), every("b")))
+    finding = await the_only(connection, NO_SCHEDULER)
+    assert (finding.count, finding.prediction.severity) == (2, Severity.NOTE)
+    assert finding.evidence.startswith("2 schedules planned, next run ")
+    assert finding.evidence.endswith("; none was seen within a day")
+    assert "`horsies scheduler shop.tasks:app`" in finding.why[0]
+    await scheduler(connection, "a", "b", seconds=3 * MINUTE_S)
+    await overdue(connection, 2 * MINUTE_S)
+    finding = await the_only(connection, NO_SCHEDULER)
+    assert finding.prediction.severity is Severity.NEEDS_ACTION
+    assert finding.evidence == "2 schedules planned, 1 run overdue; the last was seen 3m00s ago"
+    assert of_kind(await diagnose(connection), SCHEDULE_OVERDUE) == []
+    await scheduler(connection, "a", "b")
+    assert of_kind(await diagnose(connection), NO_SCHEDULER) == []
+
+
+async def test_a_scheduler_that_looks_once_a_minute_may_be_two_minutes_late(connection: asyncpg.Connection) -> None:
+    await plan(connection, scheduled(every("a")))
+    await scheduler(connection, "a")
+    await connection.execute(
+        "UPDATE horsies_schedules SET definition = definition || '{\"check_interval_seconds\": 60.0}'"
+    )
+    await overdue(connection, 110)
+    assert (await diagnose(connection)).findings == ()
+    await overdue(connection, 130)
+    await the_only(connection, SCHEDULE_OVERDUE)
+
+
+async def test_nothing_is_said_without_schedules_or_without_our_tables(connection: asyncpg.Connection) -> None:
+    assert (await diagnose(connection)).findings == ()
+    await plan(connection, scheduled(every("a")))
+    await connection.execute("UPDATE horsies_schedules SET paused_at = now()")
+    assert (await diagnose(connection)).findings == ()
+    await overdue(connection, 5 * MINUTE_S)
+    await connection.execute("DROP TABLE horsies_schedules, horsies_schedulers, horsies_schedule_runs")
+    assert (await diagnose(connection)).findings == ()

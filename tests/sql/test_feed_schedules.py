@@ -1,0 +1,94 @@
+"""The feed of the schedules screen on a real database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from feed_steps import QUICK, Published, linked
+from schedule_scene import add_run, add_schedule, add_scheduler, definition
+
+from horsies_tui.feed.pace import Rhythm
+from horsies_tui.schedules.feed import SchedulesFeed, SchedulesSnapshot
+
+SELDOM = Rhythm(tick_s=0.02, poll_s=60.0, reconcile_s=60.0)
+
+
+@asynccontextmanager
+async def reading(
+    url: str, selected: str | None = None, rhythm: Rhythm = QUICK
+) -> AsyncIterator[tuple[SchedulesFeed, Published[SchedulesSnapshot]]]:
+    async with linked(url) as (link, statuses):
+        published: Published[SchedulesSnapshot] = Published()
+        feed = SchedulesFeed(link, published, rhythm=rhythm)
+        feed.ask(selected)
+        feed.start()
+        await statuses.until(lambda status: status.state == "LIVE")
+        await published.until(lambda snapshot: not snapshot.loading)
+        yield feed, published
+        feed.stop()
+
+
+def names(snapshot: SchedulesSnapshot) -> list[str]:
+    return [row.name for row in snapshot.rows]
+
+
+async def test_schedules_come_by_themselves_and_rows_that_stay_are_the_same_objects(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await add_schedule(connection, "a", definition())
+    await add_scheduler(connection, "a", "b")
+    async with reading(database) as (_, published):
+        first = published.last.rows[0]
+        await add_schedule(connection, "b", definition())
+        snapshot = await published.until(lambda snapshot: names(snapshot) == ["a", "b"])
+        assert snapshot.rows[0] is first
+        assert snapshot.found is not None
+        assert [one.name for one in snapshot.found.living(snapshot.found.now)] == ["web-1:7"]
+        assert snapshot.story is None
+
+
+async def test_the_end_of_a_run_is_read_at_once(database: str, connection: asyncpg.Connection) -> None:
+    await add_schedule(connection, "a", definition())
+    await add_run(connection, "a", 5, "RUNNING")
+    async with reading(database, "a", SELDOM) as (_, published):
+        await published.until(lambda snapshot: snapshot.story is not None)
+        await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now()")
+        snapshot = await published.until(lambda snapshot: snapshot.rows[0].runs[0].state == "COMPLETED")
+        snapshot = await published.until(
+            lambda snapshot: snapshot.story is not None and snapshot.story.row.runs[0].state == "COMPLETED"
+        )
+        assert snapshot.error is None
+
+
+async def test_the_runs_of_the_schedule_under_the_cursor_are_read_and_of_no_other(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    for name in ("a", "b"):
+        await add_schedule(connection, name, definition())
+        for ago in range(20):
+            await add_run(connection, name, ago)
+    async with reading(database, "a") as (feed, published):
+        snapshot = await published.until(lambda snapshot: snapshot.story is not None)
+        assert snapshot.story is not None
+        assert (snapshot.story.row.name, len(snapshot.story.row.runs)) == ("a", 20)
+        assert {len(row.runs) for row in snapshot.rows} == {12}
+        feed.ask("b")
+        await published.until(lambda snapshot: snapshot.story is not None and snapshot.story.row.name == "b")
+
+
+async def test_a_frozen_feed_reads_only_the_runs_that_the_cursor_comes_to(
+    database: str, connection: asyncpg.Connection
+) -> None:
+    await add_schedule(connection, "a", definition())
+    await add_schedule(connection, "b", definition())
+    async with reading(database, "a") as (feed, published):
+        await published.until(lambda snapshot: snapshot.story is not None)
+        feed.freeze(True)
+        await add_schedule(connection, "c", definition())
+        feed.ask("b")
+        await published.until(lambda snapshot: snapshot.story is not None and snapshot.story.row.name == "b")
+        assert names(published.last) == ["a", "b"]
+        feed.freeze(False)
+        await published.until(lambda snapshot: names(snapshot) == ["a", "b", "c"])

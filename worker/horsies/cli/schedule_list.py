@@ -1,0 +1,215 @@
+"""`horsies schedules ls` and `horsies schedules next`."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from horsies.cli.filters import understood_schedules
+from horsies.cli.formatting import ago, lasting, number, rows, state
+from horsies.cli.machine import print_json
+from horsies.cli.reading import read
+from horsies.cli.tables import Cell, Column, Screen, clean, say, table
+from horsies.cli.verb_report import NOTHING_MATCHED
+from horsies.domain.schedule import zone_named
+from horsies.views import Standing, next_runs, schedule_rows, schedule_story
+from horsies.views.schedule_filter import matching_schedules
+from horsies.views.schedule_words import (
+    NO_SCHEDULER,
+    START,
+    TEACHES,
+    about_all_next,
+    about_next,
+    note,
+    sends,
+    served_by,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.cli.reading import Session
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.views import NextRun, ScheduleRow, Schedules, ScheduleStory
+
+_SIGNS: Final = {
+    Standing.SCHEDULED: ("·", ".", ""),
+    Standing.PAUSED: ("⏸", "=", "magenta"),
+    Standing.UNSERVED: ("⚠", "!", "yellow"),
+    Standing.OVERDUE: ("▲", "!", "red"),
+}
+_SCHEDULES: Final = (
+    Column("STATE"),
+    Column("SCHEDULE", least=12),
+    Column("SENDS", least=12, rank=3),
+    Column("WHEN", least=12),
+    Column("NEXT", right=True),
+    Column("LAST", right=True),
+    Column("OUTCOME", rank=2),
+    Column("TOOK", right=True, rank=4),
+    Column("RUNS", right=True, rank=5),
+    Column("LAST RUNS", right=True, rank=6),
+    Column("NOTE", least=20, rank=1),
+)
+_NEXT: Final = (
+    Column("IN", right=True),
+    Column("HERE"),
+    Column("THERE"),
+    Column("NOTE", least=20, rank=1),
+)
+
+
+def list_schedules(choice: DatabaseChoice, text: str, *, as_json: bool) -> None:
+    wanted = understood_schedules(text)
+
+    async def work(session: Session) -> Schedules:
+        return await schedule_rows(session.connection)
+
+    known = read(choice, "schedules ls", work)
+    found = matching_schedules(wanted, known.rows, known.now)
+    if as_json:
+        report = [schedule_report(row, known.now) for row in found]
+        print_json({"now": known.now, "filter": wanted.text, "schedules": report, "schedulers": known.schedulers})
+        return
+    for line in _list_lines(found, known, wanted.text, Screen.of(sys.stdout)):
+        say(line)
+
+
+def tell_next_runs(choice: DatabaseChoice, name: str, count: int, *, as_json: bool) -> None:
+    async def work(session: Session) -> tuple[ScheduleStory | None, list[str]]:
+        story = await schedule_story(session.connection, name)
+        known = () if story is not None else (await schedule_rows(session.connection)).rows
+        return story, [row.name for row in known]
+
+    story, names = read(choice, "schedules next", work)
+    if story is None:
+        near = get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else "; `horsies schedules ls` lists them"
+        say(f"no schedule is named {clean(name)}{hint}", stream=sys.stderr)
+        raise typer.Exit(NOTHING_MATCHED)
+    runs = next_runs(story.row, story.now, count)
+    if as_json:
+        print_json(_next_report(story, runs))
+        return
+    for line in _next_lines(story, runs, Screen.of(sys.stdout)):
+        say(line)
+
+
+def schedule_report(row: ScheduleRow, now: datetime) -> dict[str, Any]:
+    """All data of a schedule in a list."""
+    definition = row.definition
+    return {
+        "name": row.name,
+        "standing": row.standing(now),
+        "when": None if definition is None else definition.words,
+        "timezone": None if definition is None else definition.timezone,
+        "sends": None if definition is None else {"kind": definition.kind, "name": definition.target},
+        "queue": None if definition is None else definition.queue,
+        "next_run_at": row.next_run_at,
+        "overdue_s": row.overdue(now),
+        "last_run_at": row.last_run_at,
+        "run_count": row.run_count,
+        "paused_at": row.paused_at,
+        "paused_by": row.paused_by,
+        "paused_reason": row.paused_reason,
+        "skip_slot": row.skip_slot,
+        "skipped_by": row.skipped_by,
+        "schedulers": row.schedulers,
+        "runs": [run._asdict() for run in row.runs],
+    }
+
+
+def _list_lines(found: list[ScheduleRow], known: Schedules, text: str, screen: Screen) -> Iterator[str]:
+    if not known.rows:
+        yield from (screen.glyph(line, line.replace("…", "...")) for line in TEACHES)
+        return
+    if found:
+        yield from table(_SCHEDULES, [_schedule(row, known.now, screen) for row in found], screen)
+    else:
+        yield f"no schedule of {number(len(known.rows))} matches {text}"
+        yield "`horsies schedules ls` shows them all, --filter-help explains filters"
+    if known.more:
+        yield f"only the first {rows(len(known.rows), 'schedule')} by name"
+    living = known.living(known.now)
+    if living:
+        yield served_by(living)
+    elif any(row.definition is not None for row in known.rows):
+        yield screen.paint(f"{NO_SCHEDULER}; {START}", "red")
+
+
+def _schedule(row: ScheduleRow, now: datetime, screen: Screen) -> list[Cell | str]:
+    standing, last = row.standing(now), row.last
+    unicode, ascii_only, style = _SIGNS[standing]
+    return [
+        Cell(f"{screen.glyph(unicode, ascii_only)} {standing}", style),
+        row.name,
+        sends(row.definition),
+        "" if row.definition is None else row.definition.words,
+        "" if standing is Standing.PAUSED else _until(row.next_run_at, now),
+        ago(row.last_run_at if last is None else last.sent_at, now),
+        Cell("") if last is None else state(last.state, screen),
+        "" if last is None else lasting(last.duration(now)),
+        number(row.run_count),
+        "".join(state(run.state, screen).text[0] for run in reversed(row.runs)),
+        Cell(note(row, now, lasting), style),
+    ]
+
+
+def _until(moment: datetime | None, now: datetime) -> str:
+    """How long until then; `now` once it is due."""
+    return "now" if moment is None or moment <= now else f"in {lasting(moment - now)}"
+
+
+def _next_report(story: ScheduleStory, runs: tuple[NextRun, ...]) -> dict[str, Any]:
+    row = story.row
+    zone = None if row.definition is None else zone_named(row.definition.timezone)
+    return {
+        "now": story.now,
+        "schedule": row.name,
+        "timezone": None if row.definition is None else row.definition.timezone,
+        "note": about_all_next(row) or None,
+        "runs": [
+            {
+                "at": run.at,
+                "there": None if zone is None else run.at.astimezone(zone).isoformat(),
+                "skipped": run.is_skipped,
+                "clocks_change_s": run.shift,
+            }
+            for run in runs
+        ],
+    }
+
+
+def _next_lines(story: ScheduleStory, runs: tuple[NextRun, ...], screen: Screen) -> Iterator[str]:
+    row, now = story.row, story.now
+    definition = row.definition
+    about = [] if definition is None else [definition.words, f"sends {sends(definition)}"]
+    yield "  ".join([screen.paint(clean(row.name), "bold"), *map(clean, about)])
+    if general := about_all_next(row):
+        yield screen.paint(general, "yellow")
+    if not runs:
+        yield "it never comes due again"
+        return
+    zone = None if definition is None else zone_named(definition.timezone)
+    cells: list[list[Cell | str]] = []
+    for run in runs:
+        style = "yellow" if run.shift or run.is_skipped else ""
+        there = "" if zone is None else _clock(run.at.astimezone(zone))
+        what = Cell(about_next(row, run, now), style)
+        cells.append([_in(run.at - now), _clock(run.at.astimezone()), there, what])
+    columns = list(_NEXT)
+    columns[2] = Column("" if definition is None else definition.timezone.upper())
+    yield from table(columns, cells, screen)
+
+
+def _in(left: timedelta) -> str:
+    return lasting(left) if left > timedelta() else "now"
+
+
+def _clock(there: datetime) -> str:
+    """With the offset, which changes with the clocks: `Tue 2026-11-17 02:30:00 +01:00`."""
+    return f"{there:%a %Y-%m-%d %H:%M:%S} {there.isoformat()[-6:]}"

@@ -1,0 +1,256 @@
+"""Schedules as targets of verbs: what they send, when, and what operators ordered for them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.config.schedule import stored_pattern
+from horsies.domain.digests import enqueue_sha, scheduled_task_id
+from horsies.domain.ids import new_task_id
+from horsies.domain.schedule import missed_slots, next_slot, zone_named
+from horsies.operations.audit import require_writable, trace, with_audit
+from horsies.operations.cluster import ALIVE_WITHIN_S, read_cluster
+from horsies.operations.formatting import clock
+from horsies.operations.orders import by_whom, give
+from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.config.schedule import SchedulePattern
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.selection import Selection
+    from horsies.operations.verb import Options, ScheduleVerb, SqlName
+
+_MOST_AT_ONCE: Final = 500
+_TABLES: Final = ("horsies_schedules", "horsies_schedule_state", "horsies_schedule_runs")
+_COLUMNS: Final = {"target": str, "queue": str, "priority": int, "max_retries": int}
+_TEXTS: Final = ("args", "kwargs", "task_options")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a scheduler has stored of a schedule: the pattern, and the columns of what it sends."""
+
+    stored: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        return str(self.stored.get("target"))
+
+    @property
+    def queue(self) -> str:
+        return str(self.stored.get("queue"))
+
+    @property
+    def zone(self) -> str:
+        return str(self.stored.get("timezone"))
+
+    @property
+    def pattern(self) -> SchedulePattern | None:
+        """None for a pattern of a later release, or a zone that this machine does not know."""
+        try:
+            zone_named(self.zone)
+            return stored_pattern(self.stored.get("pattern"))
+        except ValueError:
+            return None
+
+    @property
+    def is_workflow(self) -> bool:
+        return self.stored.get("kind") == "workflow"
+
+    @property
+    def problem(self) -> str | None:
+        """Why what it sends cannot be sent by its definition."""
+        if self.is_workflow:
+            return None  # a scheduler builds it
+        wrong = [name for name, kind in _COLUMNS.items() if type(self.stored.get(name)) is not kind]
+        wrong += [name for name in _TEXTS if not isinstance(self.stored.get(name), str | None)]
+        return f"its definition has no usable {', '.join(wrong)}: start its scheduler again" if wrong else None
+
+    def fingerprint(self, sent_at: datetime) -> str:
+        stored = self.stored
+        return enqueue_sha(
+            task_name=self.target,
+            queue_name=self.queue,
+            priority=stored["priority"],
+            args_json=stored.get("args"),
+            kwargs_json=stored.get("kwargs"),
+            sent_at=sent_at,
+            task_options=stored.get("task_options"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFacts:
+    """A schedule, its plan and its orders. `registered_at` is when its definition was stored."""
+
+    name: str
+    definition: Definition
+    registered_at: datetime
+    paused_at: datetime | None
+    paused_by: str | None
+    reason: str | None
+    skip_slot: datetime | None
+    next_run_at: datetime | None
+    now: datetime
+    has_scheduler: bool
+    """Whether a scheduler that runs has it."""
+    is_served: bool = True
+    """Whether a living worker takes what it sends; read only for previews."""
+
+    @property
+    def words(self) -> str:
+        if self.paused_at is not None:
+            why = f' "{self.reason}"' if self.reason else ""
+            return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
+        if self.next_run_at is None:
+            return "not planned yet"
+        skips = ", which is skipped" if self.skip_slot == self.next_run_at else ""
+        return f"planned for {clock(self.next_run_at)}{skips}"
+
+    @property
+    def since(self) -> datetime | None:
+        return self.paused_at
+
+    @property
+    def following(self) -> datetime | None:
+        """The first run after now, by its plan; None if it has none, or one that this release cannot read."""
+        if self.next_run_at is None or self.next_run_at > self.now:
+            return self.next_run_at
+        return self._after(self.next_run_at)
+
+    @property
+    def after_next(self) -> datetime | None:
+        """The run after the next one."""
+        return None if self.next_run_at is None else self._after(self.next_run_at)
+
+    def passed(self, limit: int) -> list[datetime]:
+        """The slots that are due and were not sent, at most so many."""
+        pattern, slot = self.definition.pattern, self.next_run_at
+        if pattern is None or slot is None or slot > self.now:
+            return []
+        return missed_slots(pattern, slot, self.now, self.definition.zone, limit)
+
+    def _after(self, slot: datetime) -> datetime | None:
+        pattern = self.definition.pattern
+        return None if pattern is None else next_slot(pattern, slot, max(slot, self.now), self.definition.zone)
+
+
+async def require(conn: asyncpg.Connection) -> None:
+    await require_writable(conn, *_TABLES)
+
+
+def batch_of(verb: ScheduleVerb, targets: Sequence[Target]) -> int:
+    return _MOST_AT_ONCE
+
+
+async def look(conn: asyncpg.Connection, verb: ScheduleVerb, selection: Selection, options: Options) -> Preview:
+    names = selection.ids
+    async with conn.transaction():
+        cluster = await read_cluster(conn)
+        if "horsies_schedules" not in cluster.tables:
+            raise OperationError(
+                "this database has no place for orders to schedules", help_text="run `horsies db upgrade`"
+            )
+        found = await read_schedules(conn, names)
+        known = await known_names(conn) if len(found) < len(names) else {}
+    facts = [
+        replace(one, is_served=cluster.may_run(one.definition.target, one.definition.queue)) for one in found.values()
+    ]
+    reasons = {one.name: verb.refusal(one) for one in facts}
+    eligible = [one for one in facts if reasons[one.name] is None]
+    refused = [Refusal(_target(one), reason) for one in facts if (reason := reasons[one.name]) is not None]
+    return Preview(
+        verb=verb,
+        options=options,
+        eligible=tuple(map(_target, eligible)),
+        refused=(*refused, *(_unknown(name, known) for name in names if name not in found)),
+        consequences=tuple(map(verb.effect, eligible)),
+        filter=None,
+        command=verb.command(names, options),
+        taken_at=cluster.now,
+    )
+
+
+async def change(
+    conn: asyncpg.Connection,
+    action: OperatorAction,
+    verb: ScheduleVerb,
+    part: Sequence[Target],
+    options: Options,
+    ended: list[str],
+) -> list[RowOutcome]:
+    return await verb.change(conn, action, part)
+
+
+async def ordered(
+    conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target], *values: list[Any]
+) -> list[RowOutcome]:
+    """Run the statement of an order for all targets at once, with these columns after those of the audit."""
+    return await give(conn, action, with_audit(*order), part, _states, *values)
+
+
+async def send_now(
+    conn: asyncpg.Connection, action: OperatorAction, order: SqlName, part: Sequence[Target]
+) -> list[RowOutcome]:
+    """Insert the tasks of these schedules, each with an id of its own and not that of a slot. A workflow is ordered: a
+    scheduler that has its application builds it."""
+    now = await conn.fetchval(statement(__name__, "schedules_now"))
+    flows = {target.id: scheduled_task_id(target.id, now) for target in part if target.seen.definition.is_workflow}
+    ids = {target.id: flows.get(target.id) or new_task_id() for target in part}
+    shas = [None if target.id in flows else target.seen.definition.fingerprint(now) for target in part]
+    columns = list(ids), [target.seen.registered_at for target in part], list(ids.values()), shas, [now] * len(part)
+    rows = await conn.fetch(with_audit(*order), *action.values, *columns)
+    sent = {name for (name,) in rows}
+    outcomes = [
+        RowOutcome(target, True, f"{'workflow' if target.id in flows else 'task'} {ids[target.id]}", ids[target.id])
+        if target.id in sent
+        else RowOutcome(target, False, "its definition has changed meanwhile")
+        for target in part
+    ]
+    if refused := [row for row in outcomes if not row.applied]:
+        await trace(conn, action, refused)
+    return outcomes
+
+
+async def read_schedules(conn: asyncpg.Connection, names: Iterable[str]) -> dict[str, ScheduleFacts]:
+    """The schedules of these names that a scheduler has defined, in this order."""
+    rows = await conn.fetch(statement(__name__, "schedules_read"), list(names), ALIVE_WITHIN_S)
+    return {row["schedule_name"]: _facts(row) for row in rows}
+
+
+async def known_names(conn: asyncpg.Connection) -> dict[str, bool]:
+    """All names of schedules, and whether it is known what they send."""
+    return {row["schedule_name"]: row["is_defined"] for row in await conn.fetch(statement(__name__, "schedule_names"))}
+
+
+def _facts(row: Mapping[str, Any]) -> ScheduleFacts:
+    stored = json.loads(row["definition"])
+    name, _, *rest = row.values()
+    return ScheduleFacts(name, Definition(stored if isinstance(stored, dict) else {}), *rest)
+
+
+async def _states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:
+    now = await read_schedules(conn, names)
+    return {name: f"it is {now[name].words}" if name in now else "it is gone: its row was deleted" for name in names}
+
+
+def _target(schedule: ScheduleFacts) -> Target:
+    return Target("schedule", schedule.name, schedule.name, schedule.words, schedule)
+
+
+def _unknown(name: str, known: Mapping[str, bool]) -> Refusal:
+    target = Target("schedule", name, name, "unknown")
+    if name in known:
+        return Refusal(target, "only a scheduler of another library has planned it: nothing else is known of it")
+    near = get_close_matches(name, (one for one, is_defined in known.items() if is_defined), 1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return Refusal(target, f"no scheduler has registered a schedule of that name{hint}")

@@ -1,0 +1,65 @@
+"""`horsies schedules resume`: a paused schedule goes on with its next slot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from horsies.operations.formatting import clock, counted
+from horsies.operations.verb import ScheduleVerb
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import asyncpg
+
+    from horsies.operations.audit import OperatorAction
+    from horsies.operations.preview import RowOutcome, Target
+    from horsies.operations.schedules import ScheduleFacts
+
+_COUNTED = 1_000
+
+
+def _refusal(schedule: ScheduleFacts) -> str | None:
+    if schedule.paused_at is None:
+        return "it is not paused"
+    if schedule.next_run_at is not None and schedule.following is None:
+        return "its pattern or zone is not known here, so its next slot cannot be told: use the scheduler's release"
+    return None
+
+
+def _effect(schedule: ScheduleFacts) -> str:
+    next_run_at = schedule.following
+    goes_on = "goes on as soon as a scheduler plans it" if next_run_at is None else f"next run {clock(next_run_at)}"
+    passed = len(schedule.passed(_COUNTED))
+    more = "at least " if passed == _COUNTED else ""
+    missed = f"; {more}{counted(passed, 'slot')} passed and will not be sent" if passed else "; no slot has passed"
+    return f"{schedule.name}: {goes_on}{missed}"
+
+
+async def _change(conn: asyncpg.Connection, action: OperatorAction, part: Sequence[Target]) -> list[RowOutcome]:
+    from horsies.operations.orders import since_of
+    from horsies.operations.schedules import ordered, read_schedules
+
+    now = await read_schedules(conn, [target.id for target in part])
+    seen = [now[target.id].next_run_at if target.id in now else None for target in part]
+    following = [now[target.id].following if target.id in now else None for target in part]
+    return await ordered(conn, action, (__name__, "resume_schedule"), part, since_of(part), seen, following)
+
+
+VERB = ScheduleVerb(
+    name="resume",
+    place=3,
+    title="Resume",
+    will="will go on",
+    done="resumed",
+    help="Let paused schedules go on with their next slot; those that have passed are not sent.",
+    example="horsies schedules resume nightly",
+    key="U",
+    hint="Let it go on with its next slot.",
+    for_paused=True,
+    footer=True,
+    refusal=_refusal,
+    effect=_effect,
+    change=_change,
+    inverse="pause",
+)

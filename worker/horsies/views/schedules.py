@@ -1,0 +1,328 @@
+"""The schedules: what each sends and when, its newest runs, and the schedulers that serve it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from horsies.config.schedule import IntervalSchedule, SchedulePattern, stored_pattern
+from horsies.domain.schedule import calculate_next_run, next_slot, zone_named
+from horsies.store.statements import statement
+from horsies.views.audit import audit_page
+from horsies.views.reading import aware
+from horsies.views.tables import tables
+from horsies.views.workers import GONE_AFTER_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    import asyncpg
+
+    from horsies.config.schedule import SchedulePattern
+    from horsies.views.audit import AuditRow
+
+OVERDUE_AFTER_S: Final = 60.0
+"""A scheduler looks at least this often, see check_interval_seconds."""
+MOST_SCHEDULES: Final = 2_000
+STRIP_RUNS: Final = 12
+"""The newest runs that a list shows of each schedule."""
+STORY_RUNS: Final = 50
+_MOST_SCHEDULERS: Final = 200
+_MOST_ACTIONS: Final = 10
+
+_AT_ONCE: Final = timedelta()
+_FAILED: Final = frozenset({"FAILED", "INTERRUPTED", "EXPIRED", "CANCELLED"})
+_SOURCES: Final = {"names": "view_schedule_names", "rows": "view_schedule_rows", "slots": "view_used_slots"}
+_SOURCES_OF_UPSTREAM: Final = {
+    "names": "view_schedule_names_of_upstream",
+    "rows": "view_schedule_rows_of_upstream",
+    "slots": "view_used_slots_of_upstream",
+}
+"""Upstream has no table of ours."""
+
+
+class ScheduleRun(NamedTuple):
+    """A slot that was used or skipped, or a run that an operator ordered."""
+
+    slot: datetime
+    sent_at: datetime
+    task_id: str | None
+    workflow_id: str | None
+    ordered_by: str | None
+    """Of a run that an operator ordered, or of a slot that one skipped."""
+    state: str
+    """That of its task or workflow; SKIPPED if nothing was sent, PRUNED if it is not stored any more."""
+    error_code: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+    @property
+    def failed(self) -> bool:
+        return self.state in _FAILED
+
+    def duration(self, now: datetime) -> timedelta | None:
+        """From its start to its end or now; None if it has not started, or was never sent."""
+        return None if self.started_at is None else max((self.ended_at or now) - self.started_at, _AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the schedule sends, as the scheduler that registered it has it."""
+
+    pattern: SchedulePattern | None
+    """None if it was stored by a newer release that has other patterns."""
+    words: str
+    """`daily 02:30 Europe/Berlin`, `every 5 min`."""
+    timezone: str
+    kind: str
+    """`task` or `workflow`."""
+    target: str
+    """The name of the task or workflow."""
+    queue: str | None
+    priority: int | None
+    args: str | None
+    kwargs: str | None
+    """Both as JSON."""
+    catch_up_missed: bool
+
+
+class Standing(StrEnum):
+    """The worst first."""
+
+    OVERDUE = "overdue"
+    UNSERVED = "unserved"
+    """No scheduler that runs has it, so nothing will be sent."""
+    PAUSED = "paused"
+    SCHEDULED = "scheduled"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    """A schedule. Compare its times with the `now` of the list."""
+
+    name: str
+    definition: Definition | None
+    """None for a schedule that only a scheduler of upstream, or of a version before 10, has served."""
+    registered_at: datetime | None
+    next_run_at: datetime | None
+    """None: it has never been planned, and runs at once."""
+    last_run_at: datetime | None
+    run_count: int
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_reason: str | None
+    skip_slot: datetime | None
+    """The slot that an operator ordered to skip."""
+    skipped_by: str | None
+    runs: tuple[ScheduleRun, ...]
+    """The newest first."""
+    schedulers: tuple[str, ...]
+    """The ids of the schedulers that serve it and run."""
+
+    @property
+    def id(self) -> str:
+        return self.name
+
+    @property
+    def last(self) -> ScheduleRun | None:
+        """The newest run that was sent."""
+        return next((run for run in self.runs if run.state != "SKIPPED"), None)
+
+    @property
+    def skips_next(self) -> bool:
+        return self.skip_slot is not None and self.skip_slot == self.next_run_at
+
+    def overdue(self, now: datetime) -> timedelta | None:
+        """For how long it has been due; None if it is not, or not long enough to be a problem."""
+        if self.paused_at is not None or self.next_run_at is None:
+            return None
+        late = now - self.next_run_at
+        return late if late.total_seconds() > OVERDUE_AFTER_S else None
+
+    def standing(self, now: datetime) -> Standing:
+        if self.paused_at is not None:
+            return Standing.PAUSED
+        if self.overdue(now) is not None:
+            return Standing.OVERDUE
+        # Schedulers of upstream do not say what they serve.
+        return Standing.UNSERVED if self.definition is not None and not self.schedulers else Standing.SCHEDULED
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerRow:
+    """A scheduler, in the column order of the statement. It is dead after 30 s of silence, as a worker is."""
+
+    id: str
+    hostname: str
+    pid: int
+    schedules: frozenset[str]
+    version: str
+    started_at: datetime
+    seen_at: datetime
+
+    @property
+    def name(self) -> str:
+        return f"{self.hostname}:{self.pid}"
+
+    def lives(self, now: datetime) -> bool:
+        return (now - self.seen_at).total_seconds() <= GONE_AFTER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """All schedules by name, and the schedulers that run or ended without a word."""
+
+    now: datetime
+    rows: tuple[ScheduleRow, ...]
+    schedulers: tuple[SchedulerRow, ...]
+    more: bool
+    """There are more than MOST_SCHEDULES."""
+
+    def living(self, now: datetime) -> tuple[SchedulerRow, ...]:
+        return tuple(one for one in self.schedulers if one.lives(now))
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleStory:
+    """One schedule with more of its runs, and what operators did to it."""
+
+    now: datetime
+    row: ScheduleRow
+    schedulers: tuple[SchedulerRow, ...]
+    """Those that serve it, living or not."""
+    audit: tuple[AuditRow, ...]
+
+
+class NextRun(NamedTuple):
+    """A run that is planned."""
+
+    at: datetime
+    is_skipped: bool
+    shift: timedelta
+    """By how much the clocks of the schedule's zone will have changed since the run before, or since now."""
+
+
+async def schedule_rows(conn: asyncpg.Connection) -> Schedules:
+    """On a database of upstream: what its schedulers have stored."""
+    here = await tables(conn)
+    schedulers = await _schedulers(conn, there=here.schedules)
+    rows = await _rows(conn, None, MOST_SCHEDULES + 1, STRIP_RUNS, here.schedules, _living(schedulers, here.now))
+    return Schedules(here.now, rows[:MOST_SCHEDULES], schedulers, len(rows) > MOST_SCHEDULES)
+
+
+async def schedule_story(conn: asyncpg.Connection, name: str) -> ScheduleStory | None:
+    """None if there is no schedule of this name."""
+    here = await tables(conn)
+    schedulers = await _schedulers(conn, there=here.schedules)
+    rows = await _rows(conn, name, 1, STORY_RUNS, here.schedules, _living(schedulers, here.now))
+    if not rows:
+        return None
+    audit = await audit_page(conn, limit=_MOST_ACTIONS, target=("schedule", name))
+    return ScheduleStory(here.now, rows[0], tuple(one for one in schedulers if name in one.schedules), audit.rows)
+
+
+def next_runs(row: ScheduleRow, now: datetime, count: int) -> tuple[NextRun, ...]:
+    """The next runs by its stored definition; fewer if that never comes due again, only the first if it is unknown.
+
+    Those of a paused schedule are the runs that it would have if it were resumed at `now`.
+    """
+    found: list[NextRun] = []
+    before = now
+    zone = None if row.definition is None else zone_named(row.definition.timezone)
+    for at in _slots(row, now):
+        offsets = [moment.astimezone(zone).utcoffset() or _AT_ONCE for moment in (before, at)]
+        shift = offsets[1] - offsets[0] if zone is not None else _AT_ONCE
+        found.append(NextRun(at, at == row.skip_slot, shift))
+        before = at
+        if len(found) == count:
+            break
+    return tuple(found)
+
+
+def _slots(row: ScheduleRow, now: datetime) -> Iterator[datetime]:
+    definition = row.definition
+    pattern = None if definition is None else definition.pattern
+    if definition is None or pattern is None:
+        if row.next_run_at is not None:
+            yield row.next_run_at
+        return
+    zone = definition.timezone
+    try:
+        slot = row.next_run_at or calculate_next_run(pattern, now, zone)
+        if row.paused_at is not None and slot <= now:
+            slot = next_slot(pattern, slot, now, zone)
+        while True:
+            yield slot
+            if definition.catch_up_missed:
+                slot = calculate_next_run(pattern, slot, zone)
+            else:
+                slot = next_slot(pattern, slot, max(slot, now), zone)
+    except (ValueError, OverflowError):
+        return  # it never comes due again
+
+
+async def _rows(
+    conn: asyncpg.Connection, name: str | None, most: int, runs: int, registered: bool, living: Sequence[SchedulerRow]
+) -> tuple[ScheduleRow, ...]:
+    sources = _SOURCES if registered else _SOURCES_OF_UPSTREAM
+    fragments = {place: statement(__name__, source) for place, source in sources.items()}
+    sql = statement(__name__, "view_schedules", **fragments)
+    serving: dict[str, list[str]] = {}
+    for scheduler in living:
+        for schedule in scheduler.schedules:
+            serving.setdefault(schedule, []).append(scheduler.id)
+    return tuple(_row(tuple(row), serving) for row in await conn.fetch(sql, name, most, runs))
+
+
+def _row(columns: tuple[Any, ...], serving: dict[str, list[str]]) -> ScheduleRow:
+    name, definition, *stored = columns[:11]
+    # Arrays of one run each, or NULL if there are none.
+    runs = [ScheduleRun(*map(aware, run)) for run in zip(*columns[11:], strict=True)] if columns[11] else []
+    known = None if definition is None else definition_of(definition)
+    return ScheduleRow(*(name, known, *map(aware, stored), tuple(runs), tuple(serving.get(name, ()))))
+
+
+async def _schedulers(conn: asyncpg.Connection, *, there: bool) -> tuple[SchedulerRow, ...]:
+    rows = await conn.fetch(statement(__name__, "view_schedulers"), _MOST_SCHEDULERS) if there else []
+    return tuple(SchedulerRow(*(*row[:3], frozenset(row[3]), *row[4:])) for row in map(tuple, rows))
+
+
+def _living(schedulers: Sequence[SchedulerRow], now: datetime) -> list[SchedulerRow]:
+    return [one for one in schedulers if one.lives(now)]
+
+
+@lru_cache(maxsize=4096)
+def definition_of(text: str) -> Definition:
+    """Cached by its text: a definition changes with a release, and a list of 1,000 is read every two seconds."""
+    stored: dict[str, Any] = json.loads(text)
+    zone = str(stored.get("timezone") or "UTC")
+    pattern = _pattern_of(stored.get("pattern"), zone)
+    if pattern is None:
+        words = f"{json.dumps(stored.get('pattern'))}, a pattern that this release does not know"
+    else:
+        words = pattern.words() if isinstance(pattern, IntervalSchedule) else f"{pattern.words()} {zone}"
+    return Definition(
+        pattern,
+        words,
+        zone if pattern is not None else "UTC",
+        str(stored.get("kind") or "task"),
+        str(stored.get("target") or ""),
+        stored.get("queue"),
+        stored.get("priority"),
+        stored.get("args"),
+        stored.get("kwargs"),
+        bool(stored.get("catch_up_missed")),
+    )
+
+
+def _pattern_of(stored: object, zone: str) -> SchedulePattern | None:
+    try:
+        zone_named(zone)
+        return stored_pattern(stored)
+    except ValueError:
+        return None
