@@ -1,0 +1,122 @@
+"""Tasks that hang in the ways in which tasks hang; each prints `begun` first."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+
+app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost/nowhere")))
+Out = TaskResult[None, TaskError]
+lock = threading.Lock()
+lock.acquire()
+
+
+class Order:
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody may ask me now")
+
+
+@app.task("wait_for_a_lock")
+def wait_for_a_lock(password: str) -> Out:
+    order = Order()
+    print("begun", flush=True)
+    settle(order, [1, "two", {"card": password}])
+    return TaskResult(ok=None)
+
+
+def settle(order: Order, lines: list[object]) -> None:
+    with lock:
+        print(order, lines)
+
+
+@app.task("sleep_long")
+def sleep_long() -> Out:
+    print("begun", flush=True)
+    time.sleep(3_600)
+    return TaskResult(ok=None)
+
+
+@app.task("count_for_ever")
+def count_for_ever() -> Out:
+    print("begun", flush=True)
+    number = 0
+    while True:
+        number += 1
+
+
+@app.task("backtrack")
+def backtrack() -> Out:
+    """C code that holds the GIL for minutes."""
+    print("begun", flush=True)
+    re.match(r"(a+)+b", "a" * 60)
+    return TaskResult(ok=None)
+
+
+@app.task("start_threads")
+def start_threads() -> Out:
+    thread = threading.Thread(target=upload, name="upload", daemon=True)
+    thread.start()
+    print("begun", flush=True)
+    thread.join()
+    return TaskResult(ok=None)
+
+
+def upload() -> None:
+    time.sleep(3_600)
+
+
+@app.task("await_for_ever")
+async def await_for_ever() -> Out:
+    print("begun", flush=True)
+    await charge()
+    return TaskResult(ok=None)
+
+
+async def charge() -> None:
+    await asyncio.wait_for(asyncio.gather(quick(), answer_of_the_bank()), 3_600)
+
+
+async def quick() -> None: ...
+
+
+async def answer_of_the_bank() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+@app.task("await_a_group")
+async def await_a_group() -> Out:
+    print("begun", flush=True)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(quick())
+        group.create_task(answer_of_the_bank())
+    return TaskResult(ok=None)
+
+
+@app.task("await_the_first")
+async def await_the_first() -> Out:
+    print("begun", flush=True)
+    await asyncio.wait([asyncio.create_task(answer_of_the_bank())])
+    return TaskResult(ok=None)
+
+
+@app.task("await_in_a_thread")
+async def await_in_a_thread() -> Out:
+    print("begun", flush=True)
+    await asyncio.to_thread(upload)
+    return TaskResult(ok=None)
+
+
+@app.task("block_the_loop")
+async def block_the_loop() -> Out:
+    print("begun", flush=True)
+    upload()
+    return TaskResult(ok=None)
+
+
+@app.task("nothing")
+def nothing() -> Out:
+    return TaskResult(ok=None)
