@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 import time
 
 from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 
-app = Horsies(AppConfig(broker=PostgresConfig(database_url="postgresql://nobody@localhost/nowhere")))
+URL = os.environ.get("HORSIES_DATABASE_URL", "postgresql://nobody@localhost/nowhere")
+app = Horsies(
+    AppConfig(broker=PostgresConfig(database_url=URL), allow_looks=os.environ.get("HANG_APP_LOOKS") != "forbidden")
+)
 Out = TaskResult[None, TaskError]
 lock = threading.Lock()
 lock.acquire()
@@ -120,3 +124,20 @@ async def block_the_loop() -> Out:
 @app.task("nothing")
 def nothing() -> Out:
     return TaskResult(ok=None)
+
+
+@app.task("take_steps")
+def take_steps() -> Out:
+    """Long enough in each of two lines for a follower, who asks every second."""
+    print("begun", flush=True)
+    first_step()
+    second_step()
+    return TaskResult(ok=None)
+
+
+def first_step() -> None:
+    time.sleep(2)
+
+
+def second_step() -> None:
+    time.sleep(1.5)

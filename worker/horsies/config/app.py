@@ -45,6 +45,8 @@ class AppConfig(CheckedModel):
     """What a task says that does not say it itself: whether it runs again after a shutdown interrupted it."""
     unknown_tasks: Literal["leave", "fail"] = "leave"
     """Waiting tasks of names that a worker does not know: left for one that does, or failed by this one."""
+    allow_looks: bool = True
+    """Whether operators may see the Python stacks of running tasks, with local variables if they ask for them."""
     requeue_pending: bool = True
     """Accepted for those who know it from elsewhere; here every task is in PostgreSQL and outlives any shutdown."""
 

@@ -116,8 +116,11 @@ def _awaited(step: Any) -> Iterator[FrameType]:
 
 
 def _one_of(future: Any, frame: FrameType | None) -> Any:
-    """The future that is behind this one, for which the coroutine in this frame waits: asyncio's wait_for (before Python
-    3.12), wait, gather and TaskGroup wait for a future of their own until those of the caller have ended."""
+    """The future behind the one for which the coroutine in this frame waits.
+
+    asyncio's wait_for (before Python 3.12), wait, gather and TaskGroup wait for a future of their own until those of
+    the caller have ended.
+    """
     behind = {} if frame is None or "asyncio" not in frame.f_code.co_filename else dict(frame.f_locals)
     future = behind.get("fut", future)
     group = getattr(behind.get("self"), "_tasks", ())

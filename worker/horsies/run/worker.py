@@ -17,6 +17,7 @@ from horsies.run.contract import LeaseTerms
 from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
+from horsies.run.looks import CHANNEL as LOOK_CHANNEL, Looks
 from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.scheduler import Schedules
@@ -77,7 +78,7 @@ class Worker:
         await self.slots.start()
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
-        loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
+        loops += [self.orders, self.looks, self.advancer, self.children_of_workflows, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
             loops.append(Schedules(self.schedules, self._lane("schedule"), self.events, interval_s))
@@ -236,6 +237,13 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
+        self.looks = Looks(
+            self.identity,
+            upkeep,
+            self.in_flight,
+            allowed=config.allow_looks,
+            is_notified=not self.behind_pooler,
+        )
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
@@ -257,6 +265,7 @@ class Worker:
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)
+        listener.add(LOOK_CHANNEL, self._asked)
         listener.add(READY_CHANNEL, lambda _payload: self.children_of_workflows.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
@@ -280,10 +289,16 @@ class Worker:
             self.orders.wake.set()
             self.beats.look()
 
+    def _asked(self, worker_id: str) -> None:
+        """An operator wants to see what a task of this worker is doing."""
+        if worker_id == self.identity.worker_id:
+            self.looks.wake.set()
+
     def _look_around(self) -> None:
         """Notifications may have been missed."""
         self._enqueued()
         self._told(self.identity.worker_id)
+        self.looks.wake.set()
         self.children_of_workflows.notice()
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:

@@ -120,6 +120,10 @@ OUR_TABLES: dict[str, Table] = {
     "horsies_worker_losses": Table(
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
+    "horsies_looks": Table(
+        _names("look_id task_id worker_id claimed_at with_locals asked_at answered_at answer"),
+        needs=("SELECT", "UPDATE"),
+    ),
     "horsies_schedules": Table(
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")
     ),

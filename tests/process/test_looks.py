@@ -1,0 +1,156 @@
+"""`horsies tasks stack` against real workers with tasks that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+import test_worker
+from cli_steps import Said, horsies
+from test_worker import PATIENCE_S, Table, Worker
+
+from horsies.operations.actor import Actor
+from horsies.operations.looking import answer_to, ask_again, look_at
+
+table = test_worker.table  # the fixture
+OPS = Actor("ops", "bastion")
+
+
+@pytest.fixture
+def start(database: str) -> Iterator[Callable[..., Worker]]:
+    """Start a worker for the tasks that hang; its children are killed with it."""
+    workers: list[Worker] = []
+
+    def start(**environ: str) -> Worker:
+        given = {"HORSIES_DATABASE_URL": database, **environ}
+        worker = Worker("--processes", "2", app="hang_app:app", **given)
+        workers.append(worker)
+        worker.wait_for("ready")
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.kill()
+
+
+async def hang(worker: Worker, table: Table, name: str, *args: str) -> str:
+    """A task that has begun to hang."""
+    task_id = await table.send(name, *args)
+    await table.until(task_id, "RUNNING")
+    await asyncio.to_thread(worker.wait_for, "stdout", id=task_id)
+    return task_id
+
+
+async def stack(database: str, task_id: str, *options: str) -> Said:
+    return await horsies("tasks", "stack", task_id, "--database-url", database, *options)
+
+
+async def test_an_operator_sees_the_line_in_which_a_task_hangs(
+    database: str, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await hang(worker, table, "wait_for_a_lock", "s3cret")
+    said = await stack(database, task_id[-8:], "--reason", "it should be done")
+    assert said.code == 0
+    head, innermost, caller = said.out.splitlines()
+    assert head.startswith("wait_for_a_lock runs for ")
+    place, *what = innermost.split(maxsplit=2)
+    assert (place.split(":")[0], what) == ("tests/process/hang_app.py", ["settle", "with lock:"])
+    assert head.endswith(f": in settle, {place}")
+    assert caller.split(maxsplit=2)[1:] == ["wait_for_a_lock", 'settle(order, [1, "two", {"card": password}])']
+    assert "s3cret" not in said.out
+    ((verb, kind, target, reason),) = await table.connection.fetch(
+        "SELECT verb, target_kind, target_id, reason FROM horsies_operator_actions"
+    )
+    assert (verb, kind, target, reason) == ("look", "task", task_id, "it should be done")
+    assert await table.connection.fetchval("SELECT count(*) FROM horsies_looks") == 0, "the look is closed"
+
+    # Local variables only if asked for, and masked like arguments.
+    said = await stack(database, task_id, "--locals", "--mask", "pass*", "--mask", "card")
+    assert 'password = "***"' in said.out
+    assert 'lines = [1, "two", {"card": "***"}]' in said.out
+    assert "s3cret" not in said.out
+    told = (await stack(database, task_id, "--locals", "--mask", "password", "--json")).json
+    assert told["stack"]["frames"][1]["locals"]["password"] == "***"
+    assert (told["task_id"], told["holds"], told["stack"]["how"]) == (task_id, True, "python")
+
+
+async def test_two_look_at_once_and_again_and_again(
+    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await hang(worker, table, "await_for_ever")
+    other = await asyncpg.connect(database)
+    watching = [
+        (conn, await look_at(conn, OPS, task_id, with_locals=False, reason=None)) for conn in (connection, other)
+    ]
+    for _ in range(3):
+        answers = await asyncio.gather(*(answer_to(conn, look, PATIENCE_S) for conn, look in watching))
+        for answer in answers:
+            assert answer.stack is not None
+            assert answer.stack["frames"][0]["function"] == "answer_of_the_bank"
+        for conn, look in watching:
+            await ask_again(conn, look)
+    await other.close()
+
+
+async def test_an_application_can_forbid_looks(database: str, table: Table, start: Callable[..., Worker]) -> None:
+    worker = start(HANG_APP_LOOKS="forbidden")
+    task_id = await hang(worker, table, "sleep_long")
+    said = await stack(database, task_id)
+    assert (said.code, said.out) == (3, "")
+    assert "allow_looks=False" in said.err
+
+
+async def test_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_taken_for_the_stack(
+    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await hang(worker, table, "await_for_ever")
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    try:
+        said = await stack(database, task_id)
+    finally:
+        os.kill(worker.process.pid, signal.SIGCONT)
+    assert said.code == 1
+    assert "has not answered; its last sign of life was " in said.err
+    look = await look_at(connection, OPS, task_id, with_locals=False, reason=None)
+    assert (await answer_to(connection, look, PATIENCE_S)).holds
+    await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = 'another' WHERE id = $1", task_id)
+    await ask_again(connection, look)
+    assert not (await answer_to(connection, look, PATIENCE_S)).holds
+
+
+async def test_a_follower_marks_what_changes_and_ends_with_the_task(
+    database: str, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await hang(worker, table, "take_steps")
+    command = [
+        str(Path(sys.executable).with_name("horsies")),
+        "tasks",
+        "stack",
+        task_id,
+        "-f",
+        "--database-url",
+        database,
+    ]
+    follower = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert follower.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        first = [(await follower.stdout.readline()).decode() for _ in range(3)]
+        assert [line[0] for line in first[1:]] == [" ", " "]
+        second = [(await follower.stdout.readline()).decode() for _ in range(3)]
+        assert "second_step" in second[1]
+        assert [line[0] for line in second[1:]] == ["*", "*"], "another step, called from another line"
+        await table.done(task_id)
+        _, errors = await follower.communicate()
+    assert follower.returncode == 3
+    assert f"no longer holds task {task_id}: it is COMPLETED now" in errors.decode()
