@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import re
 import threading
@@ -141,3 +142,16 @@ def first_step() -> None:
 
 def second_step() -> None:
     time.sleep(1.5)
+
+
+@app.task("write_lines")
+def write_lines(count: int, seconds: float) -> Out:
+    """Lines on both streams, one of them with an escape sequence, and a record of logging."""
+    print("begun", flush=True)
+    for number in range(count):
+        print(f"line {number}", flush=True)
+    print("\x1b[31mred\x1b[0m", flush=True)
+    logging.getLogger("shop").warning("low on %s", "paper")
+    time.sleep(seconds)
+    print("last line", flush=True)
+    return TaskResult(ok=None)

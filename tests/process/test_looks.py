@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -88,14 +89,12 @@ async def test_two_look_at_once_and_again_and_again(
     worker = start()
     task_id = await hang(worker, table, "await_for_ever")
     other = await asyncpg.connect(database)
-    watching = [
-        (conn, await look_at(conn, OPS, task_id, with_locals=False, reason=None)) for conn in (connection, other)
-    ]
+    watching = [(conn, await look_at(conn, OPS, task_id, "stack")) for conn in (connection, other)]
     for _ in range(3):
         answers = await asyncio.gather(*(answer_to(conn, look, PATIENCE_S) for conn, look in watching))
         for answer in answers:
-            assert answer.stack is not None
-            assert answer.stack["frames"][0]["function"] == "answer_of_the_bank"
+            assert answer.found is not None
+            assert answer.found["frames"][0]["function"] == "answer_of_the_bank"
         for conn, look in watching:
             await ask_again(conn, look)
     await other.close()
@@ -121,7 +120,7 @@ async def test_no_answer_of_a_frozen_worker_or_for_a_claim_that_has_moved_is_tak
         os.kill(worker.process.pid, signal.SIGCONT)
     assert said.code == 1
     assert "has not answered; its last sign of life was " in said.err
-    look = await look_at(connection, OPS, task_id, with_locals=False, reason=None)
+    look = await look_at(connection, OPS, task_id, "stack")
     assert (await answer_to(connection, look, PATIENCE_S)).holds
     await connection.execute("UPDATE horsies_tasks SET claimed_by_worker_id = 'another' WHERE id = $1", task_id)
     await ask_again(connection, look)
@@ -154,3 +153,40 @@ async def test_a_follower_marks_what_changes_and_ends_with_the_task(
         _, errors = await follower.communicate()
     assert follower.returncode == 3
     assert f"no longer holds task {task_id}: it is COMPLETED now" in errors.decode()
+
+
+async def test_the_output_of_a_task_is_followed_to_its_last_line(
+    database: str, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await table.send("write_lines", 3, 3.0)
+    await asyncio.to_thread(worker.wait_for, "stderr", id=task_id)
+    said = await horsies("tasks", "logs", task_id, "--database-url", database)
+    texts = [line.split(maxsplit=1)[1] for line in said.out.splitlines()]
+    assert texts == ["begun", "line 0", "line 1", "line 2", "[31mred [0m", "WARNING shop: low on paper"]
+    said = await horsies("tasks", "logs", task_id, "-f", "--database-url", database)
+    assert [line.split(maxsplit=1)[1] for line in said.out.splitlines()] == [*texts, "last line"]
+    assert said.code == 3
+    assert "it is COMPLETED now" in said.err
+
+
+async def test_a_chatty_task_is_followed_with_its_gaps_told(
+    database: str, connection: asyncpg.Connection, table: Table, start: Callable[..., Worker]
+) -> None:
+    worker = start()
+    task_id = await table.send("write_lines", 100_000, 60.0)
+    await asyncio.to_thread(worker.wait_for, "stderr", id=task_id)
+    look = await look_at(connection, OPS, task_id, "output")
+    answer = await answer_to(connection, look, PATIENCE_S)
+    assert answer.found is not None
+    assert len(json.dumps(answer.found)) < 30_000
+    assert answer.found["left_out"] > 1_000
+    numbers = [line[0] for line in answer.found["lines"]]
+    assert numbers == list(range(answer.found["left_out"] + 1, answer.found["last"] + 1))
+    await ask_again(connection, look, after=answer.found["last"])
+    assert (await answer_to(connection, look, PATIENCE_S)).found == {
+        "lines": [],
+        "last": answer.found["last"],
+        "left_out": 0,
+        "runs": True,
+    }

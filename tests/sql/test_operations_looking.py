@@ -30,7 +30,7 @@ async def answer(conn: asyncpg.Connection, *looks: asyncpg.Record) -> None:
 async def test_a_question_reaches_the_worker_that_holds_the_claim(connection: asyncpg.Connection) -> None:
     (token,) = await running(connection, "t")
     told = await heard(connection, CHANNEL)
-    look = await look_at(connection, OPS, "t", with_locals=True, reason="slow")
+    look = await look_at(connection, OPS, "t", "stack", with_locals=True, reason="slow")
     assert (look.task_id, look.worker_id, look.claimed_at) == ("t", ME, token.claimed_at)
     (question,) = await asked(connection)
     assert (question["task_id"], question["claimed_at"], question["with_locals"]) == ("t", token.claimed_at, True)
@@ -40,24 +40,24 @@ async def test_a_question_reaches_the_worker_that_holds_the_claim(connection: as
         "SELECT verb, target_id, outcome, reason, after_state FROM horsies_operator_actions"
     )
     assert tuple(row)[:4] == ("look", "t", "applied", "slow")
-    assert json.loads(row["after_state"]) == {"worker_id": ME, "with_locals": True}
+    assert json.loads(row["after_state"]) == {"worker_id": ME, "kind": "stack", "with_locals": True}
 
 
 async def test_each_question_is_answered_once(connection: asyncpg.Connection) -> None:
     await running(connection, "t")
-    look = await look_at(connection, OPS, "t", with_locals=False, reason=None)
+    look = await look_at(connection, OPS, "t", "stack")
     (first,) = await asked(connection)
     await answer(connection, first)
     found = await answer_to(connection, look, 0)
-    assert (found.stack, found.holds, found.status) == (STACK, True, "RUNNING")
+    assert (found.found, found.holds, found.status) == (STACK, True, "RUNNING")
     assert await asked(connection) == []
     await ask_again(connection, look)
     await ask_again(connection, look)
     (second,) = await asked(connection)
     await answer(connection, first)
-    assert (await answer_to(connection, look, 0)).stack is None, "that was the answer to the last question"
+    assert (await answer_to(connection, look, 0)).found is None, "that was the answer to the last question"
     await answer(connection, second)
-    assert (await answer_to(connection, look, 0)).stack == STACK
+    assert (await answer_to(connection, look, 0)).found == STACK
     await close(connection, look)
     await ask_again(connection, look)
     assert await asked(connection) == []
@@ -65,7 +65,7 @@ async def test_each_question_is_answered_once(connection: asyncpg.Connection) ->
 
 async def test_no_answer_says_how_long_the_worker_has_been_silent(connection: asyncpg.Connection) -> None:
     await running(connection, "t")
-    look = await look_at(connection, OPS, "t", with_locals=False, reason=None)
+    look = await look_at(connection, OPS, "t", "stack")
     assert (await answer_to(connection, look, 0)).silent_for is None
     await snapshot(connection, ME)
     await connection.execute("UPDATE horsies_worker_states SET snapshot_at = now() - interval '90 s'")
@@ -77,19 +77,19 @@ async def test_no_answer_says_how_long_the_worker_has_been_silent(connection: as
 @pytest.mark.parametrize("status", ["PENDING", "CLAIMED", "COMPLETED"])
 async def test_only_a_running_task_is_asked_for(connection: asyncpg.Connection, status: str) -> None:
     await enqueue(connection, "t", status=f"'{status}'")
-    with pytest.raises(OperationError, match=f"task t is {status}: only a task that runs has a stack"):
-        await look_at(connection, OPS, "t", with_locals=False, reason=None)
+    with pytest.raises(OperationError, match=f"task t is {status}: only a task that runs can be looked at"):
+        await look_at(connection, OPS, "t", "stack")
     assert await connection.fetchval("SELECT count(*) FROM horsies_operator_actions") == 0
     with pytest.raises(OperationError, match="no task has the id nope"):
-        await look_at(connection, OPS, "nope", with_locals=False, reason=None)
+        await look_at(connection, OPS, "nope", "stack")
 
 
 async def test_what_nobody_waits_for_is_neither_answered_nor_kept(connection: asyncpg.Connection) -> None:
     rows = [(uuid4(), age) for age in ("10 s", "2 min", "2 h")]
     for look_id, age in rows:
         await connection.execute(
-            "INSERT INTO horsies_looks (look_id, task_id, worker_id, claimed_at, with_locals, asked_at)"
-            f" VALUES ($1, 't', $2, now(), false, now() - interval '{age}')",
+            "INSERT INTO horsies_looks (look_id, task_id, worker_id, claimed_at, kind, asked_at)"
+            f" VALUES ($1, 't', $2, now(), 'stack', now() - interval '{age}')",
             look_id,
             ME,
         )
@@ -105,5 +105,5 @@ async def test_a_role_that_may_not_write_gets_the_grant(connection: asyncpg.Conn
     await connection.execute(f"GRANT SELECT, INSERT ON horsies_operator_actions TO {role}")
     await connection.execute(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}; SET ROLE {role}")
     with pytest.raises(OperationError, match="lacks SELECT ON horsies_looks"):
-        await look_at(connection, OPS, "t", with_locals=False, reason=None)
+        await look_at(connection, OPS, "t", "stack")
     await connection.execute("RESET ROLE")

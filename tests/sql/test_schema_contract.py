@@ -223,7 +223,9 @@ CONTRACT = {
         task_id     | character varying(36)    | ! |
         worker_id   | character varying(255)   | ! |
         claimed_at  | timestamp with time zone | ! |
-        with_locals | boolean                  | ! |
+        kind        | text                     | ! |
+        with_locals | boolean                  | ! | false
+        after_line  | bigint                   | ! | 0
         asked_at    | timestamp with time zone | ! | now()
         answered_at | timestamp with time zone |   |
         answer      | jsonb                    |   |
@@ -275,6 +277,7 @@ CONSTRAINTS = {
     "horsies_worker_states_pkey": "PRIMARY KEY (id)",
     "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_looks_pkey": "PRIMARY KEY (look_id)",
+    "ck_horsies_looks_kind": "CHECK ((kind = ANY (ARRAY['stack'::text, 'output'::text])))",
     "horsies_schedules_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_schedule_runs_pkey": "PRIMARY KEY (schedule_name, slot)",
     "horsies_schedulers_pkey": "PRIMARY KEY (scheduler_id)",

@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.operations.audit import OperatorAction, require_writable, with_audit
 from horsies.operations.preview import OperationError
@@ -44,7 +44,7 @@ class Answer:
     `holds`: the worker still has the claim under which it was asked. `silent_for`: since its last sign of life.
     """
 
-    stack: dict[str, Any] | None
+    found: dict[str, Any] | None
     at: datetime | None
     now: datetime
     holds: bool
@@ -53,25 +53,31 @@ class Answer:
 
 
 async def look_at(
-    conn: asyncpg.Connection, actor: Actor, task_id: str, *, with_locals: bool, reason: str | None
+    conn: asyncpg.Connection,
+    actor: Actor,
+    task_id: str,
+    kind: Literal["stack", "output"],
+    *,
+    with_locals: bool = False,
+    reason: str | None = None,
 ) -> Look:
     """Ask for the first time; the audit trail says who did. OperationError for a task that does not run."""
     await require_writable(conn, "horsies_looks")
     action = OperatorAction(uuid.uuid4(), VERB, actor, reason, None)
-    row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, with_locals)
+    row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
     if row is None:
         raise OperationError(f"no task has the id {task_id}", help_text="`horsies tasks ls status:running` lists them")
     if row["status"] != "RUNNING":
         raise OperationError(
-            f"task {task_id} is {row['status']}: only a task that runs has a stack",
+            f"task {task_id} is {row['status']}: only a task that runs can be looked at",
             help_text=f"`horsies tasks show {task_id}` tells its story",
         )
     return Look(action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"])
 
 
-async def ask_again(conn: asyncpg.Connection, look: Look) -> None:
-    """What is it doing now? Not before the last question is answered."""
-    await conn.execute(statement(__name__, "look_again"), look.look_id)
+async def ask_again(conn: asyncpg.Connection, look: Look, *, after: int = 0) -> None:
+    """What is it doing now, or writing `after` that line? Not before the last question is answered."""
+    await conn.execute(statement(__name__, "look_again"), look.look_id, after)
 
 
 async def close(conn: asyncpg.Connection, look: Look) -> None:
@@ -93,5 +99,5 @@ async def _answer(conn: asyncpg.Connection, look: Look) -> Answer:
     row = await conn.fetchrow(
         statement(__name__, "look_read"), look.look_id, look.task_id, look.worker_id, look.claimed_at
     )
-    stack = None if row["answer"] is None else json.loads(row["answer"])
-    return Answer(stack, row["answered_at"], row["now"], bool(row["holds"]), row["status"], row["silent_for"])
+    found = None if row["answer"] is None else json.loads(row["answer"])
+    return Answer(found, row["answered_at"], row["now"], bool(row["holds"]), row["status"], row["silent_for"])

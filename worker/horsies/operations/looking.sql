@@ -1,20 +1,20 @@
 -- name: look_begin
--- operations/looking.py; RUNNING, and the claim as it is now ($1 to $6 as in `audit_operation`, $7 task, $8 whether with
--- locals)
+-- operations/looking.py; RUNNING, and the claim as it is now ($1 to $6 as in `audit_operation`, $7 task, $8 kind, $9
+-- whether with locals)
 WITH /* operation */, task AS (
     SELECT id, task_name, status, claimed_by_worker_id AS worker_id, claimed_at, started_at
       FROM horsies_tasks
      WHERE id = $7
 ), made AS (
-    INSERT INTO horsies_looks (look_id, task_id, worker_id, claimed_at, with_locals)
-    SELECT operation.id, task.id, worker_id, claimed_at, $8
+    INSERT INTO horsies_looks (look_id, task_id, worker_id, claimed_at, kind, with_locals)
+    SELECT operation.id, task.id, worker_id, claimed_at, $8, $9
       FROM task, operation
      WHERE status = 'RUNNING' AND worker_id IS NOT NULL AND claimed_at IS NOT NULL
     RETURNING task_id, worker_id
 ), audited AS (
     SELECT 'task' AS kind, task_id AS id, 'applied' AS outcome, NULL AS detail, NULL::jsonb AS before,
-           jsonb_build_object('worker_id', worker_id, 'with_locals', $8::boolean) AS after, NULL::bigint AS undoes,
-           1 AS number
+           jsonb_build_object('worker_id', worker_id, 'kind', $8::text, 'with_locals', $9::boolean) AS after,
+           NULL::bigint AS undoes, 1 AS number
       FROM made
 ), /* audit */, told AS MATERIALIZED (
     SELECT pg_notify('horsies_look', worker_id) FROM made
@@ -22,10 +22,10 @@ WITH /* operation */, task AS (
 SELECT task_name, status, worker_id, claimed_at, started_at FROM task WHERE (SELECT count(*) FROM told) >= 0
 
 -- name: look_again
--- operations/looking.py; its last question is answered ($1 look)
+-- operations/looking.py; its last question is answered ($1 look, $2 the last line that is known)
 WITH asked AS (
     UPDATE horsies_looks
-       SET asked_at = statement_timestamp(), answered_at = NULL, answer = NULL
+       SET asked_at = statement_timestamp(), answered_at = NULL, answer = NULL, after_line = $2
      WHERE look_id = $1 AND answered_at IS NOT NULL
     RETURNING worker_id
 )

@@ -1,4 +1,4 @@
-"""Operators' looks at tasks of this worker: it answers with the stack of each, once for each time it is asked."""
+"""Operators' looks at tasks of this worker: it answers with the stack or the output, once for each time it is asked."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.run.in_flight import InFlightTasks
+    from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
     from horsies.store.dedicated_connection import Lane
 
@@ -24,6 +25,8 @@ _POLL_S = 5.0
 """Behind a pooler, where no notification arrives."""
 _LISTENING_S = 60.0
 _PRUNE_EVERY_S = 3600.0
+_MOST_OUTPUT = 12_000
+"""Bytes of one answer: a follower asks twice a second, and its line may carry 30 kB/s."""
 
 
 class Looks:
@@ -33,13 +36,21 @@ class Looks:
     step_timeout_s = 20.0
 
     def __init__(
-        self, identity: Identity, lane: Lane, in_flight: InFlightTasks, *, allowed: bool, is_notified: bool
+        self,
+        identity: Identity,
+        lane: Lane,
+        in_flight: InFlightTasks,
+        outputs: OutputRings,
+        *,
+        allowed: bool,
+        is_notified: bool,
     ) -> None:
         self.wake = Wake()
         self.interval_s = _LISTENING_S if is_notified else _POLL_S
         self.lane = lane
         self._worker_id = identity.worker_id
         self._in_flight = in_flight
+        self._outputs = outputs
         self._allowed = allowed
         self._pruned: float | None = None
 
@@ -59,9 +70,19 @@ class Looks:
     async def _answer(self, look: Mapping[str, Any]) -> str:
         if not self._allowed:
             return to_json({"problem": "this worker's application has allow_looks=False"}, "answer")
-        held = self._in_flight.get(Token(look["task_id"], self._worker_id, look["claimed_at"]))
+        token = Token(look["task_id"], self._worker_id, look["claimed_at"])
+        if look["kind"] == "output":
+            return to_json(self._output(token, look["after_line"]), "answer")
+        held = self._in_flight.get(token)
         if held is None or held.stage is not Stage.RUNNING or held.child is None or held.job is None:
             return to_json({"problem": "it has ended"}, "answer")
         stack = await held.child.stack(held.job.key, with_locals=look["with_locals"])
         found = {"problem": "its code has not begun, or has ended"} if stack is None else stack
         return to_json({"pid": held.child.pid} | found, "answer")
+
+    def _output(self, token: Token, after: int) -> dict[str, Any]:
+        ring = self._outputs.of(token)
+        runs = self._in_flight.get(token) is not None
+        if ring is None:
+            return {"lines": [], "last": 0, "left_out": 0, "runs": True} if runs else {"problem": "it has ended"}
+        return ring.since(after, _MOST_OUTPUT) | {"runs": runs}

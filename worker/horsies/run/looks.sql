@@ -1,7 +1,7 @@
 -- name: looks_asked
 -- run/looks.py, after a notification, and polled; reads only ($1 worker)
 -- Not those of a minute ago: who asked has gone.
-SELECT look_id, task_id, claimed_at, with_locals, asked_at
+SELECT look_id, task_id, claimed_at, kind, with_locals, after_line, asked_at
   FROM horsies_looks
  WHERE worker_id = $1 AND answered_at IS NULL AND asked_at > statement_timestamp() - interval '1 min'
  ORDER BY asked_at

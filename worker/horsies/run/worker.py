@@ -20,6 +20,7 @@ from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
 from horsies.run.looks import CHANNEL as LOOK_CHANNEL, Looks
 from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.orders import CHANNEL, Orders
+from horsies.run.output_rings import OutputRings
 from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
@@ -61,6 +62,7 @@ class Worker:
         self.identity = Identity()
         self.schedules = scheduled_tasks(app.config, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
+        self.outputs = OutputRings()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
@@ -153,6 +155,7 @@ class Worker:
             LeaseTerms.of(config.recovery),
             events,
             title=self.identity.worker_id,
+            outputs=self.outputs,
             on_result=self._result,
             on_lost=self._lost_child,
             on_room=self._room,
@@ -241,6 +244,7 @@ class Worker:
             self.identity,
             upkeep,
             self.in_flight,
+            self.outputs,
             allowed=config.allow_looks,
             is_notified=not self.behind_pooler,
         )

@@ -121,7 +121,7 @@ OUR_TABLES: dict[str, Table] = {
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
     ),
     "horsies_looks": Table(
-        _names("look_id task_id worker_id claimed_at with_locals asked_at answered_at answer"),
+        _names("look_id task_id worker_id claimed_at kind with_locals after_line asked_at answered_at answer"),
         needs=("SELECT", "UPDATE"),
     ),
     "horsies_schedules": Table(

@@ -59,9 +59,12 @@ CREATE UNLOGGED TABLE IF NOT EXISTS horsies_looks (
     task_id     varchar(36)  NOT NULL,
     worker_id   varchar(255) NOT NULL,
     claimed_at  timestamptz  NOT NULL,
-    with_locals boolean      NOT NULL,
+    kind        text         NOT NULL,
+    with_locals boolean      NOT NULL DEFAULT false,
+    after_line  bigint       NOT NULL DEFAULT 0,
     asked_at    timestamptz  NOT NULL DEFAULT now(),
     answered_at timestamptz,
-    answer      jsonb
+    answer      jsonb,
+    CONSTRAINT ck_horsies_looks_kind CHECK (kind IN ('stack', 'output'))
 );
 CREATE INDEX IF NOT EXISTS ix_horsies_looks_worker ON horsies_looks (worker_id);
