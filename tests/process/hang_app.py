@@ -13,7 +13,11 @@ from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
 
 URL = os.environ.get("HORSIES_DATABASE_URL", "postgresql://nobody@localhost/nowhere")
 app = Horsies(
-    AppConfig(broker=PostgresConfig(database_url=URL), allow_looks=os.environ.get("HANG_APP_LOOKS") != "forbidden")
+    AppConfig(
+        broker=PostgresConfig(database_url=URL),
+        allow_looks=os.environ.get("HANG_APP_LOOKS") != "forbidden",
+        failed_output_bytes=int(os.environ.get("HANG_APP_KEPT", "4096")),
+    )
 )
 Out = TaskResult[None, TaskError]
 lock = threading.Lock()
@@ -155,3 +159,13 @@ def write_lines(count: int, seconds: float) -> Out:
     time.sleep(seconds)
     print("last line", flush=True)
     return TaskResult(ok=None)
+
+
+@app.task("fail_loudly")
+def fail_loudly(how: str) -> Out:
+    print("begun", flush=True)
+    print("trying postgresql://shop:s3cret@db/shop", flush=True)
+    print("the last line", flush=True)
+    if how == "die":
+        os.kill(os.getpid(), 9)
+    return TaskResult(err=TaskError(error_code="REFUSED", message="no")) if how == "fail" else TaskResult(ok=None)

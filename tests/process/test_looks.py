@@ -190,3 +190,20 @@ async def test_a_chatty_task_is_followed_with_its_gaps_told(
         "left_out": 0,
         "runs": True,
     }
+
+
+@pytest.mark.parametrize("kept", ["4096", "0"])
+async def test_the_last_lines_of_a_failure_are_kept_with_its_attempt(
+    database: str, table: Table, start: Callable[..., Worker], kept: str
+) -> None:
+    start(HANG_APP_KEPT=kept)
+    policy = {"max_retries": 1, "intervals": [0], "auto_retry_for": ["REFUSED"], "jitter": False}
+    failed = await table.send("fail_loudly", "fail", max_retries=1, task_options=json.dumps({"retry_policy": policy}))
+    died, done = await table.send("fail_loudly", "die"), await table.send("fail_loudly", "end")
+    for task_id in (failed, died, done):
+        await table.done(task_id)
+    written = "begun\ntrying postgresql://shop:***@db/shop\nthe last line" if kept == "4096" else None
+    outputs = [[attempt["output"] for attempt in await table.attempts(one)] for one in (failed, died, done)]
+    assert outputs == [[written, written], [written], [None]]
+    said = await horsies("tasks", "show", died, "--database-url", database)
+    assert ("last output of try 1\n  begun\n" in said.out) is (kept == "4096")

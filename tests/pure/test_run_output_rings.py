@@ -38,6 +38,15 @@ def test_what_has_no_room_is_counted() -> None:
     assert cut["left_out"] == 8
 
 
+def test_the_tail_is_made_of_whole_lines() -> None:
+    ring = OutputRing()
+    for number in range(5):
+        ring.add("stdout", f"line {number}")
+    assert ring.tail(14) == "line 3\nline 4"
+    assert ring.tail(13) == "line 4"
+    assert ring.tail(0) == ""
+
+
 def test_tasks_that_have_ended_keep_their_last_lines_for_a_while() -> None:
     rings = OutputRings()
     for number in range(20):

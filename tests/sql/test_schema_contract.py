@@ -68,6 +68,7 @@ CONTRACT = {
         worker_hostname     | character varying(255)   |   |
         worker_pid          | integer                  |   |
         worker_process_name | character varying(255)   |   |
+        output              | text                     |   |
         created_at          | timestamp with time zone | ! | now()
     """,
     "horsies_heartbeats": """

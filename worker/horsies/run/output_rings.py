@@ -45,6 +45,16 @@ class OutputRing:
         first = found[0][0] if found else self._last + 1
         return {"lines": list(found), "last": self._last, "left_out": first - after - 1}
 
+    def tail(self, most: int) -> str:
+        """The last lines, up to that many characters."""
+        lines: deque[str] = deque()
+        for *_, line in reversed(self._lines):
+            most -= len(line) + 1
+            if most < 0:
+                break
+            lines.appendleft(line)
+        return "\n".join(lines)
+
 
 class OutputRings:
     """By claim. A task that writes nothing has none and costs nothing."""

@@ -190,6 +190,8 @@ class Worker:
             lanes["finish"],
             self.in_flight,
             events,
+            outputs=self.outputs,
+            kept_bytes=config.failed_output_bytes,
             claimer=self.claimer,
             capped=self.claim_rules.capped,
             on_retry=self._retry_due,
