@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import typer
 
 from horsies.cli.acting import refuse_read_only
-from horsies.cli.formatting import lasting
 from horsies.cli.tables import say
 from horsies.cli.targets import ambiguous
 from horsies.cli.verb_report import INTERRUPTED, NOTHING_MATCHED
@@ -70,22 +69,6 @@ def watch(
         raise typer.Exit(INTERRUPTED if every_s is None else 0) from None
 
 
-def is_last(answer: Answer) -> bool:
-    """Whether there is nothing more to come."""
-    return not answer.holds or answer.found is None or "problem" in answer.found
-
-
-def why_not(look: Look, answer: Answer) -> str:
-    """Why an answer shows nothing."""
-    if not answer.holds:
-        now = f"it is {answer.status} now" if answer.status else "its row is gone"
-        return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
-    if answer.found is not None:
-        return f"{look.worker_id} shows nothing of task {look.task_id}: {answer.found['problem']}"
-    silent = "was never" if answer.silent_for is None else f"was {lasting(answer.silent_for)} ago"
-    return f"{look.worker_id} has not answered; its last sign of life {silent}"
-
-
 def report(look: Look, answer: Answer, name: str, found: Mapping[str, Any] | None) -> dict[str, Any]:
     """For --json."""
     return {
@@ -116,7 +99,7 @@ async def _watch(connection: Connection, look: Look, show: Callable[[Look, Answe
         async with with_settings(connection):
             answer = await answer_to(connection, look)
         code = show(look, answer)
-        if every_s is None or is_last(answer):
+        if every_s is None or answer.is_last:
             return code
         await asyncio.sleep(every_s)
         known = answer.found["last"] if answer.found is not None and "last" in answer.found else 0

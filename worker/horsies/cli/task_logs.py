@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from horsies.cli.looking import ENDED, NO_ANSWER, is_last, report, watch, why_not
+from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.tables import Screen, clean, say
+from horsies.operations.looking import why_not
 
 if TYPE_CHECKING:
     from horsies.config.contexts import DatabaseChoice
@@ -31,11 +32,11 @@ def show_logs(
             typer.echo(json.dumps(plain(report(look, answer, "output", found))))
         else:
             _print(answer, screen)
-            if is_last(answer):
+            if answer.is_last:
                 say(why_not(look, answer), stream=sys.stderr)
         if found is None and answer.holds:
             return NO_ANSWER
-        return ENDED if is_last(answer) else 0
+        return ENDED if answer.is_last else 0
 
     every_s = _EVERY_S if follow else None
     watch(choice, text, "output", show, every_s=every_s, reason=reason, read_only=read_only)

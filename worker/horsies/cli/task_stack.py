@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from horsies.cli.formatting import lasting
-from horsies.cli.looking import ENDED, NO_ANSWER, is_last, report, watch, why_not
+from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
 from horsies.cli.machine import plain
 from horsies.cli.payload import Masks
 from horsies.cli.tables import Screen, clean, cut, say
+from horsies.operations.looking import why_not
 from horsies.operations.stack_lines import innermost, is_same, lines_of
 from horsies.views.workers import place_of
 
@@ -59,7 +60,7 @@ class Shown:
         stack = self._masks.on(answer.found)
         if self._as_json:
             typer.echo(json.dumps(plain(report(look, answer, "stack", stack))))
-        elif is_last(answer):
+        elif answer.is_last:
             self._end_line()
             say(why_not(look, answer), stream=sys.stderr)
         elif self._last is not None and is_same(stack, self._last):
@@ -68,7 +69,7 @@ class Shown:
             self._print(look, answer, stack)
         if stack is None and answer.holds:
             return NO_ANSWER
-        return ENDED if is_last(answer) else 0
+        return ENDED if answer.is_last else 0
 
     def _print(self, look: Look, answer: Answer, stack: Mapping[str, Any]) -> None:
         self._end_line()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.operations.audit import OperatorAction, require_writable, with_audit
+from horsies.operations.formatting import span
 from horsies.operations.preview import OperationError
 from horsies.store.statements import statement
 
@@ -50,6 +51,22 @@ class Answer:
     holds: bool
     status: str | None
     silent_for: timedelta | None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether there is nothing more to come."""
+        return not self.holds or self.found is None or "problem" in self.found
+
+
+def why_not(look: Look, answer: Answer) -> str:
+    """Why an answer is the last one, or shows nothing."""
+    if not answer.holds:
+        now = f"it is {answer.status} now" if answer.status else "its row is gone"
+        return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
+    if answer.found is not None:
+        return f"{look.worker_id} shows nothing of task {look.task_id}: {answer.found['problem']}"
+    silent = "was never" if answer.silent_for is None else f"was {span(answer.silent_for.total_seconds())} ago"
+    return f"{look.worker_id} has not answered; its last sign of life {silent}"
 
 
 async def look_at(
