@@ -225,6 +225,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("detail.previous_match", ("N",), "previous match", "To the place found before."),
     Action("detail.previous_row", ("left_square_bracket",), "prev", "The task above in the list.", footer=True),
     Action("detail.next_row", ("right_square_bracket",), "next", "The task below in the list.", footer=True),
+    Action(
+        "detail.stack", ("S",), "stack", "What a running task is doing now: its Python stack.", writes=True, footer=True
+    ),
+    Action("detail.output", ("O",), "output", "What a running task prints and logs, live.", writes=True, footer=True),
     Action("detail.copy", ("y",), "copy json", "Copy the whole task as JSON.", footer=True),
     Action("detail.copy_line", ("Y",), "copy value", "Copy what the cursor is on."),
     Action("sheet.close", ("escape", "q"), "close", "Close without doing anything.", palette=False, footer=True),

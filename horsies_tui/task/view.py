@@ -25,6 +25,7 @@ from horsies_tui.task.document import choices, document, nothing
 from horsies_tui.task.export import Exporter
 from horsies_tui.task.facts import head
 from horsies_tui.task.feed import DetailFeed, DetailSnapshot
+from horsies_tui.task.look_sheet import LookSheet
 from horsies_tui.task.search import DetailSearch
 from horsies_tui.view import ConsoleView
 from horsies_tui.widgets.prompt import Prompt
@@ -41,10 +42,12 @@ if TYPE_CHECKING:
     from horsies_tui.actions import Action
     from horsies_tui.feed.link import Link
     from horsies_tui.story.tree import Path, Tree
+    from horsies_tui.task.look_sheet import Kind
 
 _TICK_S: Final = 1.0
 _AT_ONCE: Final = 20_000
 """This many characters are decoded within 5 ms; more are decoded in a thread, so that keys stay quick."""
+_OF_RUNNING: Final = frozenset({"detail.stack", "detail.output"})
 _PATIENCE_S: Final = 0.3
 """The previous task stays on the screen this long, so that stepping through a list does not flicker."""
 
@@ -100,6 +103,8 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def fits(self, action: Action) -> bool:
         verb, detail = action.record, self._snapshot.detail
+        if action.id in _OF_RUNNING:
+            return detail is not None and detail.row.status == "RUNNING"
         if not isinstance(verb, TaskVerb):
             return True
         return detail is not None and verb.fits(detail.row.status, detail.row.error_code)
@@ -150,6 +155,12 @@ class DetailView(ConsoleView[DetailSnapshot]):
 
     def action_previous_match(self) -> None:
         self._go_to_match(-1)
+
+    def action_stack(self) -> None:
+        self._look("stack")
+
+    def action_output(self) -> None:
+        self._look("output")
 
     def action_copy(self) -> None:
         if self._snapshot.detail is not None:
@@ -215,6 +226,14 @@ class DetailView(ConsoleView[DetailSnapshot]):
     def _show_without_patience(self) -> None:
         self._lose_patience()
         self._show()
+
+    def _look(self, kind: Kind) -> None:
+        if reason := self.console.why_no_writes():
+            self.console.say_error(f"cannot look into the task, {reason}")
+        elif self._snapshot.detail is not None:
+            zone, link = zone_of(utc=self.console.utc), self.console.link
+            sheet = LookSheet(self._snapshot.detail.row.id, kind, link, self._masks, self._glyphs, zone)
+            self.console.push_sheet(sheet, lambda _closed: None)
 
     def _find(self, needle: str | None) -> None:
         self.take_focus()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -74,3 +75,59 @@ async def test_a_crash_a_retry_and_a_requeue_by_hand_are_told_as_they_happen(
     assert [tuple(row) for row in attempts] == [(1, "FAILED"), (2, "COMPLETED"), (3, "COMPLETED")]
     done = await connection.fetchrow("SELECT verb, outcome, target_id FROM horsies_operator_actions")
     assert tuple(done) == ("requeue", "applied", task_id)
+
+
+@pytest.fixture
+def hanging(database: str) -> Iterator[None]:
+    """A worker for tasks that hang."""
+    process = subprocess.Popen(
+        [HORSIES, "worker", "hang_app:app"],
+        env={**os.environ, "HORSIES_DATABASE_URL": database},
+        cwd=APPS,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    yield
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.alone
+async def test_an_operator_looks_into_a_running_task_and_nothing_is_asked_after_that(
+    database: str, connection: asyncpg.Connection, hanging: None
+) -> None:
+    task_id = new_task_id()
+    await connection.execute(
+        "INSERT INTO horsies_tasks (id, task_name, queue_name, args, enqueue_sha)"
+        " VALUES ($1, 'wait_for_a_lock', 'default', '[\"s3cret\"]', 'by-hand')",
+        task_id,
+    )
+    async with opened(database, task_id) as detail:
+        await detail.sees("▶ RUNNING")
+        await detail.press("S")
+        await detail.sees(f"stack of {task_id}", "process/hang_app.py", "settle", "with lock:", "unchanged for")
+        await detail.sees("wait_for_a_lock runs for", ", in settle")
+        assert await connection.fetchval("SELECT count(*) FROM horsies_looks") == 1
+        await detail.press("escape")
+        await detail.loses("with lock:")
+        await detail.press("O")
+        await detail.sees(f"output of {task_id}", "begun", "1 line; it is followed")
+        await detail.press("escape")
+        await detail.loses("it is followed")
+        async with asyncio.timeout(5):
+            while await connection.fetchval("SELECT count(*) FROM horsies_looks"):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.01)
+    verbs = await connection.fetch(
+        "SELECT verb, after_state ->> 'kind' AS kind FROM horsies_operator_actions ORDER BY id"
+    )
+    assert [tuple(row) for row in verbs] == [("look", "stack"), ("look", "output")]
+
+
+async def test_only_a_running_task_can_be_looked_into(database: str, connection: asyncpg.Connection) -> None:
+    await connection.execute("INSERT INTO horsies_tasks (id, task_name, queue_name) VALUES ('t', 'shop.pay', 'pay')")
+    async with opened(database, "t") as detail:
+        text = await detail.sees("PENDING")
+        assert "Sstack" not in text
+        await detail.press("S", "O")
+        assert "asking its worker" not in detail.text
+    assert await connection.fetchval("SELECT count(*) FROM horsies_looks") == 0

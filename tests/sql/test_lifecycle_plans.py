@@ -54,7 +54,7 @@ TEXTS, OUTCOMES = array("'x'::text"), array("'COMPLETED'::text")
 TOKENS = f"'worker-a', {IDS}, {array('now()')}"
 
 WISH = "'default', 8, 1000, NULL, '{11,12}', 'host'"
-ENDS = f"{IDS}, {array('now()')}, {OUTCOMES}, {', '.join([TEXTS] * 4)}"
+ENDS = f"{IDS}, {array('now()')}, {OUTCOMES}, {', '.join([TEXTS] * 5)}"
 FOUND = """'{"(0,1)","(0,2)"}'"""
 
 # what it reads and changes: (its arguments, the indexes of its plan)
@@ -82,11 +82,11 @@ STATEMENTS = {
     ),
     "expire_claimed": (f"{TOKENS}, {TEXTS}", {"horsies_tasks_pkey"}),
     "finish": (
-        f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 4)}",
+        f"{TOKENS}, {OUTCOMES}, {', '.join([TEXTS] * 5)}",
         {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "retry": (
-        f"{TOKENS}, {array('1.0::float8')}, {', '.join([TEXTS] * 3)}",
+        f"{TOKENS}, {array('1.0::float8')}, {', '.join([TEXTS] * 4)}",
         {"horsies_tasks_pkey", "uq_horsies_task_attempts_task_attempt"},
     ),
     "unstart": (TOKENS, {"horsies_tasks_pkey"}),

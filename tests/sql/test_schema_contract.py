@@ -68,6 +68,7 @@ CONTRACT = {
         worker_hostname     | character varying(255)   |   |
         worker_pid          | integer                  |   |
         worker_process_name | character varying(255)   |   |
+        output              | text                     |   |
         created_at          | timestamp with time zone | ! | now()
     """,
     "horsies_heartbeats": """
@@ -218,6 +219,18 @@ CONTRACT = {
         retried   | text[]                   | ! | '{}'::text[]
         returned  | text[]                   | ! | '{}'::text[]
     """,
+    "horsies_looks": """
+        look_id     | uuid                     | ! |
+        task_id     | character varying(36)    | ! |
+        worker_id   | character varying(255)   | ! |
+        claimed_at  | timestamp with time zone | ! |
+        kind        | text                     | ! |
+        with_locals | boolean                  | ! | false
+        after_line  | bigint                   | ! | 0
+        asked_at    | timestamp with time zone | ! | now()
+        answered_at | timestamp with time zone |   |
+        answer      | jsonb                    |   |
+    """,
     "horsies_schedules": """
         schedule_name | character varying(255)   | ! |
         config_hash   | character varying(64)    | ! |
@@ -264,6 +277,8 @@ CONSTRAINTS = {
     "horsies_heartbeats_pkey": "PRIMARY KEY (id)",
     "horsies_worker_states_pkey": "PRIMARY KEY (id)",
     "horsies_schedule_state_pkey": "PRIMARY KEY (schedule_name)",
+    "horsies_looks_pkey": "PRIMARY KEY (look_id)",
+    "ck_horsies_looks_kind": "CHECK ((kind = ANY (ARRAY['stack'::text, 'output'::text])))",
     "horsies_schedules_pkey": "PRIMARY KEY (schedule_name)",
     "horsies_schedule_runs_pkey": "PRIMARY KEY (schedule_name, slot)",
     "horsies_schedulers_pkey": "PRIMARY KEY (scheduler_id)",
@@ -330,6 +345,7 @@ INDEXES = {
         "ix_horsies_worker_states_tasks_claimed",
     },
     "horsies_schedule_state": {"ix_horsies_schedule_state_next_run_at"},
+    "horsies_looks": {"ix_horsies_looks_worker"},
     "horsies_schedule_runs": {"ix_horsies_schedule_runs_sent"},
     "horsies_workflows": {
         "ix_horsies_workflows_status",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from horsies.cli.reading import Connection
+    from horsies.config.contexts import DatabaseChoice
     from horsies.operations.preview import Outcome, Preview
     from horsies.operations.verb import Verb
     from horsies.store.connect import Database
@@ -49,7 +50,7 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
     asked = Asked.of(verb, given)
     check(verb.kind, given)
     options = {option.name: _ready(option.name, given[option.name]) for option in verb.options}
-    refuse_read_only(asked)
+    refuse_writes(asked)
     with asyncio.Runner() as runner:
         held = AsyncExitStack()
         try:
@@ -83,18 +84,22 @@ def show(lines: list[str], *, on_stderr: bool = False) -> None:
         say(line, stream=sys.stderr if on_stderr else sys.stdout)
 
 
-def refuse_read_only(asked: Asked) -> None:
-    """Before a connection is made. A dry run changes nothing and is allowed."""
-    context = asked.choice.context
-    if asked.dry_run or not (asked.read_only or asked.choice.read_only):
+def refuse_writes(asked: Asked) -> None:
+    """A dry run changes nothing and is allowed."""
+    if not asked.dry_run:
+        way_out = "use --dry-run to see what it would do, or a session that may write"
+        refuse_read_only(asked.choice, asked.command, way_out, asked=asked.read_only)
+
+
+def refuse_read_only(choice: DatabaseChoice, command: str, way_out: str, *, asked: bool) -> None:
+    """Before a connection is made. `asked`: whether --read-only was given."""
+    if not (asked or choice.read_only):
         return
     why = "--read-only was given"
-    if context is not None and context.read_only:
-        why = f"context {context.shown_name!r} is read-only"
+    if choice.context is not None and choice.context.read_only:
+        why = f"context {choice.context.shown_name!r} is read-only"
     raise ConfigurationError(
-        f"{why}, so `horsies {asked.command}` will not change anything",
-        code=ErrorCode.CLI_INVALID_ARGS,
-        help_text="use --dry-run to see what it would do, or a session that may write",
+        f"{why}, so `horsies {command}` will not change anything", code=ErrorCode.CLI_INVALID_ARGS, help_text=way_out
     )
 
 

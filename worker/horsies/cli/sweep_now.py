@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from horsies.cli.acting import confirm, refuse_read_only, require_upgraded
+from horsies.cli.acting import confirm, refuse_writes, require_upgraded
 from horsies.cli.formatting import rows
 from horsies.cli.machine import print_json
 from horsies.cli.reading import READ_ONLY_SETTINGS
@@ -48,7 +48,7 @@ class _Done:
 
 
 def sweep(asked: Asked) -> NoReturn:
-    refuse_read_only(asked)
+    refuse_writes(asked)
     done: _Done | None = None
     with asyncio.Runner() as runner:
         held = AsyncExitStack()

@@ -92,6 +92,9 @@ def _story(detail: TaskDetail, why: Why | None, masks: Masks, screen: Screen) ->
     yield from titled("times", _times(detail), screen)
     yield from titled("why it waits", [] if why is None else [clean(reason.text) for reason in why.reasons], screen)
     yield from titled("attempts", _attempts(detail, screen), screen)
+    for attempt in detail.attempts:
+        lines = [clean(line) for line in (attempt.output or "").splitlines()]
+        yield from titled(f"last output of try {attempt.attempt}", lines, screen)
     yield from titled("heartbeats", _beats(detail, screen), screen)
     hidden = masks.hides(POSITIONAL)
     yield from titled("args", _stored(detail.args, masks, hide=hidden), screen)

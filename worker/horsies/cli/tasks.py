@@ -14,6 +14,8 @@ from horsies.cli.verb_options import (
     FilterOption,
     LimitOption,
     MaskOption,
+    ReadOnlyOption,
+    ReasonOption,
     fit_for_text,
 )
 
@@ -92,3 +94,71 @@ def show(
     from horsies.cli.task_story import tell_story
 
     tell_story(choose_existing(database_url, context), task_id, mask or [], as_json=as_json)
+
+
+@app.command("stack")
+def stack(
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Ask again every second, and mark what has changed.")
+    ] = False,
+    variables: Annotated[
+        bool, typer.Option("--locals", help="Show local variables, too; `--mask` and the config file hide some.")
+    ] = False,
+    mask: MaskOption = None,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show what a running task is doing now: its Python stack, the innermost line first.
+
+    The worker that runs it answers, within a second; nothing is installed, and the task goes on. Lines of libraries are
+    dim. The audit trail says who looked. `allow_looks=False` in the application's AppConfig forbids it.
+
+    Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
+    """
+    from horsies.cli.task_stack import show_stack
+
+    choice = choose_existing(database_url, context)
+    show_stack(
+        choice,
+        task_id,
+        mask or [],
+        variables=variables,
+        follow=follow,
+        reason=reason,
+        read_only=read_only,
+        as_json=as_json,
+    )
+
+
+@app.command("logs")
+def logs(
+    task_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id, or how it begins or ends: `1cd6ba9a`.", callback=fit_for_text)
+    ],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
+    reason: ReasonOption = None,
+    read_only: ReadOnlyOption = False,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Show what a running task prints and logs: the last 64 kB, which its worker keeps in memory.
+
+    Times are those at which the worker read the lines; stderr, where logging goes, is yellow. A line says how much is
+    left out where more is written than can be passed on. While nobody looks, nothing is sent and nothing is stored. The
+    audit trail says who looked; `allow_looks=False` in the application's AppConfig forbids it.
+
+    Exit codes: 0 it was shown, 1 the worker did not answer, 3 the task has ended meanwhile, 4 there is no such task.
+    """
+    from horsies.cli.task_logs import show_logs
+
+    choice = choose_existing(database_url, context)
+    show_logs(choice, task_id, follow=follow, reason=reason, read_only=read_only, as_json=as_json)

@@ -45,6 +45,10 @@ class AppConfig(CheckedModel):
     """What a task says that does not say it itself: whether it runs again after a shutdown interrupted it."""
     unknown_tasks: Literal["leave", "fail"] = "leave"
     """Waiting tasks of names that a worker does not know: left for one that does, or failed by this one."""
+    allow_looks: bool = True
+    """Whether operators may see the Python stacks of running tasks, with local variables if they ask for them."""
+    failed_output_bytes: int = Field(default=4_096, ge=0, le=65_536)
+    """How much of its last output is kept with an attempt that failed, crashed or was stopped; 0 keeps nothing."""
     requeue_pending: bool = True
     """Accepted for those who know it from elsewhere; here every task is in PostgreSQL and outlives any shutdown."""
 

@@ -44,6 +44,8 @@ class Outcome:
     error_message: str | None = None
     failed_reason: str | None = None
     retry_delay_s: float | None = None
+    output: str | None = None
+    """The last lines that it has written, if it failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,7 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
         [_storable(outcome.error_code) for outcome in outcomes],
         [_storable(outcome.error_message) for outcome in outcomes],
         [_storable(outcome.failed_reason) for outcome in outcomes],
+        [_storable(outcome.output) for outcome in outcomes],
     )
     return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
 
@@ -163,6 +166,7 @@ def ending(outcomes: list[Outcome]) -> tuple[list[Any], ...]:
         [_storable(outcome.error_code) for outcome in outcomes],
         [_storable(outcome.error_message) for outcome in outcomes],
         [_storable(outcome.failed_reason) for outcome in outcomes],
+        [_storable(outcome.output) for outcome in outcomes],
     )
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from horsies.run.child_stack import other_threads, stack_of_task
 from horsies.run.execute import Run, execute_async
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
 
@@ -62,6 +64,17 @@ class AsyncRunner:
     def stop(self, number: int, stop: TaskStopped) -> None:
         """Cancel this task if it runs, drop it if it waits. Called from the thread that listens to the parent."""
         self._loop.call_soon_threadsafe(self._stop, number, stop)
+
+    def stack(self, number: int, *, with_locals: bool) -> Stack | None:
+        """What this job is doing; None if it does not run. Called from the thread that listens to the parent."""
+        _, task = self._active.get(number, (None, None))
+        if task is None:
+            return None
+        thread = self._thread.ident
+        is_current = asyncio.current_task(self._loop) is task
+        frames = stack_of_task(task, loop_thread=thread, is_current=is_current, with_locals=with_locals)
+        known = {thread, threading.main_thread().ident}
+        return {"frames": frames, "threads": other_threads(known, with_locals=with_locals)}
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

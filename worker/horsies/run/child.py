@@ -14,15 +14,17 @@ from horsies.run.channel import Channel
 from horsies.run.contract import TASK_INTERRUPTED, ChildExit, ChildFailed, ChildResult, ChildSpec, Job, Stream
 from horsies.run.guard import LeaseTable, clock
 from horsies.run.job_queue import Buried, Track
-from horsies.run.leases import memory_for
+from horsies.run.leases import memory_for, shared_memory
 from horsies.run.output import OutputReader
 from horsies.run.process import ChildProcess
+from horsies.run.stacks import StackReader
 from horsies.run.standstill import stands_still
 from horsies.run.title import Title
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.run.child_stack import Stack
     from horsies.run.leases import Guard
 
 __all__ = ["Child", "ChildExit", "ChildFailed", "ChildResult", "ChildSpec", "Job", "Stream"]
@@ -71,7 +73,9 @@ class Child:
             self._track(1, spec.async_concurrency, slots[_SPARE_SLOTS:]),
         )
         self._channels = [self._control, *(track.channel for track in self._tracks)]
+        self._dump = shared_memory("horsies stacks", 0)
         self._process, self._outputs = self._spawn()
+        self._stacks = StackReader(self._dump, lambda *question: self._control.send(question), self._process.signal)
         self.pid = self._process.pid
         self.name = f"worker-{self.pid}"
 
@@ -155,6 +159,13 @@ class Child:
             if key in track:
                 track.stop(key, code, message)
 
+    async def stack(self, key: str, *, with_locals: bool) -> Stack | None:
+        """What this job is doing now, within a second; None if it has not begun or has ended."""
+        for kind, track in enumerate(self._tracks):
+            if key in track:
+                return await self._stacks.read(kind, track.number(key), with_locals=with_locals)
+        return None
+
     def hold_results(self, hold: bool) -> None:
         """Stop reading results, so that the child waits before it sends more, or read them again."""
         for track in self._tracks:
@@ -189,7 +200,7 @@ class Child:
     def _spawn(self) -> tuple[ChildProcess, list[OutputReader]]:
         channels = self._channels
         rope, end_of_guard = os.pipe()
-        descriptors = [self._table_fd, rope, *(channel.child_end.fileno() for channel in channels)]
+        descriptors = [self._table_fd, rope, self._dump, *(channel.child_end.fileno() for channel in channels)]
         pipes = [os.pipe() for _ in _STREAMS]
         numbers = [str(number) for number in (os.getpid(), *descriptors)]
         try:
@@ -208,6 +219,7 @@ class Child:
             for channel in channels:
                 channel.close()
             self._table.close()
+            os.close(self._dump)
             for end_of_ours, _ in pipes:
                 os.close(end_of_ours)
             raise self._failure(f"no process can be started: {error}", "see `ulimit -u` and the free memory") from error
@@ -251,6 +263,9 @@ class Child:
 
     def _hear(self, messages: list[Any]) -> None:
         for kind, *rest in messages:
+            if kind == "stack":
+                self._stacks.heard(*rest)
+                continue
             if self._ready.done():
                 return
             if kind == "failed":
@@ -289,6 +304,7 @@ class Child:
         for output in self._outputs:
             output.finish()
         self._control.close()
+        self._stacks.close()
         self._title.close()
         waiting = *plain.waiting, *many.waiting, *self._too_late
         end = ChildExit(returncode, (*plain.started, *many.started), waiting, self._cause(returncode, plain, many))

@@ -1,7 +1,8 @@
 """The child process: imports the application once, runs jobs, ends with its parent.
 
-Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD ROPE_FD CONTROL_FD SYNC_FD ASYNC_FD`. The first message
-on the control socket names what to import; later messages stop jobs, and set the title that `ps` shows.
+Run as `python -P -m horsies.run.child_main PARENT_PID TABLE_FD ROPE_FD DUMP_FD CONTROL_FD SYNC_FD ASYNC_FD`. The first
+message on the control socket names what to import; later messages stop jobs, ask for the stack of one, and set the
+title that `ps` shows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from horsies.domain.errors import HorsiesError
 from horsies.locate import locate_app
 from horsies.run.async_runner import AsyncRunner, current_key
 from horsies.run.child_leases import ChildLeases, end_with_guard
+from horsies.run.child_stack import dump_on_signal
 from horsies.run.contract import LeaseTerms
 from horsies.run.die_with_parent import die_with
 from horsies.run.frames import CHUNK, FrameReader, pack
@@ -36,6 +38,7 @@ from horsies.run.sync_runner import SyncRunner
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from horsies.run.child_stack import Stack
     from horsies.run.execute import Tasks
 
 _REASON_LIMIT: Final = 32_000
@@ -66,10 +69,11 @@ class Parent:
 
 
 def main() -> None:
-    parent_pid, table_fd, rope, *descriptors = map(int, sys.argv[1:])
+    parent_pid, table_fd, rope, dump, *descriptors = map(int, sys.argv[1:])
     die_with(parent_pid)
     end_with_guard(rope)
     os.set_inheritable(rope, False)
+    dump_on_signal(dump)
     table = LeaseTable(table_fd)
     os.close(table_fd)
     # Ctrl+c in a terminal reaches the whole process group; the parent decides what happens to the tasks.
@@ -133,9 +137,20 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
         for kind, *rest in parent.messages():
             if kind == "title":
                 setproctitle(rest[0])
+            elif kind == "stack":
+                question, kind_of_runner, number, with_locals = rest
+                parent.say("stack", question, _stack(runners[kind_of_runner], number, with_locals=with_locals))
             else:
                 kind_of_runner, number, code, message = rest
                 runners[kind_of_runner].stop(number, TaskStopped(code, message))
+
+
+def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) -> Stack | None:
+    """Frames change while they are read. Whatever fails, this thread must go on: it also stops jobs."""
+    try:
+        return runner.stack(number, with_locals=with_locals)
+    except Exception as error:  # noqa: BLE001
+        return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
 def _load(locator: str, parent: Parent) -> Tasks:

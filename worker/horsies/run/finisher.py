@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
+from horsies.config.url import mask
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
@@ -35,9 +36,11 @@ if TYPE_CHECKING:
     from horsies.run.claimer import Claimer, Offer
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTasks
+    from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
     from horsies.store.dedicated_connection import Lane
 
+_FAILURES = frozenset({OutcomeKind.FAILED, OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE})
 _LARGEST_BATCH = 200
 _LARGEST_BATCH_CHARS = 8_000_000
 _MOST_WAITING_CHARS = 32_000_000  # of results; two of the largest that are stored
@@ -75,6 +78,8 @@ class Finisher:
         in_flight: InFlightTasks,
         events: Events,
         *,
+        outputs: OutputRings,
+        kept_bytes: int,
         claimer: Claimer,
         capped: bool,
         on_retry: Callable[[float], None],
@@ -88,6 +93,8 @@ class Finisher:
         self.lane = lane
         self._in_flight = in_flight
         self._events = events
+        self._outputs = outputs
+        self._kept_bytes = kept_bytes
         self._on_retry = on_retry
         self._on_stored = on_stored
         self._on_workflow_task = on_workflow_task
@@ -436,7 +443,12 @@ class Finisher:
             error_message=message,
             failed_reason=failed_reason,
             retry_delay_s=delay_s,
+            output=self._output(held) if kind in _FAILURES else None,
         )
+
+    def _output(self, held: InFlightTask) -> str | None:
+        ring = self._outputs.of(held.task.token)
+        return None if ring is None else mask(ring.tail(self._kept_bytes)) or None
 
     def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float) -> None:
         name = held.task.task_name

@@ -94,6 +94,9 @@ class Track:
     def task_name(self, key: str) -> str:
         return self._by_key[key].job.task_name
 
+    def number(self, key: str) -> int:
+        return self._by_key[key].number
+
     def submit(self, job: Job, confirmed_at: int) -> None:
         self._last_number = number = self._last_number + 1
         slot = self._free.pop()

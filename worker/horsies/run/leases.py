@@ -101,10 +101,15 @@ class Guard:
 
 def memory_for(slots: int) -> int:
     """A descriptor of memory for a LeaseTable with this number of slots, all free."""
+    return shared_memory("horsies leases", slots * SLOT_BYTES)
+
+
+def shared_memory(name: str, size: int) -> int:
+    """A descriptor of zeroed memory that processes can share."""
     if sys.platform == "linux":
-        fd = os.memfd_create("horsies leases", os.MFD_CLOEXEC)
+        fd = os.memfd_create(name, os.MFD_CLOEXEC)
     else:
         with tempfile.TemporaryFile() as file:
             fd = os.dup(file.fileno())
-    os.truncate(fd, slots * SLOT_BYTES)
+    os.truncate(fd, size)
     return fd

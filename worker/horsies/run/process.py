@@ -54,6 +54,9 @@ class ChildProcess:
     def kill(self) -> None:
         self._process.kill()
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def reap(self) -> None:
         """The process has ended, or is about to: on systems other than Linux a closed socket is the first sign."""
         if self._reaped:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from horsies.run.contract import ChildExit, ChildResult, LeaseTerms, Stream
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTask
+    from horsies.run.output_rings import OutputRings
     from horsies.run.settings import WorkerSettings
 
 _SHORT_WORK_S = 0.02  # a child gets this much work ahead, estimated from the durations of its tasks so far
@@ -49,6 +50,7 @@ class Slots:
         events: Events,
         *,
         title: str,
+        outputs: OutputRings,
         on_result: Callable[[InFlightTask, ChildResult], None],
         on_lost: Callable[[InFlightTask, str], None],
         on_room: Callable[[], None],
@@ -59,6 +61,7 @@ class Slots:
         self._guard: Guard | None = None
         self._events = events
         self._title = title
+        self._outputs = outputs
         self._on_result = on_result
         self._on_lost = on_lost
         self._on_room = on_room
@@ -198,6 +201,7 @@ class Slots:
         slot = self._by_child.get(child)
         if held is None:
             return
+        self._outputs.ended(held.task.token)
         if slot is not None:
             self._count(slot, -1, is_async=held.is_async)
         if not held.is_async:
@@ -207,6 +211,9 @@ class Slots:
             self._run(child.close(_RETIRE_S))  # its exit starts the next one
 
     def _child_output(self, child: Child, key: str | None, stream: Stream, line: str) -> None:
+        held = None if key is None else self._held.get(key)
+        if held is not None:
+            self._outputs.add(held.task.token, stream, line)
         self._events.output(child.spec.index, key.partition("/")[0] if key else None, stream, line)
 
     def _child_exit(self, child: Child, end: ChildExit) -> None:
@@ -217,6 +224,7 @@ class Slots:
         self._events.child_exited(slot.index, child.pid, end.reason, len(end.started))
         died = [held for key in end.started if (held := self._held.pop(key, None)) is not None]
         for held in died:
+            self._outputs.ended(held.task.token)
             self._on_lost(held, _how(held, end, died))
         for key in end.waiting:
             if (held := self._held.get(key)) is not None and held.job is not None:

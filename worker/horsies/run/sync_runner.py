@@ -12,6 +12,7 @@ from collections import deque
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 
+from horsies.run.child_stack import other_threads, stack_of_thread
 from horsies.run.execute import Run, execute
 from horsies.run.frames import CHUNK, FrameReader, pack
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from horsies.run.child_leases import ChildLeases
+    from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
     from horsies.run.outcomes import Report, TaskStopped
 
@@ -59,6 +61,14 @@ class SyncRunner:
         if current is not None and current.number == number:
             _wake()
             threading.Thread(target=self._insist, args=(current, stop), daemon=True).start()
+
+    def stack(self, number: int, *, with_locals: bool) -> Stack | None:
+        """What this job is doing; None if it does not run. Called from the thread that listens to the parent."""
+        main, current = threading.main_thread().ident, self._current
+        if current is None or current.number != number:
+            return None
+        frames = stack_of_thread(main, with_locals=with_locals)
+        return {"frames": frames, "threads": other_threads({main}, with_locals=with_locals)}
 
     def on_sigterm(self, _number: int, _frame: FrameType | None) -> None:
         """The signal only wakes the main thread; what to stop is in `_stops`.

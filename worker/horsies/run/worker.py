@@ -17,8 +17,10 @@ from horsies.run.contract import LeaseTerms
 from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
+from horsies.run.looks import CHANNEL as LOOK_CHANNEL, Looks
 from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.orders import CHANNEL, Orders
+from horsies.run.output_rings import OutputRings
 from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
@@ -60,6 +62,7 @@ class Worker:
         self.identity = Identity()
         self.schedules = schedules_of(app, app.tasks) if settings.scheduler else []
         self.in_flight = InFlightTasks()
+        self.outputs = OutputRings()
         self.started_at = datetime.now(UTC)
         self._resources = AsyncExitStack()
         self._supervisor = Supervisor(app.config.resilience, events)
@@ -77,7 +80,7 @@ class Worker:
         await self.slots.start()
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
-        loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
+        loops += [self.orders, self.looks, self.advancer, self.children_of_workflows, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
             schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
@@ -154,6 +157,7 @@ class Worker:
             LeaseTerms.of(config.recovery),
             events,
             title=self.identity.worker_id,
+            outputs=self.outputs,
             on_result=self._result,
             on_lost=self._lost_child,
             on_room=self._room,
@@ -188,6 +192,8 @@ class Worker:
             lanes["finish"],
             self.in_flight,
             events,
+            outputs=self.outputs,
+            kept_bytes=config.failed_output_bytes,
             claimer=self.claimer,
             capped=self.claim_rules.capped,
             on_retry=self._retry_due,
@@ -238,6 +244,14 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
+        self.looks = Looks(
+            self.identity,
+            upkeep,
+            self.in_flight,
+            self.outputs,
+            allowed=config.allow_looks,
+            is_notified=not self.behind_pooler,
+        )
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
@@ -259,6 +273,7 @@ class Worker:
         for queue in self.claimer.queues:
             listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)
+        listener.add(LOOK_CHANNEL, self._asked)
         listener.add(READY_CHANNEL, lambda _payload: self.children_of_workflows.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
@@ -282,10 +297,16 @@ class Worker:
             self.orders.wake.set()
             self.beats.look()
 
+    def _asked(self, worker_id: str) -> None:
+        """An operator wants to see what a task of this worker is doing."""
+        if worker_id == self.identity.worker_id:
+            self.looks.wake.set()
+
     def _look_around(self) -> None:
         """Notifications may have been missed."""
         self._enqueued()
         self._told(self.identity.worker_id)
+        self.looks.wake.set()
         self.children_of_workflows.notice()
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:

@@ -65,6 +65,8 @@ class Attempt:
     worker_hostname: str | None
     worker_pid: int | None
     worker_process_name: str | None
+    output: str | None = None
+    """The last lines that it had written, if it failed."""
 
 
 @dataclass(frozen=True, slots=True)

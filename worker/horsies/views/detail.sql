@@ -47,10 +47,14 @@ SELECT left(args, $2) AS args, octet_length(args) AS args_size, length(args) > $
 
 -- name: view_task_attempts
 -- views/detail.py; reads only ($1 task, $2 attempts at most): the newest ones, newest first, and how many there are
-SELECT attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason, worker_id,
-       worker_hostname, worker_pid, worker_process_name, count(*) OVER () AS all_of_them
-  FROM horsies_task_attempts
- WHERE task_id = $1
+-- Upstream's table lacks `output`: then it is that of `absent`.
+SELECT found.*, count(*) OVER () AS all_of_them
+  FROM (VALUES (NULL::text)) AS absent (output)
+ CROSS JOIN LATERAL (
+       SELECT attempt, outcome, will_retry, started_at, finished_at, error_code, error_message, failed_reason, worker_id,
+              worker_hostname, worker_pid, worker_process_name, output
+         FROM horsies_task_attempts
+        WHERE task_id = $1) found
  ORDER BY attempt DESC
  LIMIT $2
 

@@ -59,6 +59,7 @@ UPSTREAM_TABLES: dict[str, Table] = {
             "id task_id attempt outcome will_retry started_at finished_at error_code error_message failed_reason"
             " worker_id worker_hostname worker_pid worker_process_name created_at"
         ),
+        _names("output"),
         indexes=_names("uq_horsies_task_attempts_task_attempt"),
         needs=("INSERT", SEQUENCE),
     ),
@@ -119,6 +120,10 @@ OUR_TABLES: dict[str, Table] = {
     ),
     "horsies_worker_losses": Table(
         _names("id worker_id taken_at failed retried returned"), needs=("SELECT", "INSERT", SEQUENCE)
+    ),
+    "horsies_looks": Table(
+        _names("look_id task_id worker_id claimed_at kind with_locals after_line asked_at answered_at answer"),
+        needs=("SELECT", "UPDATE"),
     ),
     "horsies_schedules": Table(
         _names("schedule_name config_hash definition registered_at paused_at paused_by reason skip_slot skipped_by")

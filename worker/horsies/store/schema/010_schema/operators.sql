@@ -1,4 +1,4 @@
--- actions of operators, and their orders to queues and workers; a part of version 10, run by upgrade.py
+-- actions of operators, their orders to queues and workers, and their looks at tasks; a part of version 10, run by upgrade.py
 
 -- One row per target of an operator action, whether it was applied or refused; never changed afterwards. The rows of
 -- one confirmed operation share an operation_id.
@@ -51,3 +51,20 @@ CREATE TABLE IF NOT EXISTS horsies_worker_orders (
     reason         text,
     updated_at     timestamptz  NOT NULL DEFAULT now()
 );
+
+-- An operator who looks at a running task, until it is closed: what is asked, and the worker's answer. Not logged: after
+-- a crash of the server the console asks anew.
+CREATE UNLOGGED TABLE IF NOT EXISTS horsies_looks (
+    look_id     uuid         PRIMARY KEY,
+    task_id     varchar(36)  NOT NULL,
+    worker_id   varchar(255) NOT NULL,
+    claimed_at  timestamptz  NOT NULL,
+    kind        text         NOT NULL,
+    with_locals boolean      NOT NULL DEFAULT false,
+    after_line  bigint       NOT NULL DEFAULT 0,
+    asked_at    timestamptz  NOT NULL DEFAULT now(),
+    answered_at timestamptz,
+    answer      jsonb,
+    CONSTRAINT ck_horsies_looks_kind CHECK (kind IN ('stack', 'output'))
+);
+CREATE INDEX IF NOT EXISTS ix_horsies_looks_worker ON horsies_looks (worker_id);

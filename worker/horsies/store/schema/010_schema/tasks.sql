@@ -64,6 +64,7 @@ CREATE TABLE IF NOT EXISTS horsies_task_attempts (
     worker_pid          integer,
     worker_process_name varchar(255),
     created_at          timestamptz  NOT NULL DEFAULT now(),
+    output              text,
     CONSTRAINT ck_horsies_task_attempts_outcome CHECK (outcome IN ('COMPLETED', 'FAILED', 'WORKER_FAILURE'))
 );
 

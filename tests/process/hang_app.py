@@ -1,0 +1,171 @@
+"""Tasks that hang in the ways in which tasks hang; each prints `begun` first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import threading
+import time
+
+from horsies import AppConfig, Horsies, PostgresConfig, TaskError, TaskResult
+
+URL = os.environ.get("HORSIES_DATABASE_URL", "postgresql://nobody@localhost/nowhere")
+app = Horsies(
+    AppConfig(
+        broker=PostgresConfig(database_url=URL),
+        allow_looks=os.environ.get("HANG_APP_LOOKS") != "forbidden",
+        failed_output_bytes=int(os.environ.get("HANG_APP_KEPT", "4096")),
+    )
+)
+Out = TaskResult[None, TaskError]
+lock = threading.Lock()
+lock.acquire()
+
+
+class Order:
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody may ask me now")
+
+
+@app.task("wait_for_a_lock")
+def wait_for_a_lock(password: str) -> Out:
+    order = Order()
+    print("begun", flush=True)
+    settle(order, [1, "two", {"card": password}])
+    return TaskResult(ok=None)
+
+
+def settle(order: Order, lines: list[object]) -> None:
+    with lock:
+        print(order, lines)
+
+
+@app.task("sleep_long")
+def sleep_long() -> Out:
+    print("begun", flush=True)
+    time.sleep(3_600)
+    return TaskResult(ok=None)
+
+
+@app.task("count_for_ever")
+def count_for_ever() -> Out:
+    print("begun", flush=True)
+    number = 0
+    while True:
+        number += 1
+
+
+@app.task("backtrack")
+def backtrack() -> Out:
+    """C code that holds the GIL for minutes."""
+    print("begun", flush=True)
+    re.match(r"(a+)+b", "a" * 60)
+    return TaskResult(ok=None)
+
+
+@app.task("start_threads")
+def start_threads() -> Out:
+    thread = threading.Thread(target=upload, name="upload", daemon=True)
+    thread.start()
+    print("begun", flush=True)
+    thread.join()
+    return TaskResult(ok=None)
+
+
+def upload() -> None:
+    time.sleep(3_600)
+
+
+@app.task("await_for_ever")
+async def await_for_ever() -> Out:
+    print("begun", flush=True)
+    await charge()
+    return TaskResult(ok=None)
+
+
+async def charge() -> None:
+    await asyncio.wait_for(asyncio.gather(quick(), answer_of_the_bank()), 3_600)
+
+
+async def quick() -> None: ...
+
+
+async def answer_of_the_bank() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+@app.task("await_a_group")
+async def await_a_group() -> Out:
+    print("begun", flush=True)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(quick())
+        group.create_task(answer_of_the_bank())
+    return TaskResult(ok=None)
+
+
+@app.task("await_the_first")
+async def await_the_first() -> Out:
+    print("begun", flush=True)
+    await asyncio.wait([asyncio.create_task(answer_of_the_bank())])
+    return TaskResult(ok=None)
+
+
+@app.task("await_in_a_thread")
+async def await_in_a_thread() -> Out:
+    print("begun", flush=True)
+    await asyncio.to_thread(upload)
+    return TaskResult(ok=None)
+
+
+@app.task("block_the_loop")
+async def block_the_loop() -> Out:
+    print("begun", flush=True)
+    upload()
+    return TaskResult(ok=None)
+
+
+@app.task("nothing")
+def nothing() -> Out:
+    return TaskResult(ok=None)
+
+
+@app.task("take_steps")
+def take_steps() -> Out:
+    """Long enough in each of two lines for a follower, who asks every second."""
+    print("begun", flush=True)
+    first_step()
+    second_step()
+    return TaskResult(ok=None)
+
+
+def first_step() -> None:
+    time.sleep(2)
+
+
+def second_step() -> None:
+    time.sleep(1.5)
+
+
+@app.task("write_lines")
+def write_lines(count: int, seconds: float) -> Out:
+    """Lines on both streams, one of them with an escape sequence, and a record of logging."""
+    print("begun", flush=True)
+    for number in range(count):
+        print(f"line {number}", flush=True)
+    print("\x1b[31mred\x1b[0m", flush=True)
+    logging.getLogger("shop").warning("low on %s", "paper")
+    time.sleep(seconds)
+    print("last line", flush=True)
+    return TaskResult(ok=None)
+
+
+@app.task("fail_loudly")
+def fail_loudly(how: str) -> Out:
+    print("begun", flush=True)
+    print("trying postgresql://shop:s3cret@db/shop", flush=True)
+    print("the last line", flush=True)
+    if how == "die":
+        os.kill(os.getpid(), 9)
+    return TaskResult(err=TaskError(error_code="REFUSED", message="no")) if how == "fail" else TaskResult(ok=None)

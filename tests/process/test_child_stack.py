@@ -1,0 +1,153 @@
+"""The stack of a running task, whatever it hangs in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import hang_app
+import pytest
+import pytest_asyncio
+from test_child import Watched
+
+from horsies.run import stacks
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+APP = Path(hang_app.__file__)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def watched() -> AsyncIterator[Watched]:
+    watched = await Watched().start("hang_app:app")
+    yield watched
+    await watched.close()
+
+
+async def hanging(watched: Watched, task: str, *args: object) -> str:
+    """The key of a task that has printed and left the print."""
+    key = watched.submit(task, *args)
+    await watched.until_begun(key)
+    async with asyncio.timeout(10):
+        while any("print(" in frame["source"] for frame in (await stack_of(watched, key))["frames"]):
+            pass
+    return key
+
+
+async def stack_of(watched: Watched, key: str, *, with_locals: bool = False) -> dict[str, Any]:
+    found = await watched.child.stack(key, with_locals=with_locals)
+    assert found is not None
+    return found
+
+
+def own(frames: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Function and source line of the application's frames, innermost first."""
+    assert all(frame["file"] == str(APP) for frame in frames if frame["user"])
+    return [(frame["function"], frame["source"]) for frame in frames if frame["user"]]
+
+
+@pytest.mark.parametrize(
+    ("task", "innermost"),
+    [
+        ("sleep_long", ("sleep_long", "time.sleep(3_600)")),
+        ("count_for_ever", ("count_for_ever", "number += 1")),  # or the line before it
+    ],
+)
+async def test_the_stack_of_a_plain_task_says_in_which_line_it_is(
+    watched: Watched, task: str, innermost: tuple[str, str]
+) -> None:
+    key = await hanging(watched, task)
+    stack = await stack_of(watched, key)
+    assert stack["how"] == "python"
+    ((function, source),) = own(stack["frames"])
+    assert (function, source.replace("while True:", "number += 1")) == innermost
+    assert all(frame["user"] for frame in stack["frames"]), "none of ours, and none beneath"
+    assert stack["threads"] == []
+
+
+async def test_locals_are_read_only_if_asked_for_and_run_no_code_of_theirs(watched: Watched) -> None:
+    key = await hanging(watched, "wait_for_a_lock", "s3cret")
+    stack = await stack_of(watched, key)
+    assert own(stack["frames"])[0] == ("settle", "with lock:")
+    assert "s3cret" not in str(stack)
+    stack = await stack_of(watched, key, with_locals=True)
+    assert stack["frames"][0]["locals"] == {
+        "order": "<hang_app.Order>",
+        "lines": [1, "two", {"card": "s3cret"}],
+    }
+
+
+async def test_c_code_that_holds_the_gil_is_seen_by_the_interpreters_dump(watched: Watched) -> None:
+    key = await hanging(watched, "backtrack")
+    for _ in range(2):
+        begun = time.monotonic()
+        stack = await stack_of(watched, key)
+        assert time.monotonic() - begun < 1
+        assert stack["how"] == "interpreter"
+        assert own(stack["frames"]) == [("backtrack", 're.match(r"(a+)+b", "a" * 60)')]
+        assert stack["frames"][0]["file"].endswith("re/__init__.py"), "the library's frame is the innermost"
+    assert watched.end is None, "the signal ends no child"
+
+
+async def test_threads_that_the_task_started_are_shown(watched: Watched) -> None:
+    key = await hanging(watched, "start_threads")
+    stack = await stack_of(watched, key)
+    assert own(stack["frames"]) == [("start_threads", "thread.join()")]
+    ((name, frames),) = stack["threads"]
+    assert (name, own(frames)) == ("upload", [("upload", "time.sleep(3_600)")])
+
+
+async def test_an_async_task_shows_its_own_chain_of_awaits(watched: Watched) -> None:
+    waits, in_thread = await hanging(watched, "await_for_ever"), await hanging(watched, "await_in_a_thread")
+    stack = await stack_of(watched, waits)
+    assert own(stack["frames"]) == [
+        ("answer_of_the_bank", "await asyncio.get_running_loop().create_future()"),
+        ("charge", "await asyncio.wait_for(asyncio.gather(quick(), answer_of_the_bank()), 3_600)"),
+        ("await_for_ever", "await charge()"),
+    ]
+    stack = await stack_of(watched, in_thread)
+    assert own(stack["frames"]) == [("await_in_a_thread", "await asyncio.to_thread(upload)")]
+    ((_, frames),) = stack["threads"]
+    assert own(frames) == [("upload", "time.sleep(3_600)")]
+
+
+@pytest.mark.parametrize(
+    ("task", "source"),
+    [
+        ("await_a_group", "async with asyncio.TaskGroup() as group:"),
+        ("await_the_first", "await asyncio.wait([asyncio.create_task(answer_of_the_bank())])"),
+    ],
+)
+async def test_the_chain_goes_on_into_the_tasks_that_it_waits_for(watched: Watched, task: str, source: str) -> None:
+    stack = await stack_of(watched, await hanging(watched, task))
+    assert own(stack["frames"]) == [
+        ("answer_of_the_bank", "await asyncio.get_running_loop().create_future()"),
+        (task, source),
+    ]
+
+
+async def test_an_async_task_that_blocks_the_loop_shows_what_it_does(watched: Watched) -> None:
+    key = await hanging(watched, "block_the_loop")
+    stack = await stack_of(watched, key)
+    assert own(stack["frames"]) == [("upload", "time.sleep(3_600)"), ("block_the_loop", "upload()")]
+
+
+async def test_a_task_that_has_ended_or_waits_has_no_stack(watched: Watched) -> None:
+    key = watched.submit("nothing")
+    await watched.result_of(key)
+    assert await watched.child.stack(key, with_locals=False) is None
+    await hanging(watched, "sleep_long")
+    waiting = watched.submit("nothing")
+    assert await watched.child.stack(waiting, with_locals=False) is None
+
+
+async def test_an_answer_that_comes_too_late_is_dropped(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "_ANSWER_S", 0.0)
+    key = await hanging(watched, "sleep_long")
+    stack = await stack_of(watched, key)
+    assert (stack["how"], own(stack["frames"])) == ("interpreter", [("sleep_long", "time.sleep(3_600)")])
+    monkeypatch.undo()
+    assert (await stack_of(watched, key))["how"] == "python"

@@ -1,0 +1,53 @@
+"""`horsies tasks logs`: what a running task prints and logs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from horsies.cli.looking import ENDED, NO_ANSWER, report, watch
+from horsies.cli.machine import plain
+from horsies.cli.tables import Screen, clean, say
+from horsies.operations.looking import why_not
+
+if TYPE_CHECKING:
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.operations.looking import Answer, Look
+
+_EVERY_S: Final = 0.5
+
+
+def show_logs(
+    choice: DatabaseChoice, text: str, *, follow: bool, reason: str | None, read_only: bool, as_json: bool
+) -> None:
+    screen = Screen.of(sys.stdout)
+
+    def show(look: Look, answer: Answer) -> int:
+        found = answer.found
+        if as_json:
+            typer.echo(json.dumps(plain(report(look, answer, "output", found))))
+        else:
+            _print(answer, screen)
+            if answer.is_last:
+                say(why_not(look, answer), stream=sys.stderr)
+        if found is None and answer.holds:
+            return NO_ANSWER
+        return ENDED if answer.is_last else 0
+
+    every_s = _EVERY_S if follow else None
+    watch(choice, text, "output", show, every_s=every_s, reason=reason, read_only=read_only)
+
+
+def _print(answer: Answer, screen: Screen) -> None:
+    found = answer.found or {}
+    if found.get("left_out"):
+        say(screen.paint(f"{screen.glyph('…', '...')} {found['left_out']:,} lines left out", "dim"))
+    for _, time, stream, line in found.get("lines", ()):
+        at = f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}"[:-3]
+        say(f"{screen.paint(at, 'dim')} {screen.paint(clean(line), 'yellow' if stream == 'stderr' else '')}")
+    if "last" in found and not found["last"]:
+        say(screen.paint("nothing written yet", "dim"), stream=sys.stderr)

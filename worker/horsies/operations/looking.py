@@ -1,0 +1,120 @@
+"""Looking at a running task: a question to the worker that holds it, bound to the claim, and the worker's answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from horsies.operations.audit import OperatorAction, require_writable, with_audit
+from horsies.operations.formatting import span
+from horsies.operations.preview import OperationError
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    import asyncpg
+
+    from horsies.operations.actor import Actor
+
+VERB = "look"
+PATIENCE_S = 2.0
+"""A worker answers within 0.3 s. One that cannot be notified, behind a pooler, reads the question within 5 s."""
+_PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """An open question: this task, as this worker has claimed it."""
+
+    look_id: uuid.UUID
+    task_id: str
+    task_name: str
+    worker_id: str
+    claimed_at: datetime
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a worker has said about a look, or that it has not yet.
+
+    `holds`: the worker still has the claim under which it was asked. `silent_for`: since its last sign of life.
+    """
+
+    found: dict[str, Any] | None
+    at: datetime | None
+    now: datetime
+    holds: bool
+    status: str | None
+    silent_for: timedelta | None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether there is nothing more to come."""
+        return not self.holds or self.found is None or "problem" in self.found
+
+
+def why_not(look: Look, answer: Answer) -> str:
+    """Why an answer is the last one, or shows nothing."""
+    if not answer.holds:
+        now = f"it is {answer.status} now" if answer.status else "its row is gone"
+        return f"{look.worker_id} no longer holds task {look.task_id}: {now}"
+    if answer.found is not None:
+        return f"{look.worker_id} shows nothing of task {look.task_id}: {answer.found['problem']}"
+    silent = "was never" if answer.silent_for is None else f"was {span(answer.silent_for.total_seconds())} ago"
+    return f"{look.worker_id} has not answered; its last sign of life {silent}"
+
+
+async def look_at(
+    conn: asyncpg.Connection,
+    actor: Actor,
+    task_id: str,
+    kind: Literal["stack", "output"],
+    *,
+    with_locals: bool = False,
+    reason: str | None = None,
+) -> Look:
+    """Ask for the first time; the audit trail says who did. OperationError for a task that does not run."""
+    await require_writable(conn, "horsies_looks")
+    action = OperatorAction(uuid.uuid4(), VERB, actor, reason, None)
+    row = await conn.fetchrow(with_audit(__name__, "look_begin"), *action.values, task_id, kind, with_locals)
+    if row is None:
+        raise OperationError(f"no task has the id {task_id}", help_text="`horsies tasks ls status:running` lists them")
+    if row["status"] != "RUNNING":
+        raise OperationError(
+            f"task {task_id} is {row['status']}: only a task that runs can be looked at",
+            help_text=f"`horsies tasks show {task_id}` tells its story",
+        )
+    return Look(action.operation_id, task_id, row["task_name"], row["worker_id"], row["claimed_at"], row["started_at"])
+
+
+async def ask_again(conn: asyncpg.Connection, look: Look, *, after: int = 0) -> None:
+    """What is it doing now, or writing `after` that line? Not before the last question is answered."""
+    await conn.execute(statement(__name__, "look_again"), look.look_id, after)
+
+
+async def close(conn: asyncpg.Connection, look: Look) -> None:
+    await conn.execute(statement(__name__, "look_close"), look.look_id)
+
+
+async def answer_to(conn: asyncpg.Connection, look: Look, within_s: float = PATIENCE_S) -> Answer:
+    """Wait for the answer; after that time, the answer says for how long the worker has been silent."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within_s
+    while True:
+        stored = await conn.fetchval(statement(__name__, "look_answered"), look.look_id)
+        if stored or loop.time() > end:
+            return await _answer(conn, look)
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _answer(conn: asyncpg.Connection, look: Look) -> Answer:
+    row = await conn.fetchrow(
+        statement(__name__, "look_read"), look.look_id, look.task_id, look.worker_id, look.claimed_at
+    )
+    found = None if row["answer"] is None else json.loads(row["answer"])
+    return Answer(found, row["answered_at"], row["now"], bool(row["holds"]), row["status"], row["silent_for"])

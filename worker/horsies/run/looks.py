@@ -1,0 +1,88 @@
+"""Operators' looks at tasks of this worker: it answers with the stack or the output, once for each time it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from horsies.domain.codec import to_json
+from horsies.lifecycle.claim_token import Token
+from horsies.run.in_flight import Stage
+from horsies.run.loops import Wake
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from horsies.run.in_flight import InFlightTasks
+    from horsies.run.output_rings import OutputRings
+    from horsies.run.settings import Identity
+    from horsies.store.dedicated_connection import Lane
+
+CHANNEL = "horsies_look"
+_POLL_S = 5.0
+"""Behind a pooler, where no notification arrives."""
+_LISTENING_S = 60.0
+_PRUNE_EVERY_S = 3600.0
+_MOST_OUTPUT = 12_000
+"""Bytes of one answer: a follower asks twice a second, and its line may carry 30 kB/s."""
+
+
+class Looks:
+    """While no operator looks, it only polls."""
+
+    name = "looks"
+    step_timeout_s = 20.0
+
+    def __init__(
+        self,
+        identity: Identity,
+        lane: Lane,
+        in_flight: InFlightTasks,
+        outputs: OutputRings,
+        *,
+        allowed: bool,
+        is_notified: bool,
+    ) -> None:
+        self.wake = Wake()
+        self.interval_s = _LISTENING_S if is_notified else _POLL_S
+        self.lane = lane
+        self._worker_id = identity.worker_id
+        self._in_flight = in_flight
+        self._outputs = outputs
+        self._allowed = allowed
+        self._pruned: float | None = None
+
+    async def step(self) -> None:
+        async with self.lane.turn() as connection:
+            asked = await connection.fetch(statement(__name__, "looks_asked"), self._worker_id)
+            if self._pruned is None or time.monotonic() - self._pruned > _PRUNE_EVERY_S:
+                self._pruned = time.monotonic()  # first: a role that may not delete gets the error only once an hour
+                await connection.execute(statement(__name__, "looks_prune"))
+        if not asked:
+            return
+        answers = await asyncio.gather(*map(self._answer, asked))  # without the connection: a dump takes 0.2 s
+        columns = [row["look_id"] for row in asked], [row["asked_at"] for row in asked], answers
+        async with self.lane.turn() as connection:
+            await connection.execute(statement(__name__, "looks_answer"), *columns)
+
+    async def _answer(self, look: Mapping[str, Any]) -> str:
+        if not self._allowed:
+            return to_json({"problem": "this worker's application has allow_looks=False"}, "answer")
+        token = Token(look["task_id"], self._worker_id, look["claimed_at"])
+        if look["kind"] == "output":
+            return to_json(self._output(token, look["after_line"]), "answer")
+        held = self._in_flight.get(token)
+        if held is None or held.stage is not Stage.RUNNING or held.child is None or held.job is None:
+            return to_json({"problem": "it has ended"}, "answer")
+        stack = await held.child.stack(held.job.key, with_locals=look["with_locals"])
+        found = {"problem": "its code has not begun, or has ended"} if stack is None else stack
+        return to_json({"pid": held.child.pid} | found, "answer")
+
+    def _output(self, token: Token, after: int) -> dict[str, Any]:
+        ring = self._outputs.of(token)
+        runs = self._in_flight.get(token) is not None
+        if ring is None:
+            return {"lines": [], "last": 0, "left_out": 0, "runs": True} if runs else {"problem": "it has ended"}
+        return ring.since(after, _MOST_OUTPUT) | {"runs": runs}
