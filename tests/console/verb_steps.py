@@ -16,7 +16,8 @@ from textual.app import App
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
-from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.preview import Outcome, Preview, Refusal
+from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import Link

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -101,6 +100,8 @@ def _show(demo: Demo) -> NoReturn:
 
 
 def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
+    import asyncio
+
     from horsies.cli.machine import print_json
     from horsies.demo.tally import tally
 

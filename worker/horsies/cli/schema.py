@@ -3,7 +3,6 @@ a terminal the offer to create one."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -23,6 +22,8 @@ def make_if_wished(choice: DatabaseChoice) -> None:
 
     Otherwise a list would create a server and answer "no task" to an operator whose URL was not set in that shell.
     """
+    import asyncio
+
     from horsies.store.embedded import default_place
 
     place = default_place()

@@ -8,8 +8,8 @@ from horsies.cli.filters import chosen, understood, understood_workflows
 from horsies.cli.formatting import unshortened
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.workflow_reading import node_named, story_of, whole_id
-from horsies.operations.preview import OperationError
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.query import TASKS, WORKFLOWS
 from horsies.views import Ambiguous, find_task
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from horsies.cli.reading import Connection
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
 
 _WHOLE: Final = 36
 

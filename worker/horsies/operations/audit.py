@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
-from horsies.operations.preview import AuditedAction, OperationError, RowOutcome
+from horsies.operations.target import AuditedAction, OperationError, RowOutcome
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.actor import Actor
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
 
 _LONGEST_TEXT = 10_000
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.operations.preview import OperationError, Outcome, RowOutcome
+from horsies.operations.preview import Outcome
+from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.clashes import CLASHES
 from horsies.store.isolate_bad_rows import isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
     from horsies.operations.verb import Verb
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.operations.audit import trace
-from horsies.operations.preview import OperationError, RowOutcome
+from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,3 @@ async def give(
     if left:
         await trace(conn, action, [row for row in outcomes if not row.applied])
     return outcomes
-
-
-def by_whom(actor: str | None) -> str:
-    return f" by {actor}" if actor else ""

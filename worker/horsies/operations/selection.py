@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.query import parameters, parse
 from horsies.store.statements import statement
 from horsies.views import matching

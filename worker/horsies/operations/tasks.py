@@ -11,9 +11,11 @@ from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
 from horsies.operations.audit import NO_ACTION, require_writable, standing, with_audit
-from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.facts import TaskFacts
+from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
-from horsies.operations.verb import TERMINAL, TaskFacts
+from horsies.operations.target import OperationError, RowOutcome, Target
+from horsies.operations.verb import TERMINAL
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.cluster import Cluster
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
 
 MOST_IDS: Final = 500
 """The most ids that are read of a kind and name; the others are only counted."""
