@@ -17,7 +17,7 @@ from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
-from horsies.workflow.context import id_of
+from horsies.workflow.nodes import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
