@@ -21,4 +21,5 @@ def statements() -> dict[str, str]:
 
 
 def statement(name: str) -> str:
-    return statements()[name]
+    """Its text; fragments that have the name of their place are in it, the others are not."""
+    return re.sub(r"/\* (\w+) \*/", lambda place: statements().get(place[1], place[0]), statements()[name])
