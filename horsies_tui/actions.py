@@ -48,8 +48,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action of the operator. `id` is `scope.name`: its key in `[keys]`; `action_name` is the method that is
-    called.
+    """One action of the operator. `id`, its name in `[keys]`, is `scope.name`; `action_name` is the method called.
 
     Capital letters write (and open a preview first), except `G` and `N`, which have their usual pager meaning, and `Y`.
     """

@@ -60,8 +60,8 @@ class Console(Protocol):
 
     options: ConsoleOptions
     link: Link
-    desk: RecoveryFeed
-    """Read continuously for the header; call `desk.refresh()` after an operation."""
+    recovery: RecoveryFeed
+    """Read continuously for the header; call `recovery.refresh()` after an operation."""
     utc: bool
     """Show absolute times in UTC, or in this machine's zone. A change calls `ConsoleView.times_changed`."""
 

@@ -90,7 +90,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         self._table.choose_one()
 
     def refresh_now(self) -> None:
-        self.console.desk.refresh()
+        self.console.recovery.refresh()
 
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""

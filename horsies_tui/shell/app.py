@@ -147,14 +147,14 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
-        self._wire.start()
+        self._session.start()
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
         self.set_interval(_SECOND, self._draw_frame)
 
     async def on_unmount(self) -> None:
-        await self._wire.stop()
+        await self._session.stop()
 
     # Services for views, see view.Console.
 
@@ -223,13 +223,13 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._verbs.begin(verb, view)
 
     async def _open_task(self, task_id: str) -> None:
-        cast("DetailView", await self.stage.lay("detail")).open(task_id)
+        cast("DetailView", await self.stage.push("detail")).open(task_id)
 
     async def _show_tasks(self, filter_text: str) -> None:
         cast("TasksView", await self.stage.follow("tasks")).filter_by(filter_text)
 
     async def _show_workflow(self, workflow_id: str, index: int | None) -> None:
-        cast("WorkflowView", await self.stage.lay("workflow")).open(workflow_id, index)
+        cast("WorkflowView", await self.stage.push("workflow")).open(workflow_id, index)
 
     async def _show_workers(self, filter_text: str) -> None:
         cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
@@ -238,8 +238,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     def _use(self, choice: DatabaseChoice) -> None:
         clock = self._clock or DatabaseClock()
-        self._wire = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
-        self.link, self.desk = self._wire.link, self._wire.desk
+        self._session = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
         self._told_outage: tuple[str, ...] = ()
         self._framed = ""
@@ -247,16 +247,16 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:
-            self._wire.left = True
+            self._session.left = True
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
         """Switch to another database; the filter and the task of the command line belonged to the first one."""
         self.options = replace(self.options, filter="", task_id=None)
         self.footer.message_over()
-        await self._wire.stop()
+        await self._session.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
-        self._wire.start()
+        self._session.start()
         await self.stage.use(self.link)
 
     @on(DatabaseSession.LinkChanged)
@@ -276,8 +276,8 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             picker.dismiss(None)
         self._draw_frame()
 
-    @on(DatabaseSession.DeskRead)
-    def _show_what_is_stuck(self, message: DatabaseSession.DeskRead) -> None:
+    @on(DatabaseSession.RecoveryRead)
+    def _show_what_is_stuck(self, message: DatabaseSession.RecoveryRead) -> None:
         if message.wire.left:
             return
         self._draw_frame()
@@ -296,7 +296,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._told_outage = now
 
     def _pick(self, *, forced: bool) -> None:
-        picker = Picker(self.options.config, self._wire.choice, self._glyphs, forced=forced)
+        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced)
         self.push_screen(picker, self._picked)
 
     # The frame.
@@ -310,7 +310,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             return  # a feed's last message arrives while the console closes
         status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
-        need_action = self.desk.snapshot.need_action
+        need_action = self.recovery.snapshot.need_action
         top = self.stage.top
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
@@ -353,9 +353,9 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         if self._framed not in ("", message.name):
             self.footer.message_over()
         self._framed = message.name
-        self.desk.watch(message.name == "recovery")
+        self.recovery.watch(message.name == "recovery")
         if message.name in _OF_THE_DESK:
-            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
+            self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()
 
     @on(events.TextSelected)
@@ -376,7 +376,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     def action_refresh(self) -> None:
         self.link.retry_now()
-        self.desk.refresh()
+        self.recovery.refresh()
         if self.stage.top is None:
             return
         if self.stage.top.frozen_at is not None:
@@ -392,7 +392,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         key = key_for("app.freeze", self.screen, self._glyphs)
         self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
         if not on:
-            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
+            self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()
 
     def action_contexts(self) -> None:

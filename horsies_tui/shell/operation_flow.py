@@ -105,7 +105,7 @@ class OperationFlow:
 
     def _tell(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link
-        self._console.desk.refresh()
+        self._console.recovery.refresh()
         view.acted()
         if not done.went_well:
             self._show(done, view)

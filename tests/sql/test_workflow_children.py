@@ -28,7 +28,7 @@ from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
 from horsies.lifecycle.advancing import lock_families, settle
 from horsies.lifecycle.children import start_child
-from horsies.run import subworkflow_builder as children_of_workflows
+from horsies.run import subworkflow_builder as subworkflow_builder
 from horsies.run.subworkflow_builder import build_child
 from horsies.workflow.children import BuildFailed, UnknownDefinition
 
@@ -98,7 +98,7 @@ async def test_a_build_that_raises(connection: asyncpg.Connection) -> None:
 async def test_a_build_that_hangs_keeps_nobody_waiting(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children_of_workflows, "_LONGEST_BUILD_S", 0.05)
+    monkeypatch.setattr(subworkflow_builder, "_LONGEST_BUILD_S", 0.05)
     flow = await grow(connection, node(0, sub_definition_key=Hanging.definition_key))
     refused = await build(connection, flow)
     assert isinstance(refused, BuildFailed)

@@ -166,8 +166,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
 
 
 async def _told_when_it_stops(applying: asyncio.Future[Outcome]) -> Outcome:
-    """The first ctrl+c lets the current batch end, which may take a while: without a message it would look like a
-    hang."""
+    """The first ctrl+c lets the current batch end. That may take a while, so a message says that it stops."""
     try:
         return await asyncio.shield(applying)
     except asyncio.CancelledError:

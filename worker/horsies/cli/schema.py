@@ -1,5 +1,7 @@
-"""Creates and upgrades the schema. Where no database is configured: the places that were searched, the remedies, and in
-a terminal the offer to create one."""
+"""Creates and upgrades the schema.
+
+Where no database is configured, it says which places were searched and what to do; in a terminal it offers to make one.
+"""
 
 from __future__ import annotations
 

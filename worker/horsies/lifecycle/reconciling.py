@@ -39,8 +39,11 @@ _MOST_REPORTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The result of a pass over all workflows. `refused`: those that could not be repaired, and why. `locked`: those
-    that another session had locked; the next pass tries them again."""
+    """The result of a pass over all workflows.
+
+    `refused` could not be repaired, with the reasons. `locked` were locked by another session: the next pass tries
+    them again.
+    """
 
     repairs: int = 0
     workflows: int = 0

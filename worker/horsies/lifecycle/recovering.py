@@ -200,8 +200,7 @@ async def recover_stale_runs(
 
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:
-    """End horsies sessions that hold locks while their process is stopped in the middle of a statement. Returns
-    their names."""
+    """End horsies sessions that hold locks while their process is stopped within a statement; returns their names."""
     return [name for (name,) in await conn.fetch(statement(__name__, "end_silent_sessions"), silent_ms)]
 
 

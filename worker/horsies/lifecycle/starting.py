@@ -31,9 +31,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartVerdicts:
-    """Each token is in exactly one of these. They hold tokens, not task ids: this worker may hold an expired claim
-    and a new claim of the same task, and only one of the two may run. `held`: its workflow is paused, and it is
-    PENDING again. `waiting`: the cap of its queue has no room, and it stays CLAIMED."""
+    """Each token is in exactly one of these.
+
+    They are tokens and not task ids, because this worker may have an expired and a new claim of the same task, of which
+    only one may run. `paused`: its workflow is paused, and the task is PENDING again. `waiting`: the cap of its queue
+    has no room, and the task stays CLAIMED.
+    """
 
     started: frozenset[Token]
     expired: frozenset[Token]

@@ -99,8 +99,7 @@ async def refused(
 
 
 async def standing(conn: asyncpg.Connection) -> AuditRights:
-    """Read before an action is tried: the refusal then gives the reason, instead of an error of the server in the
-    middle."""
+    """Read before an action is tried, so that a refusal gives the reason, and no statement fails halfway."""
     row = await conn.fetchrow(statement(__name__, "audit_standing"))
     problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
     return AuditRights(row["now"], row["role"], problem, way_out)

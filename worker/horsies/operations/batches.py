@@ -94,8 +94,7 @@ async def _each_row_for_itself(
 
 
 async def _to_its_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """The answer, and whether it was cancelled meanwhile: if it were interrupted, it would be unknown what was
-    stored."""
+    """Its answer, and whether the caller was cancelled meanwhile: an interrupted statement may have been stored."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running), False

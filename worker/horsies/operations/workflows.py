@@ -15,7 +15,7 @@ from horsies.operations.facts import WorkflowFacts
 from horsies.operations.preview import Preview, Refusal
 from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verb import Done
-from horsies.query import parse_workflows, workflow_parameters
+from horsies.query import parse_workflows, workflow_conditions
 from horsies.store.statements import statement
 from horsies.views import workflow_matching
 
@@ -158,7 +158,7 @@ async def _selected(
     """The workflows, or the one node by its workflow and index; and the filter in its normal form."""
     if selection.filter is not None:
         wanted = parse_workflows(selection.filter)
-        ids = await workflow_matching(conn, workflow_parameters(wanted), _MOST + 1)
+        ids = await workflow_matching(conn, workflow_conditions(wanted), _MOST + 1)
         if len(ids) > _MOST:
             raise OperationError(
                 f"the filter matches more than {_MOST:,} workflows, which is the most for one operation",

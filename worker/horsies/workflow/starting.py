@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from horsies.broker import PostgresBroker
     from horsies.domain.plan import WorkflowPlan
     from horsies.handle import BrokerResult
-    from horsies.lifecycle.create_workflow import Planted
+    from horsies.lifecycle.create_workflow import CreatedWorkflow
     from horsies.store.producer_client import Link
     from horsies.workflow.handle import HandleResult
 
@@ -80,13 +80,13 @@ class _Start:
     sent_at: datetime | None
     resend: bool
 
-    def store(self) -> BrokerResult[Planted]:
+    def store(self) -> BrokerResult[CreatedWorkflow]:
         return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
-    async def store_async(self) -> BrokerResult[Planted]:
+    async def store_async(self) -> BrokerResult[CreatedWorkflow]:
         return await self.broker.perform_async(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
-    def handle(self, stored: BrokerResult[Planted]) -> WorkflowStartResult[WorkflowHandle[Any]]:
+    def handle(self, stored: BrokerResult[CreatedWorkflow]) -> WorkflowStartResult[WorkflowHandle[Any]]:
         fail = partial(_refusal, self.plan.name, self.workflow_id)
         if isinstance(stored, Err):
             error = stored.err_value
@@ -100,10 +100,10 @@ class _Start:
             return fail(f"the id {self.workflow_id} belongs to the workflow {other!r}; start under another id")
         return Ok(WorkflowHandle(self.workflow_id, self.broker))
 
-    def _act(self, link: Link) -> Awaitable[Planted]:
+    def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
         return link.use(self._insert, limit_s=_LONGEST_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
 
-    async def _insert(self, connection: asyncpg.Connection) -> Planted:
+    async def _insert(self, connection: asyncpg.Connection) -> CreatedWorkflow:
         async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
             return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
 

@@ -80,8 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an operator may do. The verb is one of operations.tasks, .workers, .queues or .workflows, by
-    `target_kind`."""
+    """What an operator may do: the verb for targets of this kind."""
 
     verb: str
     target_kind: TargetKind

@@ -73,8 +73,7 @@ _alike = attrgetter("kind", "task_name", "queue_name", "worker_id")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of `diagnose_in_flight`, in its column order. Rows with equal kind, name, queue and worker are counted
-    together."""
+    """A row of `diagnose_in_flight`, in its column order. `alike` counts those of this kind, name, queue and worker."""
 
     kind: str
     stale: bool
@@ -99,8 +98,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A row of `diagnose_holders`, in its column order: a lost worker. Both signs are those of the task that is
-    stale first."""
+    """A lost worker, in the column order of `diagnose_holders`. Both signs are of the task that is stale first."""
 
     worker_id: str
     running: int
@@ -125,8 +123,10 @@ class _Silence:
     spared_until: datetime | None
 
     def counts_from(self, last_sign: datetime) -> datetime:
-        """When a sweep counts what gave its last sign then as dead; while silent ones are spared, only the time counts
-        in which workers could beat."""
+        """When a sweep counts what gave its last sign then as dead.
+
+        While silent ones are spared, only the time counts in which workers could beat.
+        """
         moment = self.now + (last_sign - self.before)
         if self.spared_until is None:
             return moment
@@ -315,8 +315,7 @@ def _stale_claim(row: _Row, sweeps: _Sweeps) -> PredictedAction:
 
 
 def _lease_ran_out(row: _Row, sweeps: _Sweeps) -> PredictedAction:
-    """Any worker that may run it takes it over with its next claim; without such a worker it waits until it is
-    stale."""
+    """A worker that may run it takes it over with its next claim; without one it waits until it is stale."""
     if sweeps.cluster.may_run(row.task_name, row.queue_name):
         return PredictedAction("claim it again with the next free place", Severity.HANDLED)
     return _requeue(row, sweeps, "requeue once it is stale")
