@@ -21,5 +21,8 @@ def statements() -> dict[str, str]:
 
 
 def statement(name: str) -> str:
-    """Its text; fragments that have the name of their place are in it, the others are not."""
-    return re.sub(r"/\* (\w+) \*/", lambda place: statements().get(place[1], place[0]), statements()[name])
+    """Its text, with the fragments that are the same for every caller; the places of the others are left."""
+    text = statements()[name]
+    for fragment in ("claim_beat", "run_beat"):
+        text = text.replace(f"/* {fragment} */", statements()[fragment])
+    return text

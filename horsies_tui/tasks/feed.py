@@ -191,7 +191,7 @@ class TaskFeed(Feed[TaskSnapshot]):
     def _rows_due_at(self) -> float:
         due = self._rows.due_at(told=self._link.listens)
         window, begins = self._window, self._rest.begins_at()
-        if begins is not None and (window.unsettled or (self._follows and window.held)):
+        if begins is not None and (window.unsettled or (self._follows and window.unseen)):
             due = min(due, max(begins, self._rows.earliest_at))
         return due
 
@@ -280,13 +280,15 @@ class TaskFeed(Feed[TaskSnapshot]):
         if top is None:
             return True
         before = self._searched_above
-        start, held = (before[1], window.held) if before is not None and before[0] == top else (top, frozenset[str]())
+        start, unseen = (
+            (before[1], window.unseen) if before is not None and before[0] == top else (top, frozenset[str]())
+        )
         page = await self._read(
             lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=start, backwards=True)
         )
         if page is None or window is not self._window or top != window.top:
             return page is not None
-        window.hold({*held, *(row.id for row in page.rows)}, more=page.previous is not None)
+        window.leave_unseen({*unseen, *(row.id for row in page.rows)}, more=page.previous is not None)
         if page.reached is None or page.previous is None:
             return True
         self._searched_above = (top, page.previous)
@@ -297,8 +299,8 @@ class TaskFeed(Feed[TaskSnapshot]):
         super()._publish(
             rows=window.rows,
             struck=window.struck,
-            held=len(window.held),
-            held_more=window.held_more,
+            unseen=len(window.unseen),
+            more_unseen=window.more_unseen,
             at_start=window.before is None,
             at_end=window.after is None,
             searched=self._searched(),

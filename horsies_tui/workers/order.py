@@ -59,7 +59,7 @@ def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 def _trouble(row: WorkerRow) -> int:
     """A worker that has stopped and needs no action comes last."""
-    if not row.lives and not row.held and (row.loss is None or not row.loss.is_open):
+    if not row.lives and not row.in_flight and (row.loss is None or not row.loss.is_open):
         return len(TROUBLE)
     return TROUBLE.index(row.liveness)
 
@@ -73,7 +73,7 @@ _KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
     WorkerSort.TROUBLE: _trouble,
     WorkerSort.NAME: lambda _row: 0,
     WorkerSort.LOAD: lambda row: _told(row, row.load),
-    WorkerSort.TASKS: lambda row: -row.held,
+    WorkerSort.TASKS: lambda row: -row.in_flight,
     WorkerSort.CPU: lambda row: _told(row, row.snapshot.cpu_percent if row.snapshot else None),
     WorkerSort.MEMORY: lambda row: _told(row, row.snapshot.whole_memory_mb if row.snapshot else None),
     WorkerSort.YOUNGEST: lambda row: _told(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
@@ -122,7 +122,7 @@ class HostRow:
     @property
     def left_behind(self) -> int:
         """Tasks held by workers that are not alive."""
-        return sum(row.held for row in self.workers if not row.lives)
+        return sum(row.in_flight for row in self.workers if not row.lives)
 
     @property
     def processes(self) -> int:

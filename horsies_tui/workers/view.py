@@ -35,7 +35,7 @@ def _fits(verb: WorkerVerb, row: WorkerRow) -> bool:
         WorkerState(
             lives=row.lives,
             drains=row.draining_since is not None,
-            holds_tasks=bool(row.held),
+            holds_tasks=bool(row.in_flight),
             is_unacknowledged=row.loss is not None and row.loss.is_open,
         )
     )

@@ -215,7 +215,7 @@ def test_a_page_from_the_start_counts_what_it_may_not_let_in() -> None:
     table.add(3, 4, 5)
     part = window.slice(None, 20, from_start=True)
     table.tell(window, part, table.page(part.after, part.limit))
-    assert (ids(window), window.held, window.held_more) == (names(2, 1), set(names(3, 4, 5)), False)
+    assert (ids(window), window.unseen, window.more_unseen) == (names(2, 1), set(names(3, 4, 5)), False)
 
 
 def test_a_burst_longer_than_a_page_leaves_no_hole() -> None:

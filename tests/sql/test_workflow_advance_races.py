@@ -216,7 +216,7 @@ async def test_paused_tasks_are_neither_claimed_nor_started_and_go_back_as_they_
     await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
     assert await claim_some(connection) == []
     verdicts = await start_tokens(connection, [first.token])
-    assert (verdicts.held, verdicts.started) == (frozenset([first.token]), frozenset())
+    assert (verdicts.paused, verdicts.started) == (frozenset([first.token]), frozenset())
     rows = await connection.fetch("SELECT status, claimed_by_worker_id, claimed FROM horsies_tasks")
     assert {tuple(row) for row in rows} == {("PENDING", None, False)}
     assert await connection.fetch("SELECT task_index, task_id FROM horsies_workflow_tasks ORDER BY 1") == linked
