@@ -238,7 +238,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.console.act(verb, cast("ConsoleView[object]", self))
 
     @on(Arrived)
-    def _draw_what_arrived(self, message: Arrived) -> None:
+    def _draw_snapshot(self, message: Arrived) -> None:
         message.stop()
         if message.snapshot is not None:
             self.draw(cast("SnapshotT", message.snapshot))

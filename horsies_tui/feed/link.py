@@ -264,7 +264,7 @@ class Link:
             connection.terminate()  # the listener does not have it yet
             raise
         if self._reader is not None:
-            self._tell_writes(self._role_no_writes)
+            self._set_writes(self._role_no_writes)
         return connection
 
     @asynccontextmanager
@@ -323,9 +323,9 @@ class Link:
         except SchemaError as error:
             missing = (sentence(error),)
         self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
-        self._tell_writes(here.no_writes)
+        self._set_writes(here.no_writes)
 
-    def _tell_writes(self, of_role: str | None) -> None:
+    def _set_writes(self, of_role: str | None) -> None:
         """Set whether the database takes writes, and if not, why. `of_role` is the reason found for the role."""
         self._role_no_writes = of_role
         why, asked = of_role, self._read_only_asked

@@ -30,21 +30,21 @@ class DatabaseSession:
     class LinkChanged(Message, bubble=False):
         """The link's status has changed."""
 
-        wire: DatabaseSession
+        session: DatabaseSession
         status: LinkStatus
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, DatabaseSession.LinkChanged) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.LinkChanged) and message.session is self.session
 
     @dataclass
     class RecoveryRead(Message, bubble=False):
         """A recovery report was read."""
 
-        wire: DatabaseSession
+        session: DatabaseSession
         snapshot: RecoverySnapshot
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, DatabaseSession.RecoveryRead) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.RecoveryRead) and message.session is self.session
 
     def __init__(
         self,

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from horsies_tui.task.feed import DetailSnapshot
 
 
-def document(tell: StoryContext, width: int) -> Document:
+def document(context: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
-    bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
-    bands += _side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
-    if tell.payload is not None and tell.payload.options is not None:
-        bands.append(Band((_told(tell.payload.options, OPTIONS, "options", width, tell.glyphs),)))
+    bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
+    bands += _side_by_side((by_hand(context, columns[0]), links(context, columns[-1])), columns)
+    if context.payload is not None and context.payload.options is not None:
+        bands.append(Band((_told(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
     return tuple(bands)
 
 
-def course(tell: StoryContext, width: int) -> Iterator[Band]:
+def course(context: StoryContext, width: int) -> Iterator[Band]:
     """The task's history so far."""
-    for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
+    for section in (timeline(context, width), heartbeats(context, width), why(context, width)):
         if section is not None:
             yield Band((section,))
 

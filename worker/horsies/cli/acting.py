@@ -150,7 +150,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
             started.append((connection, asyncio.ensure_future(applying)))
             try:
-                return await _told_when_it_stops(started[0][1])
+                return await _with_stop_message(started[0][1])
             except KeyboardInterrupt:  # it came while this ran and not the loop; closing would wait for the server
                 await _break_off(*started[0])
                 raise
@@ -165,7 +165,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _told_when_it_stops(applying: asyncio.Future[Outcome]) -> Outcome:
+async def _with_stop_message(applying: asyncio.Future[Outcome]) -> Outcome:
     """The first ctrl+c lets the current batch end. That may take a while, so a message says that it stops."""
     try:
         return await asyncio.shield(applying)

@@ -50,7 +50,7 @@ async def in_batches(
     for first in range(0, len(targets), batch):
         part = targets[first : first + batch]
         try:
-            done, cancelled = await _to_its_end(_each_row_for_itself(conn, part, step))
+            done, cancelled = await _to_its_end(_one_row_at_a_time(conn, part, step))
             rows += done
             if on_progress is not None:
                 on_progress(first + len(part), len(targets))
@@ -68,7 +68,7 @@ async def in_batches(
     return Outcome(operation_id, verb, tuple(rows))
 
 
-async def _each_row_for_itself(
+async def _one_row_at_a_time(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
     """A row that the database rejects, or that another session locks for too long, must not affect the others."""
