@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Document
-    from horsies_tui.story.payload import Payload, StoryContext, Told
+    from horsies_tui.story.payload import Payload, PayloadPart, StoryContext
     from horsies_tui.task.feed import DetailSnapshot
 
 
@@ -29,7 +29,7 @@ def document(context: StoryContext, width: int) -> Document:
     bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
     bands += _side_by_side((by_hand(context, columns[0]), links(context, columns[-1])), columns)
     if context.payload is not None and context.payload.options is not None:
-        bands.append(Band((_told(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
+        bands.append(Band((_payload_section(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
     return tuple(bands)
 
 
@@ -46,8 +46,8 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]
     if payload is None:
         yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
         return
-    arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
-    outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
+    arguments = _payload_section(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
+    outcome = _payload_section(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
     # If they are stacked, the result with its error comes first.
     yield from _side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
@@ -59,7 +59,7 @@ def _side_by_side(sections: tuple[Section, ...], columns: tuple[int, ...]) -> It
         yield from (Band((section,)) for section in sections)
 
 
-def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
+def _payload_section(told: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
     if told is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
     lines = told.tree.lines(width, glyphs)

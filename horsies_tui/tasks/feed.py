@@ -61,7 +61,7 @@ class _Fresh:
         window.refresh(part, self.page)
         window.renew(self.untold, self.matching, self.others)
         if at_rest:
-            window.settle(part, self.page)
+            window.replace(part, self.page)
 
 
 class TaskFeed(Feed[TaskSnapshot]):

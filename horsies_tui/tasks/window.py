@@ -151,7 +151,7 @@ class RowWindow:
         """Note rows that precede the first one; `more`: there are others that have not been read."""
         self.unseen, self.more_unseen = frozenset(ids), more
 
-    def settle(self, part: Slice, page: TaskPage) -> None:
+    def replace(self, part: Slice, page: TaskPage) -> None:
         """Replace what the page covers, and only that; struck and misplaced rows are removed.
 
         A page that ends before the first row does not cover it: rows that were found far back stay.

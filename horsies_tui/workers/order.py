@@ -64,7 +64,7 @@ def _trouble(row: WorkerRow) -> int:
     return TROUBLE.index(row.liveness)
 
 
-def _told(row: WorkerRow, number: float | None) -> float:
+def _largest_first(row: WorkerRow, number: float | None) -> float:
     """Largest first; workers without a value, and those that are not alive, last."""
     return float("inf") if number is None or not row.lives else -number
 
@@ -72,11 +72,11 @@ def _told(row: WorkerRow, number: float | None) -> float:
 _KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
     WorkerSort.TROUBLE: _trouble,
     WorkerSort.NAME: lambda _row: 0,
-    WorkerSort.LOAD: lambda row: _told(row, row.load),
+    WorkerSort.LOAD: lambda row: _largest_first(row, row.load),
     WorkerSort.TASKS: lambda row: -row.in_flight,
-    WorkerSort.CPU: lambda row: _told(row, row.snapshot.cpu_percent if row.snapshot else None),
-    WorkerSort.MEMORY: lambda row: _told(row, row.snapshot.whole_memory_mb if row.snapshot else None),
-    WorkerSort.YOUNGEST: lambda row: _told(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
+    WorkerSort.CPU: lambda row: _largest_first(row, row.snapshot.cpu_percent if row.snapshot else None),
+    WorkerSort.MEMORY: lambda row: _largest_first(row, row.snapshot.whole_memory_mb if row.snapshot else None),
+    WorkerSort.YOUNGEST: lambda row: _largest_first(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
     WorkerSort.SILENT: lambda row: row.seen_at,
 }
 

@@ -81,7 +81,7 @@ def counted(tally: Tally, now: float, *, done: bool = True) -> tuple[str, ...] |
     tally.begin(now)
     statuses = tally.part.statuses
     if done:
-        tally.tell(TaskCounts({status: Count(1) for status in statuses or ()}, None, 7))
+        tally.add(TaskCounts({status: Count(1) for status in statuses or ()}, None, 7))
     tally.end(now + 0.01, done=done)
     return statuses
 
@@ -162,7 +162,7 @@ def test_what_was_not_counted_to_its_end_goes_on_until_it_is() -> None:
         assert tally.due_at(told=True) <= now
         tally.begin(now)
         assert (tally.rest is None) is (not told)
-        tally.tell(counts)
+        tally.add(counts)
         tally.end(now, done=True)
         assert tally.counts is not None
         told.append((str(tally.counts.total), tally.counts.reached))
@@ -180,7 +180,7 @@ def test_a_number_that_was_counted_to_its_end_stays_until_it_is_counted_again() 
     told = []
     for counts in (*stretches(10, 10), *stretches(11, 11)):
         tally.begin(10.0)
-        tally.tell(counts)
+        tally.add(counts)
         tally.mark()
         tally.end(10.0, done=True)
         assert tally.counts is not None
@@ -193,7 +193,7 @@ def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
     endless = stretches(10, 10)[0]
     for _ in range(MOST_TURNS + 1):
         tally.begin(10.0)
-        tally.tell(endless)
+        tally.add(endless)
         tally.end(10.0, done=True)
     assert tally.counts is not None
     assert tally.counts.total == Count(10 * (MOST_TURNS + 1), at_least=True)

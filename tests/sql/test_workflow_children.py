@@ -26,7 +26,7 @@ from horsies.domain.codec import load_task_result
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
-from horsies.lifecycle.advancing import lock_families, settle
+from horsies.lifecycle.advancing import lock_families, update_workflows
 from horsies.lifecycle.children import start_child
 from horsies.run import subworkflow_builder as subworkflow_builder
 from horsies.run.subworkflow_builder import build_child
@@ -209,7 +209,7 @@ async def test_a_child_cancelled_by_itself_fails_the_node_of_its_parent(connecti
     await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED' WHERE id = $1", child)
     async with connection.transaction():
         await lock_families(connection, [child])
-        await settle(connection, [child])
+        await update_workflows(connection, [child])
     assert await states(connection, flow) == "RUNNING: failed enqueued"
     assert await code_of(connection, flow) == "SUBWORKFLOW_FAILED"
 

@@ -54,7 +54,7 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            seen = runner.run(_look(database, asked, verb, given, options))
+            seen = runner.run(_preview(database, asked, verb, given, options))
             outcome = None
             if seen.eligible and not asked.dry_run:
                 if not asked.yes:
@@ -129,7 +129,7 @@ async def require_upgraded(connection: Connection) -> None:
         raise state.error
 
 
-async def _look(
+async def _preview(
     database: Database, asked: Asked, verb: Verb, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Preview:
     settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS

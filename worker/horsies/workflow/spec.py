@@ -78,9 +78,9 @@ class WorkflowSpec(Generic[T]):
         raise_collected(problems)
         if app is not None:
             route(graph.nodes, app.config)
-        self._settle(graph, app)
+        self._finish(graph, app)
 
-    def _settle(self, graph: Graph, app: WorkflowApp | None) -> None:
+    def _finish(self, graph: Graph, app: WorkflowApp | None) -> None:
         for node in graph.nodes:
             _freeze(node)
         graph.write_back()
