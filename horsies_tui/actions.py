@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.screen import Screen
 
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
     from horsies.operations.verb import Verb
 
 
@@ -49,8 +49,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action of the operator. `id` is `scope.name`: its key in `[keys]`; `action_name` is the method that is
-    called.
+    """One action of the operator. `id`, its name in `[keys]`, is `scope.name`; `action_name` is the method called.
 
     Capital letters write (and open a preview first), except `G` and `N`, which have their usual pager meaning, and `Y`.
     """

@@ -17,7 +17,8 @@ from horsies_tui.look.tones import Tone
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from horsies.operations.preview import Outcome, Preview, Target, TargetKind
+    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.target import Target, TargetKind
     from horsies.operations.verb import Verb
     from horsies.store.connect import Connection
     from horsies_tui.feed.link import Link

@@ -60,8 +60,8 @@ class Console(Protocol):
 
     options: ConsoleOptions
     link: Link
-    desk: RecoveryFeed
-    """Read continuously for the header; call `desk.refresh()` after an operation."""
+    recovery: RecoveryFeed
+    """Read continuously for the header; call `recovery.refresh()` after an operation."""
     utc: bool
     """Show absolute times in UTC, or in this machine's zone. A change calls `ConsoleView.times_changed`."""
 
@@ -241,7 +241,7 @@ class ConsoleView(Widget, Generic[SnapshotT]):
         self.console.act(verb, cast("ConsoleView[object]", self))
 
     @on(Arrived)
-    def _draw_what_arrived(self, message: Arrived) -> None:
+    def _draw_snapshot(self, message: Arrived) -> None:
         message.stop()
         if message.snapshot is not None:
             self.draw(cast("SnapshotT", message.snapshot))

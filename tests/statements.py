@@ -21,4 +21,8 @@ def statements() -> dict[str, str]:
 
 
 def statement(name: str) -> str:
-    return statements()[name]
+    """Its text, with the fragments that are the same for every caller; the places of the others are left."""
+    text = statements()[name]
+    for fragment in ("claim_beat", "run_beat"):
+        text = text.replace(f"/* {fragment} */", statements()[fragment])
+    return text

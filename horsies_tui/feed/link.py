@@ -246,7 +246,7 @@ class Link:
                                 await lost.wait()
                                 continue
                         with suppress(LinkError):
-                            await self.read(self._look)
+                            await self.read(self._inspect)
                 await self._wait(_FIRST_PAUSE_S, "the connection was lost")
         finally:
             if starting is not None:
@@ -264,7 +264,7 @@ class Link:
             connection.terminate()  # the listener does not have it yet
             raise
         if self._reader is not None:
-            self._tell_writes(self._role_no_writes)
+            self._set_writes(self._role_no_writes)
         return connection
 
     @asynccontextmanager
@@ -277,7 +277,7 @@ class Link:
         reader.add_termination_listener(lambda _connection: lost.set())
         try:
             with Watch(reader, self.patience.read_s):
-                await self._look(reader)
+                await self._inspect(reader)
             version = reader.get_server_version()
             self._reader, self._tried, self._slow = reader, True, False
             self._change(detail="", database_label=_label(database), server_version=f"{version.major}.{version.minor}")
@@ -313,7 +313,7 @@ class Link:
         finally:
             hurried.cancel()
 
-    async def _look(self, reader: Connection) -> None:
+    async def _inspect(self, reader: Connection) -> None:
         """Read the database's tables, schema version and time."""
         began = self.clock.monotonic()
         here = await tables(reader)
@@ -323,9 +323,9 @@ class Link:
         except SchemaError as error:
             missing = (sentence(error),)
         self._change(lacks=missing, clock_offset_s=self.clock.offset_s)
-        self._tell_writes(here.no_writes)
+        self._set_writes(here.no_writes)
 
-    def _tell_writes(self, of_role: str | None) -> None:
+    def _set_writes(self, of_role: str | None) -> None:
         """Set whether the database takes writes, and if not, why. `of_role` is the reason found for the role."""
         self._role_no_writes = of_role
         why, asked = of_role, self._read_only_asked
@@ -339,7 +339,7 @@ class Link:
 
     async def _refusal(self, reader: Connection, error: BaseException) -> str:
         with suppress(*CONNECTION_ERRORS):
-            await self._look(reader)
+            await self._inspect(reader)
         missing = self._status.lacks[-1:]
         if missing and getattr(error, "sqlstate", None) == _NO_SUCH_TABLE:
             return missing[0]

@@ -172,7 +172,7 @@ class Feed(Generic[SnapshotT]):
             parts, part, rest = tally.parts, tally.part, tally.rest
             counts = await self._read(lambda conn: count(conn, part, rest))
             if counts is not None and parts is tally.parts:
-                tally.tell(counts)
+                tally.add(counts)
                 self._publish(counts=tally.counts)
             return counts is not None
 

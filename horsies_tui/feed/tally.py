@@ -82,7 +82,7 @@ class Tally(Pace, Generic[PartT, CountsT]):
         if self._index not in self._going:
             self._stale.discard(self._index)
 
-    def tell(self, counts: CountsT) -> None:
+    def add(self, counts: CountsT) -> None:
         """Add the counts of this turn's part, or of the rest of it."""
         before, turns = self._going.pop(self._index, (None, 0))
         so_far = counts if before is None else before + counts

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
-from horsies.query import parameters, parse
+from horsies.query import parse, task_conditions
 from horsies.views import queue_rows, task_groups, worker_rows
 from horsies_tui.feed.status import LinkError
 
@@ -67,7 +67,7 @@ class KnownValues:
         """Values of the newest tasks, the most frequent first, after those that are always valid."""
 
         async def ask(conn: Connection) -> list[str]:
-            found = await task_groups(conn, parameters(parse("")), by=by, limit=_MOST)
+            found = await task_groups(conn, task_conditions(parse("")), by=by, limit=_MOST)
             return [group.key for group in found.groups if group.key]
 
         values = tuple(dict.fromkeys([*first, *await self._link.read(ask)]))

@@ -10,7 +10,7 @@ from rich.cells import cell_len, chop_cells
 
 from horsies_tui.look.cells import GAP, GUTTER
 from horsies_tui.look.text import clean, cut, cut_start, fit
-from horsies_tui.look.tones import Tone
+from horsies_tui.look.tones import TONES, Tone
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -139,9 +139,11 @@ def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
 
 
 def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:
-    """The differing places of two pieces: of an age that ticks, its last digit."""
+    """The differing places of two pieces: of an age that ticks, its last digit; blanks look the same in all tones."""
     if old.classes != new.classes:
-        return 0, new.width
+        texts = [piece.text.rstrip() for piece in (old, new) if _EVEN.fullmatch(piece.text)]
+        alike = len(texts) == 2 and TONES.issuperset((*old.classes, *new.classes))
+        return 0, max(map(len, texts)) if alike else new.width
     return changed_part(old.text, new.text) or (0, new.width)
 
 

@@ -199,7 +199,7 @@ class OverviewView(ConsoleView[ExpectedState]):
         self.queues.focus()
 
     def refresh_now(self) -> None:
-        self.console.desk.refresh()
+        self.console.recovery.refresh()
         if isinstance(self.feed, OverviewFeed):
             self.feed.refresh()
 

@@ -93,7 +93,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         self._table.choose_one()
 
     def refresh_now(self) -> None:
-        self.console.desk.refresh()
+        self.console.recovery.refresh()
 
     def intent(self, verb: str) -> Intent | None:
         """The remedy of this name that the chosen findings offer, for all of their rows."""
@@ -103,7 +103,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
         remedies = [remedy for finding in chosen for remedy in finding.remedies if remedy.verb == verb]
         kinds = {remedy.target_kind for remedy in remedies}
         if len(kinds) != 1 or not all(any(remedy.verb == verb for remedy in finding.remedies) for finding in chosen):
-            self._say_what_may_be(verb, chosen)
+            self._say_possible_verbs(verb, chosen)
             return None
         ids = [row_id for remedy in remedies for row_id in remedy.ids]
         return Intent(VERBS[kinds.pop(), verb], Selection.of_ids(ids))
@@ -119,7 +119,7 @@ class RecoveryView(RowsView["RecoverySnapshot"]):
     def _chosen(self) -> list[Finding]:
         return [row.finding for row in self._table.chosen]
 
-    def _say_what_may_be(self, verb: str, chosen: Sequence[Finding]) -> None:
+    def _say_possible_verbs(self, verb: str, chosen: Sequence[Finding]) -> None:
         if not chosen:
             self.console.say(f"{verb}: no line is chosen; an arrow key chooses one")
             return

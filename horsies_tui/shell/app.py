@@ -88,7 +88,7 @@ VIEWS: Final[Mapping[str, type[ConsoleView[Any]]]] = {
 WIDTHS: Final = ((0, "-narrow"), (100, "-medium"), (120, "-wide"))
 """The class that every screen gets from this width on, in columns; style sheets and views test for it."""
 MOST_ERRORS: Final = 50
-_OF_THE_DESK: Final = ("recovery", "overview")
+_SHOW_RECOVERY: Final = ("recovery", "overview")
 """The views that draw the recovery report, which is always read for the header."""
 _SECOND: Final = 1.0
 
@@ -150,14 +150,14 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self.set_keymap(self._keys)
         # After ctrl+z and fg the terminal is empty, and Textual redraws only changes.
         self.app_resume_signal.subscribe(self, lambda _app: self.refresh(layout=True))
-        self._wire.start()
+        self._session.start()
         await self.stage.go(self.options.screen)
         if self.options.task_id is not None:
             await self._open_task(self.options.task_id)
         self.set_interval(_SECOND, self._draw_frame)
 
     async def on_unmount(self) -> None:
-        await self._wire.stop()
+        await self._session.stop()
 
     # Services for views, see view.Console.
 
@@ -229,13 +229,13 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self._verbs.begin(verb, view)
 
     async def _open_task(self, task_id: str) -> None:
-        cast("DetailView", await self.stage.lay("detail")).open(task_id)
+        cast("DetailView", await self.stage.push("detail")).open(task_id)
 
     async def _show_tasks(self, filter_text: str) -> None:
         cast("TasksView", await self.stage.follow("tasks")).filter_by(filter_text)
 
     async def _show_workflow(self, workflow_id: str, index: int | None) -> None:
-        cast("WorkflowView", await self.stage.lay("workflow")).open(workflow_id, index)
+        cast("WorkflowView", await self.stage.push("workflow")).open(workflow_id, index)
 
     async def _show_workers(self, filter_text: str) -> None:
         cast("WorkersView", await self.stage.follow("workers")).filter_by(filter_text)
@@ -247,30 +247,30 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     def _use(self, choice: DatabaseChoice) -> None:
         clock = self._clock or DatabaseClock()
-        self._wire = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
-        self.link, self.desk = self._wire.link, self._wire.desk
+        self._session = DatabaseSession(choice, self.options, clock=clock, actor=self._actor, post=self.post_message)
+        self.link, self.recovery = self._session.link, self._session.recovery
         self._told: tuple[str, ...] = ()
-        self._told_outage: tuple[str, ...] = ()
+        self._noted_outage: tuple[str, ...] = ()
         self._framed = ""
         """The view that was framed last. Messages before the first one are about the database."""
 
     def _picked(self, context: Context | None) -> None:
         if context is not None:
-            self._wire.left = True
+            self._session.left = True
             self.call_later(self._go_to, context)
 
     async def _go_to(self, context: Context) -> None:
         """Switch to another database; the filter and the task of the command line belonged to the first one."""
         self.options = replace(self.options, filter="", task_id=None)
         self.footer.message_over()
-        await self._wire.stop()
+        await self._session.stop()
         self._use(DatabaseChoice(context.url, f"context {context.shown_name!r}, chosen here", context))
-        self._wire.start()
+        self._session.start()
         await self.stage.use(self.link)
 
     @on(DatabaseSession.LinkChanged)
-    def _tell_how_it_stands(self, message: DatabaseSession.LinkChanged) -> None:
-        if message.wire.left:
+    def _show_link_status(self, message: DatabaseSession.LinkChanged) -> None:
+        if message.session.left:
             return
         status, picker = message.status, self._picker
         if status.lacks != self._told:
@@ -278,34 +278,34 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             if status.lacks:
                 # The command that helps comes first: the line may be cut.
                 self.say_error("; ".join((status.lacks[-1], *status.lacks[:-1])))
-        self._tell_outage(status)
+        self._note_outage(status)
         if picker is None and not status.is_up and status.last_data_at is None and status.detail:
             self._pick(forced=True)
         elif picker is not None and picker.forced and status.is_up:
             picker.dismiss(None)
         self._draw_frame()
 
-    @on(DatabaseSession.DeskRead)
-    def _show_what_is_stuck(self, message: DatabaseSession.DeskRead) -> None:
-        if message.wire.left:
+    @on(DatabaseSession.RecoveryRead)
+    def _show_recovery(self, message: DatabaseSession.RecoveryRead) -> None:
+        if message.session.left:
             return
         self._draw_frame()
         top = self.stage.top
-        on_desk = self.stage.name_shown in _OF_THE_DESK and self.stage.below is None
-        if on_desk and top is not None and top.frozen_at is None:
+        shows_recovery = self.stage.name_shown in _SHOW_RECOVERY and self.stage.below is None
+        if shows_recovery and top is not None and top.frozen_at is None:
             top.publish(message.snapshot)
 
-    def _tell_outage(self, status: LinkStatus) -> None:
+    def _note_outage(self, status: LinkStatus) -> None:
         """Add each reason once to the list behind `!`; the line above the view shows it as long as it lasts."""
         # During an attempt to connect, the reason is that of the previous attempt.
-        now = outage(status) or (() if status.is_up else self._told_outage)
+        now = outage(status) or (() if status.is_up else self._noted_outage)
         for words in now:
-            if words not in self._told_outage:
+            if words not in self._noted_outage:
                 self.say_error(words)
-        self._told_outage = now
+        self._noted_outage = now
 
     def _pick(self, *, forced: bool) -> None:
-        picker = Picker(self.options.config, self._wire.choice, self._glyphs, forced=forced)
+        picker = Picker(self.options.config, self._session.choice, self._glyphs, forced=forced)
         self.push_screen(picker, self._picked)
 
     # The frame.
@@ -319,7 +319,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
             return  # a feed's last message arrives while the console closes
         status, now = self._status, self.link.clock.now()
         clock = time_of_day(now, zone_of(utc=self.utc))
-        need_action = self.desk.snapshot.need_action
+        need_action = self.recovery.snapshot.need_action
         top = self.stage.top
         zone = zone_of(utc=self.utc)
         frozen = "" if top is None or top.frozen_at is None else time_of_day(top.frozen_at, zone)
@@ -328,7 +328,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         self.footer.draw_again()
         old_since = self._old_since(status)
         self.stage.set_class(old_since is not None, "-stale")
-        words = "; ".join(outage(status) or self._told_outage)
+        words = "; ".join(outage(status) or self._noted_outage)
         if old_since is not None:
             key = key_for("app.refresh", self.screen, self._glyphs)
             words = f"figures of {time_of_day(old_since, zone)}, {key} tries now: {words}"
@@ -347,7 +347,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
     def _feeds_shown(self) -> frozenset[str | None]:
         """The feeds on the screen, by the names of their views."""
         name = self.stage.top.id if self.stage.top is not None else None
-        return frozenset({name, "recovery"} if name in _OF_THE_DESK else {name})
+        return frozenset({name, "recovery"} if name in _SHOW_RECOVERY else {name})
 
     @property
     def _status(self) -> LinkStatus:
@@ -362,20 +362,20 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         if self._framed not in ("", message.name):
             self.footer.message_over()
         self._framed = message.name
-        self.desk.watch(message.name == "recovery")
-        if message.name in _OF_THE_DESK:
-            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
+        self.recovery.watch(message.name == "recovery")
+        if message.name in _SHOW_RECOVERY:
+            self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()
 
     @on(events.TextSelected)
-    def _copy_what_was_selected(self) -> None:
+    def _copy_selected(self) -> None:
         """Copy when the mouse is released, as terminals do."""
         text = self.screen.get_selected_text()
         if text and not copy(self.stage, text, size(len(text.encode()))):
             self.say_error("that is more than a terminal's clipboard takes")
 
     @on(Tabs.Chosen)
-    async def _go_where_clicked(self, message: Tabs.Chosen) -> None:
+    async def _go_to_tab(self, message: Tabs.Chosen) -> None:
         await self.stage.go(message.name)
 
     # Actions, see actions.py.
@@ -385,7 +385,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
 
     def action_refresh(self) -> None:
         self.link.retry_now()
-        self.desk.refresh()
+        self.recovery.refresh()
         if self.stage.top is None:
             return
         if self.stage.top.frozen_at is not None:
@@ -401,7 +401,7 @@ class ConsoleApp(InTurn, CrashKeepingApp[int], inherit_bindings=False):
         key = key_for("app.freeze", self.screen, self._glyphs)
         self.say(f"frozen: {key} lets this view go on" if on else "this view goes on")
         if not on:
-            self.post_message(DatabaseSession.DeskRead(self._wire, self.desk.snapshot))
+            self.post_message(DatabaseSession.RecoveryRead(self._session, self.recovery.snapshot))
         self._draw_frame()
 
     def action_contexts(self) -> None:

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 
-from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments
+from horsies.operations.target import OperationError
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.feed.status import sentence

@@ -30,21 +30,21 @@ class DatabaseSession:
     class LinkChanged(Message, bubble=False):
         """The link's status has changed."""
 
-        wire: DatabaseSession
+        session: DatabaseSession
         status: LinkStatus
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, DatabaseSession.LinkChanged) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.LinkChanged) and message.session is self.session
 
     @dataclass
-    class DeskRead(Message, bubble=False):
+    class RecoveryRead(Message, bubble=False):
         """A recovery report was read."""
 
-        wire: DatabaseSession
+        session: DatabaseSession
         snapshot: RecoverySnapshot
 
         def can_replace(self, message: Message) -> bool:
-            return isinstance(message, DatabaseSession.DeskRead) and message.wire is self.wire
+            return isinstance(message, DatabaseSession.RecoveryRead) and message.session is self.session
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DatabaseSession:
     ) -> None:
         self.choice = choice
         self.link = Link(choice, read_only=options.read_only, actor=actor, clock=clock, poll_s=options.refresh_s)
-        self.desk = RecoveryFeed(self.link, self._tell_desk)
+        self.recovery = RecoveryFeed(self.link, self._post_recovery)
         self.left = False
         """Set when the database is left; later messages are ignored."""
         self._post = post
@@ -66,11 +66,11 @@ class DatabaseSession:
     def start(self) -> None:
         self.link.on_status(self._tell_status)
         self._running = asyncio.create_task(self.link.run(), name="link")
-        self.desk.start()
+        self.recovery.start()
 
     async def stop(self) -> None:
         self.left = True
-        self.desk.stop()
+        self.recovery.stop()
         if self._running is not None:
             self._running.cancel()
             with suppress(asyncio.CancelledError):
@@ -82,6 +82,6 @@ class DatabaseSession:
         if not self.left:
             self._post(self.LinkChanged(self, status))
 
-    def _tell_desk(self, snapshot: RecoverySnapshot) -> None:
+    def _post_recovery(self, snapshot: RecoverySnapshot) -> None:
         if not self.left:
-            self._post(self.DeskRead(self, snapshot))
+            self._post(self.RecoveryRead(self, snapshot))

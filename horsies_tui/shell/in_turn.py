@@ -57,7 +57,7 @@ class InTurn(App[int], inherit_bindings=False):
         way.post_message(passed)
 
     @on(Passed)
-    def _see_what_came_of_it(self, passed: Passed) -> None:
+    def _after_key(self, passed: Passed) -> None:
         """Sent once more, for effects of the key: a menu that opens, a field that takes the focus."""
         if passed.again:
             (self.focused or self.screen).post_message(self.Passed(passed.turn, passed.screen, again=False))

@@ -99,13 +99,13 @@ class OperationFlow:
 
         def closed(done: Done | None) -> None:
             if done is not None:
-                self._tell(done, link, view)
+                self._report(done, link, view)
 
         self._console.push_sheet(PreviewSheet(Operation(link, intent), where, self._glyphs), closed)
 
-    def _tell(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
+    def _report(self, done: Done, link: Link, view: ConsoleView[Any]) -> None:
         self._last, self._last_link = done, link
-        self._console.desk.refresh()
+        self._console.recovery.refresh()
         view.acted()
         if not done.went_well:
             self._show(done, view)

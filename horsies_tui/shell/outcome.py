@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from horsies.operations.preview import Preview, Target
+    from horsies.operations.preview import Preview
+    from horsies.operations.target import Target
     from horsies_tui.intents import Done, Intent
     from horsies_tui.look.glyphs import Glyphs
 

@@ -158,7 +158,7 @@ class PreviewSheet(Sheet[Done]):
         self.query_one("#sheet").border_subtitle = Content(self._glyphs.text(self._where.label + production))
         self.query_one("#word", Input).can_focus = False
         self.set_interval(_TICK_S, self._tick)
-        self._look()
+        self._start_preview()
 
     # Actions of the operator.
 
@@ -178,7 +178,7 @@ class PreviewSheet(Sheet[Done]):
     def action_fresh(self) -> None:
         if self._phase is Phase.READY and self._operation.intent.asks_for("fresh_budget"):
             self._fresh_budget = not self._fresh_budget
-            self._look()
+            self._start_preview()
 
     def action_rows(self) -> None:
         if self._preview is not None:
@@ -262,7 +262,7 @@ class PreviewSheet(Sheet[Done]):
 
     # Calls of the operation, which answers with messages.
 
-    def _look(self) -> None:
+    def _start_preview(self) -> None:
         self._set_phase(Phase.READING)
         self.run_worker(self._ask_for_preview(), group="looking", exclusive=True)
 

@@ -69,7 +69,7 @@ class Stage(Container):
         await self.go(self._came_from)
         return True
 
-    async def lay(self, name: str) -> ConsoleView[Any]:
+    async def push(self, name: str) -> ConsoleView[Any]:
         """Put this view above all others. Each view is in the stack once at most."""
         self._stack = [*(below for below in self._stack if below != name), name]
         return await self._show_top()

@@ -159,7 +159,7 @@ def _has_all(app: ConsoleApp, shot: Shot) -> bool:
     if shot.context == _NOWHERE:
         return link.status.state is LinkState.DOWN
     view = app.stage.top
-    if link.status.state is not LinkState.LIVE or view is None or app.desk.snapshot.report is None:
+    if link.status.state is not LinkState.LIVE or view is None or app.recovery.snapshot.report is None:
         return False
     snapshot: Any = getattr(view.feed, "snapshot", None)
     known = snapshot is None or (not snapshot.loading and getattr(snapshot, "slow_s", None) is None)

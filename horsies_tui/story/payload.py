@@ -31,7 +31,7 @@ _OF_THE_ENGINE: Final = (WORKFLOW_CTX, WORKFLOW_META, MAP_DEFINITION)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PayloadPart:
     """One tree of a payload with its title, and a note on how much was read if it was cut."""
 
     title: str
@@ -44,15 +44,15 @@ class Payload:
     """`source` are the stored texts; the same texts are not decoded again."""
 
     source: Texts
-    arguments: Told | None
-    outcome: Told | None
-    options: Told | None
+    arguments: PayloadPart | None
+    outcome: PayloadPart | None
+    options: PayloadPart | None
 
-    def told(self) -> tuple[Told, ...]:
+    def parts(self) -> tuple[PayloadPart, ...]:
         return tuple(told for told in (self.arguments, self.outcome, self.options) if told is not None)
 
     def tree(self, section: str) -> Tree | None:
-        return next((told.tree for told in self.told() if told.tree.section == section), None)
+        return next((part.tree for part in self.parts() if part.tree.section == section), None)
 
 
 class Texts(NamedTuple):
@@ -90,13 +90,13 @@ def payload_of(source: Texts, masks: Masks, before: Payload | None = None) -> Pa
     )
 
 
-def _arguments(texts: Texts, masks: Masks) -> Told | None:
+def _arguments(texts: Texts, masks: Masks) -> PayloadPart | None:
     value: dict[str, Any] = {}
     if texts.kwargs is not None:
         value["kwargs"] = _own(_value(texts.kwargs, masks))
     if texts.args is not None:
         value["args"] = HIDDEN if masks.hides(POSITIONAL) else _value(texts.args, masks)
-    return Told("arguments", Tree(ARGUMENTS, value), _note(texts.kwargs, texts.args)) if value else None
+    return PayloadPart("arguments", Tree(ARGUMENTS, value), _note(texts.kwargs, texts.args)) if value else None
 
 
 def _own(kwargs: Any) -> Any:
@@ -106,22 +106,22 @@ def _own(kwargs: Any) -> Any:
     return {name: value for name, value in kwargs.items() if not str(name).startswith(_OF_THE_ENGINE)}
 
 
-def _outcome(texts: Texts, masks: Masks) -> Told | None:
+def _outcome(texts: Texts, masks: Masks) -> PayloadPart | None:
     reason = {"failed_reason": texts.failed_reason.text} if texts.failed_reason is not None else {}
     if texts.result is None:
-        return Told("error", Tree(OUTCOME, reason)) if reason else None
+        return PayloadPart("error", Tree(OUTCOME, reason)) if reason else None
     value, title = _value(texts.result, masks), "result"
     if isinstance(value, Labelled) and value.label == "TaskResult" and len(value.data) == 1:
         (side, value), *_ = value.data.items()
         if side == "err":
             title, value = "error", _error(value) | reason
-    return Told(title, Tree(OUTCOME, value), _note(texts.result))
+    return PayloadPart(title, Tree(OUTCOME, value), _note(texts.result))
 
 
-def _options(texts: Texts, masks: Masks) -> Told | None:
+def _options(texts: Texts, masks: Masks) -> PayloadPart | None:
     if texts.options is None:
         return None
-    return Told("options", Tree(OPTIONS, _value(texts.options, masks), folded=True), _note(texts.options))
+    return PayloadPart("options", Tree(OPTIONS, _value(texts.options, masks), folded=True), _note(texts.options))
 
 
 def _error(value: Any) -> dict[str, Any]:

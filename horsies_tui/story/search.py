@@ -74,7 +74,7 @@ def pattern(needle: str) -> re.Pattern[str]:
 
 def find_in_payload(payload: Payload, needle: str) -> dict[str, list[Found]]:
     """Matches by section. Safe to call in a thread."""
-    return {told.tree.section: find(told.tree.value, needle) for told in payload.told()}
+    return {part.tree.section: find(part.tree.value, needle) for part in payload.parts()}
 
 
 def hits(document: Document, found: Mapping[str, Sequence[Found]], needle: str) -> Iterator[Hit]:

@@ -44,7 +44,7 @@ class Tree:
         self._laid_out_for: tuple[int, Glyphs] | None = None
         self._parts: dict[Path, Sequence[Part]] = {}
         if not folded:
-            self._unfold_what_is_small()
+            self._unfold_small()
 
     def lines(self, width: int, glyphs: Glyphs) -> tuple[Line, ...]:
         """Cached until a part is folded or the width changes."""
@@ -86,7 +86,7 @@ class Tree:
             path, value = (*path, index), pieces[index].value
         return path
 
-    def _unfold_what_is_small(self) -> None:
+    def _unfold_small(self) -> None:
         """Unfold level by level, as long as the lines fit."""
         left = _LINES_AT_FIRST
         waiting: deque[tuple[Path, Part]] = deque([((), Part(None, self.value))])

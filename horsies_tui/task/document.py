@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from horsies.views import Ambiguous
     from horsies_tui.look.glyphs import Glyphs
     from horsies_tui.story.lines import Document
-    from horsies_tui.story.payload import Payload, StoryContext, Told
+    from horsies_tui.story.payload import Payload, PayloadPart, StoryContext
     from horsies_tui.task.feed import DetailSnapshot
 
 
-def document(tell: StoryContext, width: int) -> Document:
+def document(context: StoryContext, width: int) -> Document:
     """`width` is that of the text, without the gutter of each column."""
     columns = widths(width)
-    bands = [*course(tell, width), *texts(tell.payload, width, tell.glyphs)]
-    bands += side_by_side((by_hand(tell, columns[0]), links(tell, columns[-1])), columns)
-    if tell.payload is not None and tell.payload.options is not None:
-        bands.append(Band((_told(tell.payload.options, OPTIONS, "options", width, tell.glyphs),)))
+    bands = [*course(context, width), *texts(context.payload, width, context.glyphs)]
+    bands += side_by_side((by_hand(context, columns[0]), links(context, columns[-1])), columns)
+    if context.payload is not None and context.payload.options is not None:
+        bands.append(Band((_payload_section(context.payload.options, OPTIONS, "options", width, context.glyphs),)))
     return tuple(bands)
 
 
-def course(tell: StoryContext, width: int) -> Iterator[Band]:
+def course(context: StoryContext, width: int) -> Iterator[Band]:
     """The task's history so far."""
-    for section in (timeline(tell, width), heartbeats(tell, width), why(tell, width)):
+    for section in (timeline(context, width), heartbeats(context, width), why(context, width)):
         if section is not None:
             yield Band((section,))
 
@@ -46,13 +46,13 @@ def texts(payload: Payload | None, width: int, glyphs: Glyphs) -> Iterator[Band]
     if payload is None:
         yield Band((Section(ARGUMENTS, "arguments", (Line("", (Span("reading", Tone.MUTED),)),)),))
         return
-    arguments = _told(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
-    outcome = _told(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
+    arguments = _payload_section(payload.arguments, ARGUMENTS, "arguments", columns[0], glyphs)
+    outcome = _payload_section(payload.outcome, OUTCOME, "result", columns[-1], glyphs)
     # If they are stacked, the result with its error comes first.
     yield from side_by_side((arguments, outcome) if len(columns) > 1 else (outcome, arguments), columns)
 
 
-def _told(told: Told | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
+def _payload_section(told: PayloadPart | None, key: str, title: str, width: int, glyphs: Glyphs) -> Section:
     if told is None:
         return Section(key, title, (Line("", (Span("none", Tone.MUTED),)),))
     lines = told.tree.lines(width, glyphs)

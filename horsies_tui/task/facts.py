@@ -23,30 +23,30 @@ if TYPE_CHECKING:
     from horsies_tui.story.payload import StoryContext
 
 
-def head(tell: StoryContext, width: int) -> tuple[Line, ...]:
+def head(context: StoryContext, width: int) -> tuple[Line, ...]:
     """The task's identity and state, on as few lines as the width allows."""
-    rows = flow((*_who(tell), *_when(tell)), width, tell.glyphs)
+    rows = flow((*_who(context), *_when(context)), width, context.glyphs)
     return tuple(Line(number, spans) for number, spans in enumerate(rows))
 
 
-def _who(tell: StoryContext) -> Iterator[Spans]:
-    row = tell.detail.row
+def _who(context: StoryContext) -> Iterator[Spans]:
+    row = context.detail.row
     tone = state_tone(row.state)
-    state = " ".join((tell.glyphs.state(row.state), row.state, *_for_how_long(tell)))
+    state = " ".join((context.glyphs.state(row.state), row.state, *_durations(context)))
     if row.error_code:
-        yield (Span(state, tone), words(f"  {row.error_code}", tone, tell.glyphs))
+        yield (Span(state, tone), words(f"  {row.error_code}", tone, context.glyphs))
     else:
         yield (Span(state, tone),)
-    yield (words(row.name, Tone.STRONG, tell.glyphs),)
-    yield (words(row.id, Tone.MUTED, tell.glyphs),)
-    yield _fact("queue", row.queue, tell)
-    yield _fact("priority", str(row.priority), tell)
+    yield (words(row.name, Tone.STRONG, context.glyphs),)
+    yield (words(row.id, Tone.MUTED, context.glyphs),)
+    yield _fact("queue", row.queue, context)
+    yield _fact("priority", str(row.priority), context)
     yield (Span(f"{row.attempt} of {row.attempts_allowed} {'try' if row.attempts_allowed == 1 else 'tries'}"),)
 
 
-def _for_how_long(tell: StoryContext) -> Iterator[str]:
+def _durations(context: StoryContext) -> Iterator[str]:
     """How long it has waited or run, if it has not ended."""
-    row, now = tell.detail.row, tell.now
+    row, now = context.detail.row, context.now
     match row.status:
         case "RUNNING" if row.started_at is not None:
             yield ticking(now - row.started_at)
@@ -58,87 +58,87 @@ def _for_how_long(tell: StoryContext) -> Iterator[str]:
             yield f"for {ticking(now - row.due_at)}"
 
 
-def _when(tell: StoryContext) -> Iterator[Spans]:
-    row = tell.detail.row
+def _when(context: StoryContext) -> Iterator[Spans]:
+    row = context.detail.row
     sent = row.sent_at or row.created_at
-    yield _fact("sent", _moment(tell, sent), tell)
-    if row.next_retry_at is None and not tell.detail.attempts:
-        yield _fact("due", "at once" if row.enqueued_at <= sent else _moment(tell, row.enqueued_at), tell)
+    yield _fact("sent", _moment(context, sent), context)
+    if row.next_retry_at is None and not context.detail.attempts:
+        yield _fact("due", "at once" if row.enqueued_at <= sent else _moment(context, row.enqueued_at), context)
     if row.finished_at is not None:
-        yield _fact("ended", _moment(tell, row.finished_at), tell)
+        yield _fact("ended", _moment(context, row.finished_at), context)
     if row.good_until is not None:
-        late = row.finished_at is None and row.good_until <= tell.now
-        until = Span(_moment(tell, row.good_until), Tone.WARNING if late else None)
+        late = row.finished_at is None and row.good_until <= context.now
+        until = Span(_moment(context, row.good_until), Tone.WARNING if late else None)
         yield (Span("deadline " if not late else "deadline passed ", Tone.MUTED), until)
     if row.claim_expires_at is not None and row.status == "CLAIMED":
-        yield _fact("lease ends", _moment(tell, row.claim_expires_at), tell)
-    rule = RetryRule.from_text(tell.detail.options.text if tell.detail.options else None)
+        yield _fact("lease ends", _moment(context, row.claim_expires_at), context)
+    rule = RetryRule.from_text(context.detail.options.text if context.detail.options else None)
     if rule is not None and rule.auto_retry_for:
         waits = f"{rule.backoff_strategy} {list(rule.intervals)}"
-        yield _fact("retry", f"{waits} on {', '.join(sorted(rule.auto_retry_for))}", tell)
+        yield _fact("retry", f"{waits} on {', '.join(sorted(rule.auto_retry_for))}", context)
 
 
-def _fact(name: str, value: str, tell: StoryContext) -> Spans:
-    return (Span(f"{name} ", Tone.MUTED), words(value, None, tell.glyphs))
+def _fact(name: str, value: str, context: StoryContext) -> Spans:
+    return (Span(f"{name} ", Tone.MUTED), words(value, None, context.glyphs))
 
 
-def _moment(tell: StoryContext, moment: object) -> str:
-    return moment_text(moment, tell.now, tell.zone)  # type: ignore[arg-type]
+def _moment(context: StoryContext, moment: object) -> str:
+    return moment_text(moment, context.now, context.zone)  # type: ignore[arg-type]
 
 
-def why(tell: StoryContext, width: int) -> Section | None:
-    if tell.why is None or not tell.why.reasons or tell.detail.row.status != "PENDING":
+def why(context: StoryContext, width: int) -> Section | None:
+    if context.why is None or not context.why.reasons or context.detail.row.status != "PENDING":
         return None
     lines: list[Line] = []
-    for number, reason in enumerate(tell.why.reasons):
-        for part, spans in enumerate(wrapped(_reason(reason, tell), width, None, tell.glyphs)):
+    for number, reason in enumerate(context.why.reasons):
+        for part, spans in enumerate(wrapped(_reason(reason, context), width, None, context.glyphs)):
             lines.append(Line((number, part), spans))
     return Section("why", "why it waits", tuple(lines))
 
 
-def _reason(reason: Reason, tell: StoryContext) -> str:
+def _reason(reason: Reason, context: StoryContext) -> str:
     """The remaining time is counted down from the last read; other reasons are shown as they were read."""
     if reason.until is None:
         return reason.text
     what = "it waits for its retry" if reason.kind is ReasonKind.RETRY_WAIT else "it is not due yet"
-    if reason.until <= tell.now:
+    if reason.until <= context.now:
         return f"{what}: due now"
-    return f"{what}: due in {ticking(reason.until - tell.now)}, at {_moment(tell, reason.until)}"
+    return f"{what}: due in {ticking(reason.until - context.now)}, at {_moment(context, reason.until)}"
 
 
-def by_hand(tell: StoryContext, width: int) -> Section:
-    audit = tell.detail.audit
-    lines = tuple(Line(row.id, cut_spans(tuple(_action(row, tell)), width, tell.glyphs)) for row in audit)
+def by_hand(context: StoryContext, width: int) -> Section:
+    audit = context.detail.audit
+    lines = tuple(Line(row.id, cut_spans(tuple(_action(row, context)), width, context.glyphs)) for row in audit)
     nothing = (Line("", (Span("nothing", Tone.MUTED),)),)
     return Section("hand", "operator actions", lines or nothing)
 
 
-def _action(row: AuditRow, tell: StoryContext) -> Iterator[Span]:
-    yield Span(f"{_moment(tell, row.acted_at)} ", Tone.MUTED)
-    yield words(f"{row.verb} by {actor_of(row)}", None, tell.glyphs)
+def _action(row: AuditRow, context: StoryContext) -> Iterator[Span]:
+    yield Span(f"{_moment(context, row.acted_at)} ", Tone.MUTED)
+    yield words(f"{row.verb} by {actor_of(row)}", None, context.glyphs)
     if row.outcome != "applied":
-        yield words(f"  {row.outcome}: {row.detail or ''}", Tone.WARNING, tell.glyphs)
+        yield words(f"  {row.outcome}: {row.detail or ''}", Tone.WARNING, context.glyphs)
     if row.undone_by is not None:
         yield Span("  undone", Tone.MUTED)
 
 
-def links(tell: StoryContext, width: int) -> Section:
+def links(context: StoryContext, width: int) -> Section:
     """A line per link; `enter` follows it."""
     lines = tuple(
-        Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, tell.glyphs), target)
-        for name, spans, target in _links(tell)
+        Line((name, target), cut_spans((Span(f"{name:<10}", Tone.MUTED), *spans), width, context.glyphs), target)
+        for name, spans, target in _links(context)
     )
     return Section("links", "links", lines)
 
 
-def _links(tell: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
-    row, node = tell.detail.row, tell.detail.node
+def _links(context: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
+    row, node = context.detail.row, context.detail.node
 
     def shown(text: str, tone: Tone | None = Tone.ACCENT) -> Spans:
-        return (words(text, tone, tell.glyphs),)
+        return (words(text, tone, context.glyphs),)
 
     if node is not None:
-        name = f"{node.workflow_name} {tell.glyphs.crumb} node {node.node_id or node.task_index}"
+        name = f"{node.workflow_name} {context.glyphs.crumb} node {node.node_id or node.task_index}"
         status = f"  {node.workflow_status.lower()}, node {node.node_status.lower()}"
         yield "workflow", (*shown(name), *shown(status, None)), OpenWorkflow(node.workflow_id, node.task_index)
     if row.worker_id is not None:
@@ -147,7 +147,7 @@ def _links(tell: StoryContext) -> Iterator[tuple[str, Spans, Target]]:
         yield "worker", named, ShowWorkers(f"id:{quoted(row.worker_id)}")
     if row.rerun_of is not None:
         yield "rerun of", shown(row.rerun_of), OpenTask(row.rerun_of)
-    for copy in tell.detail.reruns:
+    for copy in context.detail.reruns:
         yield "rerun as", shown(copy), OpenTask(copy)
     if row.unique_key is not None:
         yield "unique", shown(row.unique_key), ShowTasks(f"unique:{quoted(row.unique_key)}")

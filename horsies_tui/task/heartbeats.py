@@ -76,84 +76,84 @@ def _heard(beating: Beating, at: datetime) -> Heard:
     return Heard.NO if silent > _LATE_BEATS * beating.every else Heard.YES
 
 
-def beating(tell: StoryContext) -> Beating | None:
+def beating(context: StoryContext) -> Beating | None:
     """The newest execution's beats; None if there is none, or if it ended without beats."""
-    if not tell.detail.executions:
+    if not context.detail.executions:
         return None
-    row, newest, settings = tell.detail.row, tell.detail.executions[-1], tell.recovery
+    row, newest, settings = context.detail.row, context.detail.executions[-1], context.recovery
     claimed = row.status == "CLAIMED"
     beats = newest.claimer if claimed else newest.runner
     live = row.status in ("CLAIMED", "RUNNING")
-    begin, end = _bounds(tell, newest)
+    begin, end = _bounds(context, newest)
     if begin is None or (not live and not beats):
         return None
     return Beating(
         role="claimer" if claimed else "runner",
         beats=beats,
         begin=beats[0] if newest.cut and beats else begin,
-        end=max(tell.now if live else end or tell.now, begin),
+        end=max(context.now if live else end or context.now, begin),
         live=live,
         every=_ms(settings.claimer_heartbeat_interval_ms if claimed else settings.runner_heartbeat_interval_ms),
-        stale_after=_ms(_threshold_ms(tell)),
+        stale_after=_ms(_threshold_ms(context)),
     )
 
 
-def _bounds(tell: StoryContext, newest: Execution) -> tuple[datetime | None, datetime | None]:
-    row = tell.detail.row
+def _bounds(context: StoryContext, newest: Execution) -> tuple[datetime | None, datetime | None]:
+    row = context.detail.row
     if row.status in ("CLAIMED", "RUNNING"):
         return (row.claimed_at if row.status == "CLAIMED" else row.started_at), None
-    for attempt in tell.detail.attempts:
+    for attempt in context.detail.attempts:
         if attempt.attempt == newest.attempt:
             return attempt.started_at, attempt.finished_at
     return None, None
 
 
-def _threshold_ms(tell: StoryContext) -> int:
-    row, settings = tell.detail.row, tell.recovery
+def _threshold_ms(context: StoryContext) -> int:
+    row, settings = context.detail.row, context.recovery
     if row.status == "CLAIMED":
         return settings.claimed_stale_threshold_ms
     return settings.running_stale_threshold_ms if row.finalizing_at is None else settings.finalizing_stale_threshold_ms
 
 
-def heartbeats(tell: StoryContext, width: int) -> Section | None:
-    known = beating(tell)
+def heartbeats(context: StoryContext, width: int) -> Section | None:
+    known = beating(context)
     if known is None:
         return None
-    newest = tell.detail.executions[-1]
-    who = _sender(tell, newest.runner_sender if known.role == "runner" else None)
-    sent_by = words(f"{known.role} {who}" if who else known.role, None, tell.glyphs).text
-    said = list(_words(known, tell))
+    newest = context.detail.executions[-1]
+    who = _sender(context, newest.runner_sender if known.role == "runner" else None)
+    sent_by = words(f"{known.role} {who}" if who else known.role, None, context.glyphs).text
+    said = list(_words(known, context))
     room = width - sum(len(item[0].text) + 3 for item in said)
-    drawn = _drawn(known, newest.cut, min(max(room, width // 3), width), tell)
-    rows = flow((drawn, *said), width, tell.glyphs)
-    lines = tuple(Line(number, cut_spans(row, width, tell.glyphs)) for number, row in enumerate(rows))
+    drawn = _drawn(known, newest.cut, min(max(room, width // 3), width), context)
+    rows = flow((drawn, *said), width, context.glyphs)
+    lines = tuple(Line(number, cut_spans(row, width, context.glyphs)) for number, row in enumerate(rows))
     return Section("heartbeats", "heartbeats", lines, f"attempt {newest.attempt}, {sent_by}")
 
 
-def _sender(tell: StoryContext, runner: str | None) -> str:
+def _sender(context: StoryContext, runner: str | None) -> str:
     """The worker, which stores the beats, and the child process that a runner's beat is for."""
     if runner is None:
-        return name_of(tell.detail.row.worker_id or "")
+        return name_of(context.detail.row.worker_id or "")
     worker_id, _, pid = runner.rpartition(":")
     return place_of(worker_id, None, int(pid)) if name_of(worker_id) != worker_id and pid.isdecimal() else runner
 
 
-def _drawn(known: Beating, cut: bool, width: int, tell: StoryContext) -> Spans:
+def _drawn(known: Beating, cut: bool, width: int, context: StoryContext) -> Spans:
     """One sign per place, with the threshold where the silence crossed it."""
     places = strip(known, width - 2)
     crossed = places.index(Heard.STALE) if Heard.STALE in places else len(places)
-    spans = [Span(tell.glyphs.ellipsis, Tone.MUTED)] if cut else []
-    spans += _runs(places[:crossed], tell)
+    spans = [Span(context.glyphs.ellipsis, Tone.MUTED)] if cut else []
+    spans += _runs(places[:crossed], context)
     if crossed < len(places):
-        spans += [Span(tell.glyphs.ended, Tone.BAD), *_runs(places[crossed:], tell)]
+        spans += [Span(context.glyphs.ended, Tone.BAD), *_runs(places[crossed:], context)]
     return tuple(spans)
 
 
-def _runs(places: Sequence[Heard], tell: StoryContext) -> Iterator[Span]:
+def _runs(places: Sequence[Heard], context: StoryContext) -> Iterator[Span]:
     signs = {
-        Heard.YES: (tell.glyphs.heart, Tone.GOOD),
-        Heard.NO: (tell.glyphs.missed, Tone.WARNING),
-        Heard.STALE: (tell.glyphs.missed, Tone.BAD),
+        Heard.YES: (context.glyphs.heart, Tone.GOOD),
+        Heard.NO: (context.glyphs.missed, Tone.WARNING),
+        Heard.STALE: (context.glyphs.missed, Tone.BAD),
     }
     start = 0
     for at in range(1, len(places) + 1):
@@ -163,7 +163,7 @@ def _runs(places: Sequence[Heard], tell: StoryContext) -> Iterator[Span]:
             start = at
 
 
-def _words(known: Beating, tell: StoryContext) -> Iterator[Spans]:
+def _words(known: Beating, context: StoryContext) -> Iterator[Spans]:
     silent = known.end - known.last
     late, stale = silent > _LATE_BEATS * known.every, silent > known.stale_after
     tone = Tone.BAD if stale else Tone.WARNING if late else None
@@ -175,14 +175,14 @@ def _words(known: Beating, tell: StoryContext) -> Iterator[Spans]:
         yield (Span(f"none for {ticking(silent)}", tone),)
     yield (Span(f"stale after {span(known.stale_after.total_seconds())}", Tone.MUTED),)
     if known.live and stale:
-        yield (Span(_fate(known, tell), Tone.BAD),)
+        yield (Span(_fate(known, context), Tone.BAD),)
     elif known.live and late:
         yield (Span(f"stale in {ticking(known.stale_after - silent)}", Tone.WARNING),)
 
 
-def _fate(known: Beating, tell: StoryContext) -> str:
+def _fate(known: Beating, context: StoryContext) -> str:
     """What the next sweep does about a stale execution, by the newest worker's configuration."""
-    requeues, fails = tell.recovery.auto_requeue_stale_claimed, tell.recovery.auto_fail_stale_running
+    requeues, fails = context.recovery.auto_requeue_stale_claimed, context.recovery.auto_fail_stale_running
     if known.role == "claimer":
         return "stale: the next sweep requeues it" if requeues else "stale: nothing requeues it by itself"
     return "stale: the next sweep ends it as WORKER_CRASHED" if fails else "stale: nothing ends it by itself"

@@ -46,14 +46,14 @@ class DetailSearch:
     def begin(self, needle: str) -> None:
         """Search for this text and go to the first match; an empty text ends the search."""
         self._search.begin(needle)
-        self._look()
+        self._start()
 
     def use(self, payload: Payload | None) -> None:
         """Use another payload; matches in the previous one are dropped."""
         if payload is not self._payload:
             self._payload = payload
             self._search.forget()
-            self._look()
+            self._start()
 
     def take(self, done: Done) -> None:
         if done.needle != self.needle or done.payload is not self._payload:
@@ -79,7 +79,7 @@ class DetailSearch:
     def _mark(self) -> None:
         self._story.mark(self._search.pattern, self._search.words)
 
-    def _look(self) -> None:
+    def _start(self) -> None:
         if self.needle:
             self._view.run_worker(self._find(self.needle, self._payload), group="search", exclusive=True)
         else:

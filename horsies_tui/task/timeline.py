@@ -46,14 +46,14 @@ _LEGEND: Final = (
 )
 
 
-def timeline(tell: StoryContext, width: int) -> Section:
-    told = lanes(tell.detail, tell.now)
-    shown = told if EARLIER in tell.open else _newest(told)
+def timeline(context: StoryContext, width: int) -> Section:
+    told = lanes(context.detail, context.now)
+    shown = told if EARLIER in context.open else _newest(told)
     bar = max(_LEAST_BAR, width * 2 // 5)
-    lines = [*_left_out(tell, told, shown)]
-    for lane, drawn in zip(shown, _bars(shown, bar, tell), strict=True):
-        lines += _lane(lane, drawn, width, tell)
-    return Section(KEY, "timeline", (*lines, *_axis(shown, bar, width, tell)))
+    lines = [*_left_out(context, told, shown)]
+    for lane, drawn in zip(shown, _bars(shown, bar, context), strict=True):
+        lines += _lane(lane, drawn, width, context)
+    return Section(KEY, "timeline", (*lines, *_axis(shown, bar, width, context)))
 
 
 def _newest(told: tuple[Lane, ...]) -> tuple[Lane, ...]:
@@ -61,18 +61,18 @@ def _newest(told: tuple[Lane, ...]) -> tuple[Lane, ...]:
     return told[starts[-_MOST_ATTEMPTS] :] if len(starts) > _MOST_ATTEMPTS else told
 
 
-def _left_out(tell: StoryContext, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
+def _left_out(context: StoryContext, told: tuple[Lane, ...], shown: tuple[Lane, ...]) -> Iterator[Line]:
     folded = sum(lane.attempt is not None for lane in told) - sum(lane.attempt is not None for lane in shown)
-    is_open = EARLIER in tell.open
+    is_open = EARLIER in context.open
     if folded or is_open:
-        sign = tell.glyphs.unfolded if is_open else tell.glyphs.folded
+        sign = context.glyphs.unfolded if is_open else context.glyphs.folded
         text = "all attempts" if is_open else f"{folded} earlier attempts"
         yield Line(EARLIER.part, (Span(f"{sign} {text}"),), EARLIER, is_open)
-    if tell.detail.earlier_attempts and (is_open or not folded):
-        yield Line("older", (Span(f"  {tell.detail.earlier_attempts} older ones are not read", Tone.MUTED),))
+    if context.detail.earlier_attempts and (is_open or not folded):
+        yield Line("older", (Span(f"  {context.detail.earlier_attempts} older ones are not read", Tone.MUTED),))
 
 
-def _bars(shown: Sequence[Lane], bar: int, tell: StoryContext) -> list[Spans]:
+def _bars(shown: Sequence[Lane], bar: int, context: StoryContext) -> list[Spans]:
     """Each lane's bar, offset by its start; `bar` places and one for the sign of its end."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     given = iter(places([stretch.length.total_seconds() for stretch in stretches], bar))
@@ -84,42 +84,42 @@ def _bars(shown: Sequence[Lane], bar: int, tell: StoryContext) -> list[Spans]:
             taken = next(given)
             at += taken
             name, tone = _GLYPHS.get(stretch.phase, ("", None))
-            pieces.append(Span((getattr(tell.glyphs, name) if name else " ") * taken, tone))
-        sign = _end_sign(lane, tell)
+            pieces.append(Span((getattr(context.glyphs, name) if name else " ") * taken, tone))
+        sign = _end_sign(lane, context)
         drawn.append((*pieces, sign, Span(" " * (bar - at + 1 - len(sign.text)))))
     return drawn
 
 
-def _end_sign(lane: Lane, tell: StoryContext) -> Span:
+def _end_sign(lane: Lane, context: StoryContext) -> Span:
     """The sign of the lane's outcome, if it has ended."""
     if lane.attempt is not None:
         state = "COMPLETED" if lane.attempt.outcome == "COMPLETED" else "FAILED"
-    elif _is_end(lane, tell):
-        state = tell.detail.row.state
+    elif _is_end(lane, context):
+        state = context.detail.row.state
     else:
         return Span("")
-    return Span(tell.glyphs.state(state), state_tone(state))
+    return Span(context.glyphs.state(state), state_tone(state))
 
 
-def _is_end(lane: Lane, tell: StoryContext) -> bool:
+def _is_end(lane: Lane, context: StoryContext) -> bool:
     """Whether the lane is the end of a task that was cancelled, expired or failed without running."""
-    return lane.due is None and lane.phase(Phase.ENDED) is None and tell.detail.row.finished_at is not None
+    return lane.due is None and lane.phase(Phase.ENDED) is None and context.detail.row.finished_at is not None
 
 
-def _lane(lane: Lane, drawn: Spans, width: int, tell: StoryContext) -> Iterator[Line]:
+def _lane(lane: Lane, drawn: Spans, width: int, context: StoryContext) -> Iterator[Line]:
     attempt = lane.attempt
     if attempt is not None:
-        number, said = str(attempt.attempt), _attempt_words(lane, attempt, tell)
+        number, said = str(attempt.attempt), _attempt_words(lane, attempt, context)
     elif lane.due is not None or lane.phase(Phase.ENDED):
-        number, said = tell.glyphs.state("RETRY"), _between_words(lane, tell)
+        number, said = context.glyphs.state("RETRY"), _between_words(lane, context)
     else:
-        number, said = str(tell.detail.row.attempt), _present_words(lane, tell)
+        number, said = str(context.detail.row.attempt), _present_words(lane, context)
     spans = (Span(number.ljust(_NUMBER), Tone.MUTED), *drawn, Span("  "), *said)
     key = _key(lane)
     fold = Fold(KEY, key)
-    yield Line(key, cut_spans(spans, width, tell.glyphs), fold if attempt else None, fold in tell.open)
-    if attempt is not None and fold in tell.open:
-        yield from _inside(lane, attempt, width, tell)
+    yield Line(key, cut_spans(spans, width, context.glyphs), fold if attempt else None, fold in context.open)
+    if attempt is not None and fold in context.open:
+        yield from _inside(lane, attempt, width, context)
 
 
 def _key(lane: Lane) -> Hashable:
@@ -129,62 +129,62 @@ def _key(lane: Lane) -> Hashable:
     return ("between", lane.due, ended and ended.begin) if lane.due is not None or ended else "now"
 
 
-def _attempt_words(lane: Lane, attempt: Attempt, tell: StoryContext) -> Iterator[Span]:
+def _attempt_words(lane: Lane, attempt: Attempt, context: StoryContext) -> Iterator[Span]:
     ran = f"ran {_long(attempt.finished_at - attempt.started_at)}"
     yield Span(f"{ran:<10}")
     # Without the child process: with 80 columns it would push the error code out of the line.
     child = None if attempt.worker_id else attempt.worker_pid
     where = place_of(attempt.worker_id, attempt.worker_hostname, child)
     if where:
-        yield words(f" on {where}", Tone.MUTED, tell.glyphs)
+        yield words(f" on {where}", Tone.MUTED, context.glyphs)
     if attempt.error_code:
-        yield words(f"  {attempt.error_code}", None if attempt.will_retry else Tone.FAILED, tell.glyphs)
+        yield words(f"  {attempt.error_code}", None if attempt.will_retry else Tone.FAILED, context.glyphs)
     if lane.action is not None:
-        yield words(f" by {actor_of(lane.action)}", None, tell.glyphs)
+        yield words(f" by {actor_of(lane.action)}", None, context.glyphs)
     elif attempt.error_message:
-        yield words(f"  {attempt.error_message}", Tone.MUTED, tell.glyphs)
+        yield words(f"  {attempt.error_message}", Tone.MUTED, context.glyphs)
 
 
-def _between_words(lane: Lane, tell: StoryContext) -> Iterator[Span]:
+def _between_words(lane: Lane, context: StoryContext) -> Iterator[Span]:
     waited = lane.stretches[0].length if lane.stretches else timedelta()
     if lane.due is None:
         yield Span(f"requeued after {_long(waited)}")
-    elif lane.due > tell.now and tell.detail.row.status == "PENDING":
-        yield Span(f"retry in {ticking(lane.due - tell.now)}", Tone.RETRY)
-        yield Span(f"  at {moment_text(lane.due, tell.now, tell.zone)}", Tone.MUTED)
+    elif lane.due > context.now and context.detail.row.status == "PENDING":
+        yield Span(f"retry in {ticking(lane.due - context.now)}", Tone.RETRY)
+        yield Span(f"  at {moment_text(lane.due, context.now, context.zone)}", Tone.MUTED)
     else:
         yield Span(f"retry after {'about ' if lane.about else ''}{_long(waited)}")
     if lane.action is not None:
         hurried = "" if lane.due is None else "  retry now"
-        yield words(f"{hurried} by {actor_of(lane.action)}", Tone.MUTED, tell.glyphs)
+        yield words(f"{hurried} by {actor_of(lane.action)}", Tone.MUTED, context.glyphs)
 
 
-def _present_words(lane: Lane, tell: StoryContext) -> Iterator[Span]:
-    row = tell.detail.row
-    where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, tell.glyphs)
+def _present_words(lane: Lane, context: StoryContext) -> Iterator[Span]:
+    row = context.detail.row
+    where = words(f" on {place_of(row.worker_id, row.worker_hostname, row.worker_pid)}", Tone.MUTED, context.glyphs)
     match row.status:
         case "RUNNING":
             said = "running" if row.finalizing_at is None else "code ended, its result is being written; started"
-            yield Span(f"{said} {ticking(tell.now - (row.started_at or tell.now))}", Tone.RUNNING)
+            yield Span(f"{said} {ticking(context.now - (row.started_at or context.now))}", Tone.RUNNING)
             yield where
         case "CLAIMED":
-            yield Span(f"claimed {ticking(tell.now - (row.claimed_at or tell.now))}", Tone.CLAIMED)
+            yield Span(f"claimed {ticking(context.now - (row.claimed_at or context.now))}", Tone.CLAIMED)
             yield where
-        case "PENDING" if row.due_at > tell.now:
-            yield Span(f"due in {ticking(row.due_at - tell.now)}")
-            yield Span(f"  at {moment_text(row.due_at, tell.now, tell.zone)}", Tone.MUTED)
+        case "PENDING" if row.due_at > context.now:
+            yield Span(f"due in {ticking(row.due_at - context.now)}")
+            yield Span(f"  at {moment_text(row.due_at, context.now, context.zone)}", Tone.MUTED)
         case "PENDING":
-            yield Span(f"waiting {ticking(tell.now - row.due_at)}")
+            yield Span(f"waiting {ticking(context.now - row.due_at)}")
         case _:
             yield Span(row.state.lower(), state_tone(row.state))
             waited = lane.phase(Phase.WAITING)
             if waited is not None:
                 yield Span(f" after {_long(waited.length)} of waiting", Tone.MUTED)
             if lane.action is not None:
-                yield words(f"  by {actor_of(lane.action)}", None, tell.glyphs)
+                yield words(f"  by {actor_of(lane.action)}", None, context.glyphs)
 
 
-def _inside(lane: Lane, attempt: Attempt, width: int, tell: StoryContext) -> Iterator[Line]:
+def _inside(lane: Lane, attempt: Attempt, width: int, context: StoryContext) -> Iterator[Line]:
     """The details of one attempt, below its line."""
     room = width - len(_INDENT.text)
     lengths = [
@@ -196,21 +196,21 @@ def _inside(lane: Lane, attempt: Attempt, width: int, tell: StoryContext) -> Ite
     ]
     items = [
         *lengths,
-        f"started {date_and_time(attempt.started_at, tell.zone)}",
-        f"ended {date_and_time(attempt.finished_at, tell.zone)}",
+        f"started {date_and_time(attempt.started_at, context.zone)}",
+        f"ended {date_and_time(attempt.finished_at, context.zone)}",
         f"outcome {attempt.outcome.lower()}{', tried again' if attempt.will_retry else ''}",
         *([f"worker {attempt.worker_id}"] if attempt.worker_id else []),
         *([f"process {attempt.worker_process_name}"] if attempt.worker_process_name else []),
     ]
-    rows: list[Spans] = flow(((words(item, Tone.MUTED, tell.glyphs),) for item in items), room, tell.glyphs)
+    rows: list[Spans] = flow(((words(item, Tone.MUTED, context.glyphs),) for item in items), room, context.glyphs)
     for text in dict.fromkeys((attempt.error_message, attempt.failed_reason)):
         if text:
-            rows += wrapped(text, room, None, tell.glyphs)
+            rows += wrapped(text, room, None, context.glyphs)
     for number, spans in enumerate(rows):
         yield Line((attempt.attempt, number), (_INDENT, *spans))
 
 
-def _axis(shown: Sequence[Lane], bar: int, width: int, tell: StoryContext) -> Iterator[Line]:
+def _axis(shown: Sequence[Lane], bar: int, width: int, context: StoryContext) -> Iterator[Line]:
     """One line: the first and the last time, and the meaning of the signs."""
     stretches = [stretch for lane in shown for stretch in lane.stretches]
     if not stretches:
@@ -218,19 +218,19 @@ def _axis(shown: Sequence[Lane], bar: int, width: int, tell: StoryContext) -> It
     begin, end = stretches[0].begin, stretches[-1].end
     far = end - begin >= _DAY
     left, right = (
-        f"{moment.astimezone(tell.zone):%m-%d %H:%M}" if far else time_of_day(moment, tell.zone)
+        f"{moment.astimezone(context.zone):%m-%d %H:%M}" if far else time_of_day(moment, context.zone)
         for moment in (begin, end)
     )
     middle = f" {_long(end - begin)} "
     room = bar - len(left) - len(right) - 2
-    filled = middle.center(room, tell.glyphs.rule) if len(middle) <= room else " " * max(room, 0)
+    filled = middle.center(room, context.glyphs.rule) if len(middle) <= room else " " * max(room, 0)
     axis = Span(" " * _NUMBER + f"{left} {filled} {right}", Tone.MUTED)
     present = {stretch.phase for stretch in stretches}
     legend = "  ".join(
-        f"{getattr(tell.glyphs, _GLYPHS[phase][0])} {name}" for phase, name in _LEGEND if phase in present
+        f"{getattr(context.glyphs, _GLYPHS[phase][0])} {name}" for phase, name in _LEGEND if phase in present
     )
     spans = (axis, Span("   " + legend, Tone.MUTED))
-    yield Line("axis", cut_spans(spans, width, tell.glyphs))
+    yield Line("axis", cut_spans(spans, width, context.glyphs))
 
 
 def _long(passed: timedelta) -> str:

@@ -270,9 +270,9 @@ class DetailView(ConsoleView[DetailSnapshot]):
         if not width:
             return
         if snapshot.detail is not None:
-            tell = self._telling(snapshot.detail, self._now(snapshot.detail))
-            self._head.put(head(tell, width))
-            self._story.put(document(tell, width))
+            context = self._story_context(snapshot.detail, self._now(snapshot.detail))
+            self._head.put(head(context, width))
+            self._story.put(document(context, width))
         elif snapshot.ambiguous is not None:
             self._head.put(())
             self._story.put(choices(snapshot.ambiguous, self._glyphs))
@@ -280,7 +280,7 @@ class DetailView(ConsoleView[DetailSnapshot]):
             self._head.put(())
             self._story.put(nothing(snapshot, width, self._glyphs))
 
-    def _telling(self, detail: TaskDetail, now: datetime) -> StoryContext:
+    def _story_context(self, detail: TaskDetail, now: datetime) -> StoryContext:
         payload = self._payload if self._payload and self._payload.source[0] == detail.row.id else None
         recovery = self._snapshot.settings or RecoveryConfig()
         zone = zone_of(utc=self.console.utc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from horsies.query import TaskConditions, parameters
+from horsies.query import TaskConditions, task_conditions
 from horsies.views import Cursor, count_parts, task_counts, task_groups, task_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rest, Rhythm
@@ -61,7 +61,7 @@ class _Fresh:
         window.refresh(part, self.page)
         window.renew(self.untold, self.matching, self.others)
         if at_rest:
-            window.settle(part, self.page)
+            window.replace(part, self.page)
 
 
 class TaskFeed(Feed[TaskSnapshot]):
@@ -73,7 +73,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         super().__init__(link, publish, TaskSnapshot())
         self._rhythm = rhythm
         self._need = TaskNeed()
-        self._parameters = parameters(self._need.filter)
+        self._conditions = task_conditions(self._need.filter)
         self._window = RowWindow(self._need.sort)
         self._load: _Load | None = _Load("end", resets=True)
         self._load_at = 0.0
@@ -82,9 +82,9 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._rest = Rest(rhythm.settle_s)
         seldom = replace(rhythm, tick_s=_SELDOM_TICKS * rhythm.tick_s)
         self._rows, self._further, self._groups = Pace(rhythm), Pace(seldom), Pace(seldom)
-        self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._parameters))
+        self._counts: Tally[TaskConditions, TaskCounts] = Tally(seldom, count_parts(self._conditions))
         count = self._counting(self._counts, task_counts)
-        group = self._query(lambda: (self._parameters, self._need.group_by), _groups, lambda found: {"groups": found})
+        group = self._query(lambda: (self._conditions, self._need.group_by), _groups, lambda found: {"groups": found})
         self._reads = (
             Read("rows", self._read_rows, self._rows, _may_change, due=self._rows_due_at),
             Read("counts", count, self._counts, _may_change),
@@ -111,10 +111,10 @@ class TaskFeed(Feed[TaskSnapshot]):
         before, self._need = self._need, need
         changes: dict[str, Any] = {"filter_text": need.filter.text, "sort": need.sort, "follow": need.follow}
         if (need.filter, need.sort) != (before.filter, before.sort):
-            self._parameters = parameters(need.filter)
+            self._conditions = task_conditions(need.filter)
             self._fetch(_Load("end", resets=True))
             changes |= {"counts": None, "groups": None}
-            self._counts.ask(count_parts(self._parameters))
+            self._counts.ask(count_parts(self._conditions))
             self._groups.renew()
         elif need.follow and not before.follow:
             self._to_newest()
@@ -191,7 +191,7 @@ class TaskFeed(Feed[TaskSnapshot]):
     def _rows_due_at(self) -> float:
         due = self._rows.due_at(told=self._link.listens)
         window, begins = self._window, self._rest.begins_at()
-        if begins is not None and (window.unsettled or (self._follows and window.held)):
+        if begins is not None and (window.unsettled or (self._follows and window.unseen)):
             due = min(due, max(begins, self._rows.earliest_at))
         return due
 
@@ -209,7 +209,7 @@ class TaskFeed(Feed[TaskSnapshot]):
             self._background_at = began + max(self._rhythm.tick_s, took_s * self._rhythm.slow_factor)
 
     async def _read_load(self, load: _Load) -> None:
-        window, sort, wanted = self._window, self._need.sort, self._parameters
+        window, sort, wanted = self._window, self._need.sort, self._conditions
         start = load.start if load.resets else window.beyond(load.edge)
         if start is None and not load.resets:
             self._load = None  # the window has reached the end in the meantime
@@ -247,7 +247,7 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._further_from, self._lets_in_now = None, False
 
     async def _read_rows(self) -> bool:
-        window, wanted = self._window, self._parameters
+        window, wanted = self._window, self._conditions
         part = window.slice(None if self._follows else self._around, PAGE, from_start=self._lets_in)
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
         if fresh is not None and (self._load is None or not self._load.resets):
@@ -259,7 +259,7 @@ class TaskFeed(Feed[TaskSnapshot]):
 
     async def _read_further(self) -> bool:
         """Search again what a refresh did not reach, one stretch at a time: rows there may match now, or no longer."""
-        window, wanted, start = self._window, self._parameters, self._further_from
+        window, wanted, start = self._window, self._conditions, self._further_from
         assert start is not None
         part = window.slice_after(start, PAGE)
         fresh = await self._read(lambda conn: _read_fresh(conn, wanted, window, part))
@@ -275,18 +275,20 @@ class TaskFeed(Feed[TaskSnapshot]):
         self._further_from = page.next if sparse and not searched else None
 
     async def _read_above(self) -> bool:
-        window, sort, wanted = self._window, self._need.sort, self._parameters
+        window, sort, wanted = self._window, self._need.sort, self._conditions
         top = window.top
         if top is None:
             return True
         before = self._searched_above
-        start, held = (before[1], window.held) if before is not None and before[0] == top else (top, frozenset[str]())
+        start, unseen = (
+            (before[1], window.unseen) if before is not None and before[0] == top else (top, frozenset[str]())
+        )
         page = await self._read(
             lambda conn: task_page(conn, wanted, sort=sort, limit=PAGE, after=start, backwards=True)
         )
         if page is None or window is not self._window or top != window.top:
             return page is not None
-        window.hold({*held, *(row.id for row in page.rows)}, more=page.previous is not None)
+        window.leave_unseen({*unseen, *(row.id for row in page.rows)}, more=page.previous is not None)
         if page.reached is None or page.previous is None:
             return True
         self._searched_above = (top, page.previous)
@@ -297,8 +299,8 @@ class TaskFeed(Feed[TaskSnapshot]):
         super()._publish(
             rows=window.rows,
             struck=window.struck,
-            held=len(window.held),
-            held_more=window.held_more,
+            unseen=len(window.unseen),
+            more_unseen=window.more_unseen,
             at_start=window.before is None,
             at_end=window.after is None,
             searched=self._searched(),
@@ -337,18 +339,18 @@ async def _groups(conn: Connection, request: tuple[TaskConditions, GroupBy | Non
     return None if by is None else await task_groups(conn, wanted, by=by)
 
 
-async def _read_fresh(conn: Connection, parameters: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
+async def _read_fresh(conn: Connection, conditions: TaskConditions, window: RowWindow, part: Slice) -> _Fresh:
     """Does not change the window."""
-    page = await task_page(conn, parameters, sort=window.sort, limit=part.limit, after=part.after)
+    page = await task_page(conn, conditions, sort=window.sort, limit=part.limit, after=part.after)
     untold = tuple(window.untold(part, page))
-    matching = await _by_ids(conn, parameters, untold)
+    matching = await _by_ids(conn, conditions, untold)
     found = {row.id for row in matching}
     others = await _by_ids(conn, TaskConditions(), tuple(task_id for task_id in untold if task_id not in found))
     return _Fresh(page, untold, matching, others)
 
 
-async def _by_ids(conn: Connection, parameters: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
+async def _by_ids(conn: Connection, conditions: TaskConditions, ids: tuple[str, ...]) -> tuple[TaskRow, ...]:
     """The rows among these ids that match. Terms on ids are dropped: an id does not change."""
     if not ids:
         return ()
-    return (await task_page(conn, parameters.among("id", ids), limit=len(ids))).rows
+    return (await task_page(conn, conditions.among("id", ids), limit=len(ids))).rows

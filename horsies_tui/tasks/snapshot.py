@@ -31,12 +31,12 @@ class TaskSnapshot:
     rows: tuple[TaskRow, ...] = ()
     struck: frozenset[str] = frozenset()
     """Ids of rows that no longer match or were deleted, and stay until the operator is idle."""
-    held: int = 0
+    unseen: int = 0
     """Rows above the first one that are not shown yet; `jump("newest")` or following shows them."""
-    held_more: bool = False
-    """There are more than `held`."""
+    more_unseen: bool = False
+    """There are more than `unseen`."""
     at_start: bool = False
-    """No row precedes the first one, except those in `held`."""
+    """No row precedes the first one, except those in `unseen`."""
     at_end: bool = False
     now: datetime | None = None
     """The database's time at the last page; None before the first one."""

@@ -347,7 +347,7 @@ class TasksView(FilteredView[TaskSnapshot]):
     def _go_to_end(self, which: Edge) -> None:
         ascending = self._need.sort in ASCENDING
         self._ask(follow=which == "start" and self._need.sort is Sort.NEWEST)
-        beyond = self._snapshot.held or not (self._snapshot.at_start if which == "start" else self._snapshot.at_end)
+        beyond = self._snapshot.unseen or not (self._snapshot.at_start if which == "start" else self._snapshot.at_end)
         if beyond:
             self._land = which
             self._task_feed.jump("newest" if (which == "start") is not ascending else "oldest")

@@ -49,9 +49,9 @@ class RowWindow:
         self.sort = sort
         self.before: Cursor | None = None
         self.after: Cursor | None = None
-        self.held: frozenset[str] = frozenset()
+        self.unseen: frozenset[str] = frozenset()
         """Rows that precede the first one and are not shown yet."""
-        self.held_more = False
+        self.more_unseen = False
         self.unsettled = False
         """Some rows are misplaced, should not be here, or are missing."""
         self._most = most
@@ -89,7 +89,7 @@ class RowWindow:
         self._put([self._line(row) for row in page.rows])
         self.before, self.after = page.previous, page.next
         self.unsettled = False
-        self.hold((), more=False)
+        self.leave_unseen((), more=False)
 
     def extend(self, edge: Edge, page: TaskPage) -> None:
         """Add the page beyond an edge; rows that are too far from it on the other side are dropped."""
@@ -137,7 +137,7 @@ class RowWindow:
             else:
                 self.unsettled = True
         if part.from_start:
-            self.hold(above, more=page.next is not None and len(above) == len(page.rows))
+            self.leave_unseen(above, more=page.next is not None and len(above) == len(page.rows))
 
     def renew(self, ids: Iterable[str], matching: Iterable[TaskRow], others: Iterable[TaskRow]) -> None:
         """Update rows that were read by id: those that match the filter, and others that still exist."""
@@ -147,11 +147,11 @@ class RowWindow:
             line = self._lines[self._index[task_id]]
             self._renew(line, exist.get(task_id, line.row), matches=task_id in match)
 
-    def hold(self, ids: Iterable[str], *, more: bool) -> None:
+    def leave_unseen(self, ids: Iterable[str], *, more: bool) -> None:
         """Note rows that precede the first one; `more`: there are others that have not been read."""
-        self.held, self.held_more = frozenset(ids), more
+        self.unseen, self.more_unseen = frozenset(ids), more
 
-    def settle(self, part: Slice, page: TaskPage) -> None:
+    def replace(self, part: Slice, page: TaskPage) -> None:
         """Replace what the page covers, and only that; struck and misplaced rows are removed.
 
         A page that ends before the first row does not cover it: rows that were found far back stay.
@@ -171,7 +171,7 @@ class RowWindow:
         ]
         self.unsettled = False
         if part.from_start:
-            self.hold((), more=False)
+            self.leave_unseen((), more=False)
             self._put_first(lines)
         else:
             self._put_last(lines)
@@ -192,7 +192,7 @@ class RowWindow:
         if len(lines) > self._most:
             lines = lines[-self._most :]
             self.before = lines[0].place
-            self.hold((), more=False)
+            self.leave_unseen((), more=False)
         self._put(lines)
 
     def _put(self, lines: list[_Line]) -> None:

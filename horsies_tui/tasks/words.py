@@ -74,9 +74,9 @@ def _loud(snapshot: TaskSnapshot, need: TaskNeed, glyphs: Glyphs, *, frozen: boo
         return "FROZEN"
     if need.group_by is not None:
         return ""
-    if snapshot.held:
-        more = "more than " if snapshot.held_more else "+"
-        return f"{more}{number(snapshot.held)} newer {glyphs.up}"
+    if snapshot.unseen:
+        more = "more than " if snapshot.more_unseen else "+"
+        return f"{more}{number(snapshot.unseen)} newer {glyphs.up}"
     follows = need.follow and need.sort is Sort.NEWEST and (snapshot.rows or not snapshot.loading)
     return "FOLLOW" if follows else ""
 

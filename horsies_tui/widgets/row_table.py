@@ -127,7 +127,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._last_marked: str | None = None
         self._struck: frozenset[str] = frozenset()
         self._empty = ""
-        self._edge_told: dict[Edge, str] = {}
+        self._edge_posted: dict[Edge, str] = {}
         self._needs: dict[str, int] = {}
         """The width of the longest text in each column, of all rows since the filter or the width changed: columns that
         followed each row would move all the time."""
@@ -213,8 +213,8 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         self._view.take(rows, stick=stick)
         self._redraw()
         if (self._view.cursor_id, self._view.cursor) != before:
-            self._tell_cursor(by_hand=False)
-        self._tell_edges(by_hand=False)
+            self._post_cursor(by_hand=False)
+        self._post_edges(by_hand=False)
 
     def tick(self, now: datetime) -> None:
         """Update the ages."""
@@ -297,7 +297,7 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
         if self._look is not None:
             self._needs = self._columns.measure(self._view.rows, self._look)
         self._redraw()
-        self._tell_edges(by_hand=False)
+        self._post_edges(by_hand=False)
 
     def on_focus(self, event: events.Focus) -> None:
         super().on_focus(event)
@@ -325,21 +325,21 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     def _moved_by_hand(self) -> None:
         self._redraw()
-        self._tell_cursor(by_hand=True)
-        self._tell_edges(by_hand=True)
+        self._post_cursor(by_hand=True)
+        self._post_edges(by_hand=True)
 
-    def _tell_cursor(self, *, by_hand: bool) -> None:
+    def _post_cursor(self, *, by_hand: bool) -> None:
         index = self._view.cursor
         self.post_message(self.CursorMoved(self, self._view.cursor_id, index, index == 0, by_hand))
         self.refresh_bindings()  # which keys apply depends on the row
 
-    def _tell_edges(self, *, by_hand: bool) -> None:
+    def _post_edges(self, *, by_hand: bool) -> None:
         """Once per edge when rows arrive; and at every move of the operator, because the last read may have failed."""
         rows, near = self._view.rows, _EDGE_SCREENS * self._view.height
         left: tuple[tuple[Edge, int, int], ...] = (("start", self._view.above, 0), ("end", self._view.below, -1))
         for which, rows_left, at in left:
-            if rows and rows_left < near and (by_hand or self._edge_told.get(which) != rows[at].id):
-                self._edge_told[which] = rows[at].id
+            if rows and rows_left < near and (by_hand or self._edge_posted.get(which) != rows[at].id):
+                self._edge_posted[which] = rows[at].id
                 self.post_message(self.NearEdge(self, which))
 
     def _measure(self, rows: tuple[RowT, ...], look: Look) -> None:

@@ -120,7 +120,7 @@ def _host_bar(row: HostRow, look: Look) -> Cell:
 
 def _count(row: HostRow, _look: Look, *, of: tuple[Liveness, ...]) -> Cell:
     found = [worker for worker in row.workers if worker.liveness in of]
-    return Cell(number(len(found)), tone(max(found, key=lambda worker: worker.held))) if found else EMPTY
+    return Cell(number(len(found)), tone(max(found, key=lambda worker: worker.in_flight))) if found else EMPTY
 
 
 def _host_note(row: HostRow, _look: Look) -> Cell:

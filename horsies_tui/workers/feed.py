@@ -48,7 +48,7 @@ class OneWorker:
     """The details of one worker."""
 
     id: str
-    held: tuple[TaskRow, ...]
+    tasks: tuple[TaskRow, ...]
     """Running tasks first, then by the time since they were claimed."""
     more: bool
     """There are more than these."""
@@ -123,5 +123,5 @@ async def _read_one(conn: Connection, request: tuple[str | None, Window]) -> One
     wanted = TaskConditions(_HELD).among("worker", (worker_id,))
     page = await task_page(conn, wanted, sort=Sort.OLDEST, limit=MOST_HELD)
     points = await worker_series(conn, worker_id, window.buckets(page.now))
-    held = tuple(sorted(page.rows, key=lambda row: (row.started_at is None, row.started_at or row.created_at)))
-    return OneWorker(worker_id, held, page.next is not None, window, points)
+    tasks = tuple(sorted(page.rows, key=lambda row: (row.started_at is None, row.started_at or row.created_at)))
+    return OneWorker(worker_id, tasks, page.next is not None, window, points)

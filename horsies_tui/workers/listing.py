@@ -238,7 +238,7 @@ class WorkerList(FilteredView[WorkersSnapshot]):
         zone = zone_of(utc=self.console.utc)
         recover = key_for("workers.recover", self.screen, self._glyphs)
         self._story.show(Shown(row, points, self._need.window.name, now, zone, recover))
-        held = () if known is None else known.held
+        held = () if known is None else known.tasks
         at_once = self._opened is not None or held != self._held.rows
         if self._held_at is None or at_once or (now - self._held_at).total_seconds() >= _HELD_TICK_S:
             self._held_at = now

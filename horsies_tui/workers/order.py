@@ -59,12 +59,12 @@ def _as_people_count(text: str) -> tuple[tuple[bool, int, str], ...]:
 
 def _trouble(row: WorkerRow) -> int:
     """A worker that has stopped and needs no action comes last."""
-    if not row.lives and not row.held and (row.loss is None or not row.loss.is_open):
+    if not row.lives and not row.in_flight and (row.loss is None or not row.loss.is_open):
         return len(TROUBLE)
     return TROUBLE.index(row.liveness)
 
 
-def _told(row: WorkerRow, number: float | None) -> float:
+def _largest_first(row: WorkerRow, number: float | None) -> float:
     """Largest first; workers without a value, and those that are not alive, last."""
     return float("inf") if number is None or not row.lives else -number
 
@@ -72,11 +72,11 @@ def _told(row: WorkerRow, number: float | None) -> float:
 _KEYS: Final[Mapping[WorkerSort, Callable[[WorkerRow], Any]]] = {
     WorkerSort.TROUBLE: _trouble,
     WorkerSort.NAME: lambda _row: 0,
-    WorkerSort.LOAD: lambda row: _told(row, row.load),
-    WorkerSort.TASKS: lambda row: -row.held,
-    WorkerSort.CPU: lambda row: _told(row, row.snapshot.cpu_percent if row.snapshot else None),
-    WorkerSort.MEMORY: lambda row: _told(row, row.snapshot.whole_memory_mb if row.snapshot else None),
-    WorkerSort.YOUNGEST: lambda row: _told(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
+    WorkerSort.LOAD: lambda row: _largest_first(row, row.load),
+    WorkerSort.TASKS: lambda row: -row.in_flight,
+    WorkerSort.CPU: lambda row: _largest_first(row, row.snapshot.cpu_percent if row.snapshot else None),
+    WorkerSort.MEMORY: lambda row: _largest_first(row, row.snapshot.whole_memory_mb if row.snapshot else None),
+    WorkerSort.YOUNGEST: lambda row: _largest_first(row, row.snapshot.started_at.timestamp() if row.snapshot else None),
     WorkerSort.SILENT: lambda row: row.seen_at,
 }
 
@@ -112,7 +112,7 @@ class HostRow:
     @property
     def left_behind(self) -> int:
         """Tasks held by workers that are not alive."""
-        return sum(row.held for row in self.workers if not row.lives)
+        return sum(row.in_flight for row in self.workers if not row.lives)
 
     @property
     def processes(self) -> int:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on
 
+from horsies.operations.facts import WorkerState
 from horsies.operations.selection import Selection
-from horsies.operations.verb import TaskVerb, WorkerState, WorkerVerb
+from horsies.operations.verb import TaskVerb, WorkerVerb
 from horsies.operations.verbs import VERBS, verbs_for
 from horsies.query import TaskFilter, Term, WorkerFilter
 from horsies.query.values import Glob
@@ -34,7 +35,7 @@ def _fits(verb: WorkerVerb, row: WorkerRow) -> bool:
         WorkerState(
             lives=row.lives,
             drains=row.draining_since is not None,
-            holds_tasks=bool(row.held),
+            holds_tasks=bool(row.in_flight),
             is_unacknowledged=row.loss is not None and row.loss.is_open,
         )
     )

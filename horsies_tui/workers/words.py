@@ -49,7 +49,7 @@ def sign(liveness: Liveness, glyphs: Glyphs) -> str:
 
 
 def tone(row: WorkerRow) -> Tone:
-    return _tone(row.liveness, matters=bool(row.held) or (row.loss is not None and row.loss.is_open))
+    return _tone(row.liveness, matters=bool(row.in_flight) or (row.loss is not None and row.loss.is_open))
 
 
 def _tone(liveness: Liveness, *, matters: bool) -> Tone:
@@ -89,17 +89,17 @@ def seen(row: WorkerRow, now: datetime) -> str:
 
 def note(row: WorkerRow, now: datetime) -> str:
     """What the operator should know about the worker; otherwise the queues that it serves."""
-    held = things(row.held, "task")
+    held = things(row.in_flight, "task")
     match row.liveness:
-        case Liveness.LOST if row.held:
+        case Liveness.LOST if row.in_flight:
             return f"holds {held}"
         case Liveness.DIED if row.loss is not None:
-            return row.loss.words() + (f"; still holds {held}" if row.held else "")
+            return row.loss.words() + (f"; still holds {held}" if row.in_flight else "")
         case Liveness.LOST | Liveness.STOPPED:
             return "held nothing"
-        case Liveness.LATE if row.held:
+        case Liveness.LATE if row.in_flight:
             return f"holds {held}"
-        case Liveness.DRAINING if row.held:
+        case Liveness.DRAINING if row.in_flight:
             return f"{held} to end first"
         case Liveness.DRAINING:
             return f"empty since it drains{_by(row)}" if row.draining_since is not None else "empty, it stops"
@@ -168,10 +168,10 @@ def facts(row: WorkerRow, now: datetime, zone: tzinfo | None, recover_key: str) 
     found = [Fact(row.liveness.value, evidence(row, now, zone), tone(row))]
     if text := order(row, now):
         found.append(Fact("drain", text, Tone.ACCENT))
-    found.append(Fact("tasks", in_flight(row), Tone.BAD if not row.lives and row.held else None))
+    found.append(Fact("tasks", in_flight(row), Tone.BAD if not row.lives and row.in_flight else None))
     if row.loss is not None:
         found.append(Fact("death", _death(row.loss, zone), Tone.BAD if row.loss.is_open else None))
-    if not row.lives and row.held:
+    if not row.lives and row.in_flight:
         found.append(
             Fact(
                 "actions",
@@ -239,7 +239,7 @@ def summary(rows: Sequence[WorkerRow], glyphs: Glyphs) -> list[Chip]:
         these = [row for row in rows if row.liveness is liveness]
         if not these:
             continue
-        held = sum(row.held for row in these)
+        held = sum(row.in_flight for row in these)
         brief = f"{sign(liveness, glyphs)} {number(len(these))} {liveness}"
         verb = "holding" if liveness in (Liveness.LOST, Liveness.LATE) else ""
         text = f"{brief}, {verb} {things(held, 'task')}" if verb and held else brief

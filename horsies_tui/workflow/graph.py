@@ -177,7 +177,7 @@ def wanted_rows(arranged: Arrangement, node_rows: int) -> dict[int, float]:
     return rows
 
 
-def settled(
+def placed_rows(
     layer: Sequence[int], wanted: Mapping[int, float], node_rows: int, avoid: Mapping[int, set[int]]
 ) -> dict[int, int]:
     """Whole rows in the layer's order, near the preferred ones; `avoid` are rows that a knot must not take."""

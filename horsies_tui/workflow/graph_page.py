@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from horsies_tui.workflow.graph import settled, wanted_rows
+from horsies_tui.workflow.graph import placed_rows, wanted_rows
 from horsies_tui.workflow.graph_lines import Bundle, bundles, strokes
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Drawing:
 
 def draw(arranged: Arrangement, scale: Scale, wants: Mapping[int, Wants]) -> Drawing:
     """Each layer is as wide as its widest label asks for, within the scale."""
-    rows, strokes_of = _settle(arranged, scale.rows)
+    rows, strokes_of = _place_rows(arranged, scale.rows)
     top = min(rows.values(), default=0)
     spots: dict[int, Spot] = {}
     grid = _Grid(max((row - top + 1 for row in rows.values()), default=0))
@@ -103,7 +103,7 @@ def draw(arranged: Arrangement, scale: Scale, wants: Mapping[int, Wants]) -> Dra
     return Drawing(width, lines, spots, scale.rows)
 
 
-def _settle(
+def _place_rows(
     arranged: Arrangement, node_rows: int
 ) -> tuple[dict[int, int], list[tuple[list[Bundle], Mapping[Bundle, int]]]]:
     """The row of each knot, and for each layer the bundles that leave it with the columns of their strokes."""
@@ -112,13 +112,13 @@ def _settle(
     gaps: list[tuple[list[Bundle], Mapping[Bundle, int]]] = []
     for number, layer in enumerate(arranged.layers):
         if number == 0:
-            rows |= settled(layer, wanted, node_rows, {})
+            rows |= placed_rows(layer, wanted, node_rows, {})
             continue
         before = arranged.layers[number - 1]
         taken = {rows[knot] for knot in before if arranged.nexts.get(knot)}
         moved: set[int] = set()
         while True:
-            here = settled(layer, wanted, node_rows, dict.fromkeys(moved, taken))
+            here = placed_rows(layer, wanted, node_rows, dict.fromkeys(moved, taken))
             found = bundles(before, arranged.nexts, rows, here)
             columns = strokes(found)
             if not isinstance(columns, set):

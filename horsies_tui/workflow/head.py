@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowTelling:
+class HeadContext:
     story: WorkflowStory
     now: datetime
     glyphs: Glyphs
@@ -31,27 +31,31 @@ class FlowTelling:
     """The names of the workflows that led here."""
 
 
-def flow_head(tell: FlowTelling, width: int) -> tuple[Line, ...]:
-    rows = flow((*_who(tell), *_how_far(tell), *_when(tell)), width, tell.glyphs)
+def flow_head(context: HeadContext, width: int) -> tuple[Line, ...]:
+    rows = flow((*_who(context), *_progress_lines(context), *_when(context)), width, context.glyphs)
     return tuple(Line(at, spans) for at, spans in enumerate(rows))
 
 
-def _who(tell: FlowTelling) -> Iterator[Spans]:
-    row = tell.story.row
+def _who(context: HeadContext) -> Iterator[Spans]:
+    row = context.story.row
     error = f"  {row.error_code}" if row.error_code and row.status in ("FAILED", "PAUSED", "RUNNING") else ""
     run = (
-        length(row.run(tell.now)) if row.status in ("COMPLETED", "FAILED", "CANCELLED") else ticking(row.run(tell.now))
+        length(row.run(context.now))
+        if row.status in ("COMPLETED", "FAILED", "CANCELLED")
+        else ticking(row.run(context.now))
     )
-    yield (words(f"{tell.glyphs.state(row.status)} {row.status} {run}{error}", state_tone(row.status), tell.glyphs),)
-    above = "".join(f"{name} {tell.glyphs.crumb} " for name in tell.path)
-    if not above and tell.story.parent is not None:
-        above = f"{tell.story.parent.name} {tell.glyphs.crumb} "
-    yield (words(above, Tone.MUTED, tell.glyphs), words(row.name, Tone.STRONG, tell.glyphs))
-    yield (words(row.id, Tone.MUTED, tell.glyphs),)
+    yield (
+        words(f"{context.glyphs.state(row.status)} {row.status} {run}{error}", state_tone(row.status), context.glyphs),
+    )
+    above = "".join(f"{name} {context.glyphs.crumb} " for name in context.path)
+    if not above and context.story.parent is not None:
+        above = f"{context.story.parent.name} {context.glyphs.crumb} "
+    yield (words(above, Tone.MUTED, context.glyphs), words(row.name, Tone.STRONG, context.glyphs))
+    yield (words(row.id, Tone.MUTED, context.glyphs),)
 
 
-def _how_far(tell: FlowTelling) -> Iterator[Spans]:
-    row = tell.story.row
+def _progress_lines(context: HeadContext) -> Iterator[Spans]:
+    row = context.story.row
     parts = [Span(f"{number(row.completed)} of {number(row.total)} completed")]
     for count, name, tone in (
         (row.running, "running", Tone.RUNNING),
@@ -60,25 +64,25 @@ def _how_far(tell: FlowTelling) -> Iterator[Spans]:
         (row.waiting, "waiting", None),
     ):
         if count:
-            parts += [Span(f" {tell.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", tone)]
+            parts += [Span(f" {context.glyphs.dot} ", Tone.MUTED), Span(f"{number(count)} {name}", tone)]
     yield tuple(parts)
-    if len(tell.story.nodes) < row.total:
-        yield (Span(f"only the first {number(len(tell.story.nodes))} are shown", Tone.WARNING),)
+    if len(context.story.nodes) < row.total:
+        yield (Span(f"only the first {number(len(context.story.nodes))} are shown", Tone.WARNING),)
 
 
-def _when(tell: FlowTelling) -> Iterator[Spans]:
-    row = tell.story.row
-    yield _fact("started", moment_text(row.started_at or row.sent_at, tell.now, tell.zone), tell)
+def _when(context: HeadContext) -> Iterator[Spans]:
+    row = context.story.row
+    yield _fact("started", moment_text(row.started_at or row.sent_at, context.now, context.zone), context)
     if row.completed_at is not None:
-        yield _fact("ended", moment_text(row.completed_at, tell.now, tell.zone), tell)
-    yield _fact("on error", row.on_error, tell)
-    for action in tell.story.audit[:1]:
+        yield _fact("ended", moment_text(row.completed_at, context.now, context.zone), context)
+    yield _fact("on error", row.on_error, context)
+    for action in context.story.audit[:1]:
         who = f"{action.verb} by {action.os_user or '?'}@{action.os_host or '?'}"
-        yield _fact("last action", f"{who} {moment_text(action.acted_at, tell.now, tell.zone)}", tell)
+        yield _fact("last action", f"{who} {moment_text(action.acted_at, context.now, context.zone)}", context)
 
 
-def _fact(name: str, value: str, tell: FlowTelling) -> Spans:
-    return (Span(f"{name} ", Tone.MUTED), words(value, None, tell.glyphs))
+def _fact(name: str, value: str, context: HeadContext) -> Spans:
+    return (Span(f"{name} ", Tone.MUTED), words(value, None, context.glyphs))
 
 
 def progress_bar(row: WorkflowRow, places: int, glyphs: Glyphs) -> str:

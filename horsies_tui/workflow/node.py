@@ -33,7 +33,7 @@ _JOINS: Final = {"all": "all dependencies succeeded", "any": "one dependency suc
 
 
 @dataclass(frozen=True, slots=True)
-class NodeTelling:
+class NodeContext:
     """`story` and `task` arrive after the node itself, which the graph already has."""
 
     node: NodeView
@@ -55,80 +55,80 @@ def texts_of(story: NodeStory, task: TaskDetail | None) -> Texts:
     return Texts(f"{story.workflow_id}:{story.node.index}", args, kwargs, story.result, None, story.options)
 
 
-def node_document(tell: NodeTelling, width: int) -> Document:
+def node_document(context: NodeContext, width: int) -> Document:
     """`width` is that of the text."""
-    bands = [Band((_node(tell, width),))]
-    if tell.story is None:
+    bands = [Band((_node(context, width),))]
+    if context.story is None:
         return tuple(bands)
-    if tell.task is not None:
-        bands += course(tell.task, width)
-    bands += texts(tell.payload, width, tell.labels.glyphs)
+    if context.task is not None:
+        bands += course(context.task, width)
+    bands += texts(context.payload, width, context.labels.glyphs)
     return tuple(bands)
 
 
-def _node(tell: NodeTelling, width: int) -> Section:
-    glyphs = tell.labels.glyphs
-    state = state_of(tell.node)
-    run = tell.labels.run(tell.node)
-    title = f"{tell.node.label}  {glyphs.state_text(state)}{f' {run}' if run else ''}"
+def _node(context: NodeContext, width: int) -> Section:
+    glyphs = context.labels.glyphs
+    state = state_of(context.node)
+    run = context.labels.run(context.node)
+    title = f"{context.node.label}  {glyphs.state_text(state)}{f' {run}' if run else ''}"
     lines: list[Line] = []
-    for name, items, target in _facts(tell):
+    for name, items, target in _facts(context):
         rows = flow(items, max(width - _LABEL, 1), glyphs, gap=2)
         for at, row in enumerate(rows):
             label = Span((name if at == 0 else "").ljust(_LABEL), Tone.MUTED)
             lines.append(Line((name, at), cut_spans((label, *row), width, glyphs), target))
-    return Section(NODE, words(title, None, glyphs).text, tuple(lines), more=f"index {tell.node.index}")
+    return Section(NODE, words(title, None, glyphs).text, tuple(lines), more=f"index {context.node.index}")
 
 
-def _facts(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]]:
-    node, labels = tell.node, tell.labels
-    yield from _what_is_wrong(tell)
+def _facts(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target | None]]:
+    node, labels = context.node, context.labels
+    yield from _problems(context)
     if node.is_subworkflow:
-        yield "runs", [(_plain(tell, _child_words(node)),)], _child_target(node)
+        yield "runs", [(_plain(context, _child_words(node)),)], _child_target(node)
     elif node.task_id is not None:
         gone = "" if node.task_status is not None else "  its row is gone"
-        spans = (_plain(tell, node.name, Tone.ACCENT), _plain(tell, f"  {node.task_id}{gone}", Tone.MUTED))
+        spans = (_plain(context, node.name, Tone.ACCENT), _plain(context, f"  {node.task_id}{gone}", Tone.MUTED))
         yield "task", [spans], OpenTask(node.task_id) if node.task_status is not None else None
     else:
         sent = "without a task" if node.status in ("COMPLETED", "FAILED", "SKIPPED") else "not sent yet"
         where = f"  queue {node.queue}  priority {node.priority}  {sent}"
-        yield "task", [(_plain(tell, node.name), _plain(tell, where, Tone.MUTED))], None
+        yield "task", [(_plain(context, node.name), _plain(context, where, Tone.MUTED))], None
     if node.dependencies:
-        yield "waits for", [*_needs(tell)], None
-        yield "runs when", [(_plain(tell, _join_words(node)),)], None
+        yield "waits for", [*_needs(context)], None
+        yield "runs when", [(_plain(context, _join_words(node)),)], None
     taken = [
-        f"{'its items' if name == MAP_ITEMS else name} from {_name_of(tell, need)}"
+        f"{'its items' if name == MAP_ITEMS else name} from {_name_of(context, need)}"
         for name, need in sorted(node.args_from.items())
     ]
     taken += [f"the result of {each}" for each in node.ctx_from]
     if taken:
-        yield "takes", [(_plain(tell, each),) for each in taken], None
+        yield "takes", [(_plain(context, each),) for each in taken], None
     then = [each for each in labels.nodes.values() if node.index in each.dependencies]
     if then:
-        yield "then", [_sign_and_name(tell, each) for each in then[:_MOST_NEEDS]], None
+        yield "then", [_sign_and_name(context, each) for each in then[:_MOST_NEEDS]], None
 
 
-def _what_is_wrong(tell: NodeTelling) -> Iterator[tuple[str, list[Spans], Target | None]]:
-    node, labels = tell.node, tell.labels
+def _problems(context: NodeContext) -> Iterator[tuple[str, list[Spans], Target | None]]:
+    node, labels = context.node, context.labels
     if (found := inconsistency(node)) is not None:
         yield (
             "inconsistent",
-            [(_plain(tell, f"{found}: reconcile repairs it, and so does a sweep", Tone.WARNING),)],
+            [(_plain(context, f"{found}: reconcile repairs it, and so does a sweep", Tone.WARNING),)],
             None,
         )
     match state_of(node):
         case "FAILED":
             tries = f" after {node.retry_count + 1} tries" if node.retry_count else ""
-            yield "failed", [(_plain(tell, f"{node.error_code or 'without a code'}{tries}", Tone.FAILED),)], None
+            yield "failed", [(_plain(context, f"{node.error_code or 'without a code'}{tries}", Tone.FAILED),)], None
         case "SKIPPED":
             why = labels.why_skipped(node) or "by hand, or with the workflow"
-            yield "skipped", [(_plain(tell, why, Tone.WARNING),)], None
+            yield "skipped", [(_plain(context, why, Tone.WARNING),)], None
         case "RETRY" if node.next_retry_at is not None:
-            at = moment_text(node.next_retry_at, labels.now, tell.zone)
+            at = moment_text(node.next_retry_at, labels.now, context.zone)
             words_of = (
                 f"{node.error_code or 'it failed'}, next try at {at}: {node.retry_count + 1} of {node.max_retries + 1}"
             )
-            yield "retries", [(_plain(tell, words_of, Tone.RETRY),)], None
+            yield "retries", [(_plain(context, words_of, Tone.RETRY),)], None
 
 
 def _child_words(node: NodeView) -> str:
@@ -144,22 +144,22 @@ def _child_target(node: NodeView) -> Target | None:
     return None if node.sub_workflow_id is None else OpenWorkflow(node.sub_workflow_id)
 
 
-def _needs(tell: NodeTelling) -> Iterator[Spans]:
-    needs = tell.node.dependencies
+def _needs(context: NodeContext) -> Iterator[Spans]:
+    needs = context.node.dependencies
     for need in needs[:_MOST_NEEDS]:
-        known = tell.labels.nodes.get(need)
+        known = context.labels.nodes.get(need)
         yield (
-            (_plain(tell, f"node {need}, which is not there", Tone.BAD),)
+            (_plain(context, f"node {need}, which is not there", Tone.BAD),)
             if known is None
-            else _sign_and_name(tell, known)
+            else _sign_and_name(context, known)
         )
     if len(needs) > _MOST_NEEDS:
-        yield (_plain(tell, f"and {number(len(needs) - _MOST_NEEDS)} more", Tone.MUTED),)
+        yield (_plain(context, f"and {number(len(needs) - _MOST_NEEDS)} more", Tone.MUTED),)
 
 
-def _sign_and_name(tell: NodeTelling, node: NodeView) -> Spans:
+def _sign_and_name(context: NodeContext, node: NodeView) -> Spans:
     state = state_of(node)
-    return (Span(tell.labels.glyphs.state(state), state_tone(state)), _plain(tell, f" {node.label}"))
+    return (Span(context.labels.glyphs.state(state), state_tone(state)), _plain(context, f" {node.label}"))
 
 
 def _join_words(node: NodeView) -> str:
@@ -169,10 +169,10 @@ def _join_words(node: NodeView) -> str:
     return f"{how}, also after failures" if node.allow_failed_deps else how
 
 
-def _name_of(tell: NodeTelling, index: int) -> str:
-    known = tell.labels.nodes.get(index)
+def _name_of(context: NodeContext, index: int) -> str:
+    known = context.labels.nodes.get(index)
     return f"node {index}" if known is None else known.label
 
 
-def _plain(tell: NodeTelling, text: str, tone: Tone | None = None) -> Span:
-    return words(text, tone, tell.labels.glyphs)
+def _plain(context: NodeContext, text: str, tone: Tone | None = None) -> Span:
+    return words(text, tone, context.labels.glyphs)

@@ -27,8 +27,8 @@ from horsies_tui.workflow.graph import arrange
 from horsies_tui.workflow.graph_labels import Labels, vertices, wants
 from horsies_tui.workflow.graph_sizes import MANY, Sizes
 from horsies_tui.workflow.graph_view import GraphView
-from horsies_tui.workflow.head import FlowTelling, flow_head, workflow_choices, workflow_missing
-from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
+from horsies_tui.workflow.head import HeadContext, flow_head, workflow_choices, workflow_missing
+from horsies_tui.workflow.node import NodeContext, node_document, texts_of
 from horsies_tui.workflow.parts import Body, Way
 from horsies_tui.workflow.verbs import offered, unfit_verbs, why_no_value
 
@@ -213,7 +213,7 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
     # Messages from widgets.
 
     @on(GraphView.CursorMoved)
-    def _tell_of_another(self, message: GraphView.CursorMoved) -> None:
+    def _choose_node(self, message: GraphView.CursorMoved) -> None:
         message.stop()
         self._choose(message.index)
 
@@ -369,26 +369,26 @@ class WorkflowView(ConsoleView[WorkflowSnapshot]):
         now = self._now()
         path = tuple(way.name for way in self._way)
         zone = zone_of(utc=self.console.utc)
-        head = flow_head(FlowTelling(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
+        head = flow_head(HeadContext(snapshot.story, now, self._glyphs, zone, path), self.size.width - 1)
         self._head.put((*head, Line("gap", ())) if self.size.height > _ROOMY else head)
         labels = self._labels(now)
         if self._sizes is not None:
             self._graph.put(self._sizes, labels)
         node = self._node_views.get(-1 if self._graph.cursor is None else self._graph.cursor)
         if width and node is not None:
-            self._story.put(node_document(self._telling(node, labels), width))
+            self._story.put(node_document(self._node_context(node, labels), width))
 
-    def _telling(self, node: NodeView, labels: Labels) -> NodeTelling:
+    def _node_context(self, node: NodeView, labels: Labels) -> NodeContext:
         zone, told = zone_of(utc=self.console.utc), self._snapshot.node
         if told is None or told.story.node.index != node.index or told.story.workflow_id != self._story_id:
-            return NodeTelling(node, labels, zone)
+            return NodeContext(node, labels, zone)
         source = texts_of(told.story, told.task)
         payload = self._payload if self._payload is not None and self._payload.source.of == source.of else None
         task = None
         if told.task is not None:
             recovery = labels.recovery
             task = StoryContext(told.task, labels.now, self._glyphs, zone, recovery, told.why, payload, self._open)
-        return NodeTelling(node, labels, zone, told.story, task, payload)
+        return NodeContext(node, labels, zone, told.story, task, payload)
 
     def _labels(self, now: datetime) -> Labels:
         return Labels(self._node_views, now, self._glyphs, self._snapshot.settings or RecoveryConfig())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from horsies.query import WorkflowFilter, workflow_parameters
+from horsies.query import WorkflowFilter, workflow_conditions
 from horsies.views import workflow_count_parts, workflow_counts, workflow_page
 from horsies_tui.feed.loop import Feed, Read
 from horsies_tui.feed.pace import USUAL, Pace, Rhythm
@@ -89,7 +89,7 @@ class WorkflowsFeed(Feed[WorkflowsSnapshot]):
             limit = most - len(found.rows)
             page = await self._read(
                 lambda conn, limit=limit, cursor=cursor: workflow_page(  # type: ignore[misc]
-                    conn, workflow_parameters(wanted), limit=limit, after=cursor
+                    conn, workflow_conditions(wanted), limit=limit, after=cursor
                 )
             )
             if page is None or wanted is not self._filter:
@@ -115,4 +115,4 @@ def _may_change(channel: str, _payload: str) -> bool:
 
 def _parts(wanted: WorkflowFilter) -> list[WorkflowConditions]:
     """Counted one after the other, each in several reads if one does not reach its end."""
-    return workflow_count_parts(workflow_parameters(wanted))
+    return workflow_count_parts(workflow_conditions(wanted))

@@ -41,6 +41,6 @@ async def test_a_standby_is_shown_read_only_until_it_is_promoted() -> None:
             await pilot.press("C")
             await sees("the server is a standby")
             await asyncio.to_thread(pair.standby.promote)
-            await app.link.read(app.link._look)
+            await app.link.read(app.link._inspect)
             await sees("one", lacks="READ-ONLY")
             assert app.why_no_writes() is None

@@ -118,11 +118,12 @@ class Terminal:
         return [line.rstrip() for line in self.screen.display]
 
     def looks(self) -> list[list[tuple[str, str, str, bool, bool, bool]]]:
-        """Letter, colour, ground, bold, strikethrough and reverse of every place."""
-        return [
-            [
-                (char.data, char.fg, char.bg, char.bold, char.strikethrough, char.reverse)
-                for char in (self.screen.buffer[y][x] for x in range(self.screen.columns))
-            ]
-            for y in range(self.screen.lines)
-        ]
+        """Letter, colour, ground, bold, strikethrough and reverse of every place, as far as they can be seen."""
+        places = ([self.screen.buffer[y][x] for x in range(self.screen.columns)] for y in range(self.screen.lines))
+        return [[self._look(char) for char in line] for line in places]
+
+    @staticmethod
+    def _look(char: pyte.screens.Char) -> tuple[str, str, str, bool, bool, bool]:
+        if char.data == " " and not (char.strikethrough or char.reverse or char.underscore):
+            return " ", "", char.bg, False, False, False  # a blank shows only its ground
+        return char.data, char.fg, char.bg, char.bold, char.strikethrough, char.reverse

@@ -136,7 +136,7 @@ async def test_a_role_whose_transactions_are_read_only_is_shown_so_whatever_it_m
         await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
         assert pilot.app.why_no_writes() == f"read-only: transactions of role {role} are read-only by default"
         await connection.execute(f"ALTER ROLE {role} RESET default_transaction_read_only")
-        await pilot.app.link.read(pilot.app.link._look)
+        await pilot.app.link.read(pilot.app.link._inspect)
         await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
 
 
@@ -150,7 +150,7 @@ async def test_a_database_whose_transactions_are_read_only_is_shown_so(
     async with console(options(database), (140, 30)) as pilot:
         await until(pilot, lambda: "READ-ONLY" in frame(pilot)[0])
         await connection.execute(f"ALTER {where} RESET default_transaction_read_only")
-        await pilot.app.link.read(pilot.app.link._look)
+        await pilot.app.link.read(pilot.app.link._inspect)
         await until(pilot, lambda: "READ-ONLY" not in frame(pilot)[0])
 
 
@@ -171,7 +171,7 @@ async def test_a_server_whose_configuration_makes_transactions_read_only_is_show
         await prepared.execute("SELECT pg_reload_conf()")
 
         async def looked_again() -> bool:
-            await pilot.app.link.read(pilot.app.link._look)
+            await pilot.app.link.read(pilot.app.link._inspect)
             return "READ-ONLY" not in frame(pilot)[0]
 
         async with asyncio.timeout(10):

@@ -8,8 +8,8 @@ import asyncpg
 from textual.pilot import Pilot
 from verb_steps import NOON, REQUEUE, UNICODE, SheetApp, SmallConsole, a_preview, a_task, an_outcome, shown, until
 
-from horsies.operations.preview import RowOutcome
 from horsies.operations.selection import Selection
+from horsies.operations.target import RowOutcome
 from horsies_tui.actions import Scope, bindings
 from horsies_tui.intents import Done
 from horsies_tui.shell.arguments_sheet import ArgumentsSheet

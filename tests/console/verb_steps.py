@@ -16,7 +16,8 @@ from textual.app import App
 from horsies.config.contexts import ConfigFile, Context, DatabaseChoice
 from horsies.config.url import DatabaseUrl
 from horsies.operations.actor import Actor
-from horsies.operations.preview import Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.preview import Outcome, Preview, Refusal
+from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies_tui.feed.clock import DatabaseClock
 from horsies_tui.feed.link import Link
@@ -127,7 +128,7 @@ class SmallConsole(App[None]):
         self.options = ConsoleOptions(choice, config)
         self.utc = True
         self.link = Link(choice, read_only=read_only, actor=OPS, clock=DatabaseClock())
-        self.desk = RecoveryFeed(self.link, self._drawn, every_s=0.05)
+        self.recovery = RecoveryFeed(self.link, self._drawn, every_s=0.05)
         self.said: list[str] = []
         self.opened: list[str] = []
         self._view = view(id="view")
@@ -140,12 +141,12 @@ class SmallConsole(App[None]):
         self._link_task = asyncio.create_task(self.link.run())
         self._view.attach(self.link)
         self._view.show()
-        self.desk.start()
-        self.desk.watch(True)
+        self.recovery.start()
+        self.recovery.watch(True)
 
     async def on_unmount(self) -> None:
         """The link closes its connections before the loop of the test ends."""
-        self.desk.stop()
+        self.recovery.stop()
         self._link_task.cancel()
         with suppress(asyncio.CancelledError):
             await self._link_task

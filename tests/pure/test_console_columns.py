@@ -14,7 +14,7 @@ from horsies.config.recovery import RecoveryConfig
 from horsies.views import TaskRow
 from horsies_tui.look.cells import GAP, GUTTER, Cell, Column, ColumnSet, Look
 from horsies_tui.look.glyphs import ASCII, STATE_GLYPHS, UNICODE
-from horsies_tui.look.lines import Line, Piece, changed_spans, row_line, title_line, words_line
+from horsies_tui.look.lines import CURSOR, Line, Piece, changed_spans, row_line, title_line, words_line
 from horsies_tui.look.tones import Tone
 from horsies_tui.overview.rows import ALERT_COLUMNS, QUEUE_COLUMNS
 from horsies_tui.recovery.rows import COLUMNS as FINDING_COLUMNS
@@ -250,6 +250,14 @@ def test_only_what_differs_is_named_and_neighbours_are_joined(pieces):
 
 def test_a_line_of_another_shape_differs_as_a_whole():
     assert list(changed_spans((Piece("a", 1), Piece("bc", 2)), (Piece("abc", 3),))) == [(0, 3)]
+
+
+def test_blanks_look_the_same_in_all_tones_but_not_under_the_cursor():
+    before, after = Piece("-     ", 6, (Tone.MUTED,)), Piece("GONE  ", 6, (Tone.BAD,))
+    assert list(changed_spans((before,), (after,))) == [(0, 4)]
+    under = before._replace(classes=(CURSOR, Tone.MUTED)), after._replace(classes=(CURSOR, Tone.BAD))
+    assert list(changed_spans((under[0],), (under[1],))) == [(0, 6)]
+    assert list(changed_spans((before._replace(text="日    "),), (after,))) == [(0, 6)]
 
 
 def test_a_colour_alone_is_a_difference():

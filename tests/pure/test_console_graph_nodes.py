@@ -22,8 +22,8 @@ from horsies_tui.workflow.graph import Vertex, arrange
 from horsies_tui.workflow.graph_labels import state_of, vertices, wants
 from horsies_tui.workflow.graph_page import Scale, Wants, draw, step
 from horsies_tui.workflow.graph_sizes import MAP, SIZES, Sizes
-from horsies_tui.workflow.head import FlowTelling, flow_head, progress_bar
-from horsies_tui.workflow.node import NodeTelling, node_document, texts_of
+from horsies_tui.workflow.head import HeadContext, flow_head, progress_bar
+from horsies_tui.workflow.node import NodeContext, node_document, texts_of
 
 FAILED = a_node(2, "import_us", "FAILED", (0,), error_code="TIMEOUT", retry_count=2, max_retries=2, task_id="t-2")
 NODES = (
@@ -206,7 +206,7 @@ def test_the_cursor_never_leaves_the_graph_and_every_node_can_be_reached(
 
 def told(index: int, width: int = 100, **fields: Any) -> dict[str, str]:
     """The lines of the node's section by label."""
-    tell = NodeTelling(NODES[index], labels(*NODES), UTC, **fields)
+    tell = NodeContext(NODES[index], labels(*NODES), UTC, **fields)
     section = node_document(tell, width)[0].sections[0]
     return {line.key[0]: line.text[11:] for line in section.lines}  # type: ignore[index]
 
@@ -227,7 +227,7 @@ def test_a_node_tells_what_it_waits_for_takes_and_holds_up() -> None:
 
 def test_a_node_that_runs_once_for_each_item_takes_its_items() -> None:
     node = a_node(9, "close", "PENDING", (0,), is_subworkflow=True, args_from={MAP_ITEMS: 0})
-    section = node_document(NodeTelling(node, labels(*NODES, node), UTC), 80)[0].sections[0]
+    section = node_document(NodeContext(node, labels(*NODES, node), UTC), 80)[0].sections[0]
     assert "takes      its items from open_books" in [line.text for line in section.lines]
 
 
@@ -244,7 +244,7 @@ def test_a_node_leads_to_its_task_or_to_its_child() -> None:
     )
     targets = []
     for node in (NODES[1], child):
-        section = node_document(NodeTelling(node, labels(*NODES, child), UTC), 80)[0].sections[0]
+        section = node_document(NodeContext(node, labels(*NODES, child), UTC), 80)[0].sections[0]
         targets += [line.target for line in section.lines if line.target is not None]
     assert targets == [OpenTask("t-1"), OpenWorkflow("wf-2")]
 
@@ -254,14 +254,14 @@ def test_what_a_node_without_a_task_was_given_is_told_and_what_is_masked_is_not(
     source = texts_of(story, None)
     assert source.args is None
     payload = payload_of(source, Masks(frozenset({"*token"})))
-    document = node_document(NodeTelling(NODES[4], labels(*NODES), UTC, story, None, payload), 120)
+    document = node_document(NodeContext(NODES[4], labels(*NODES), UTC, story, None, payload), 120)
     text = "\n".join(line.text for band in document for section in band.sections for line in section.lines)
     assert '"a.csv"' in text
     assert "hunter2" not in text
 
 
 def test_the_head_says_how_far_it_is_and_where_one_came_from() -> None:
-    lines = flow_head(FlowTelling(a_story(*NODES), NOW, UNICODE, UTC, ("year_end",)), 200)
+    lines = flow_head(HeadContext(a_story(*NODES), NOW, UNICODE, UTC, ("year_end",)), 200)
     text = lines[0].text
     assert text.startswith("▶ RUNNING 10m   year_end ▸ month_end")
     assert "2 of 7 completed · 1 running · 1 failed · 1 skipped · 2 waiting" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from horsies.query import parameters, parse
+from horsies.query import parse, task_conditions
 from horsies.views import Count, Cursor, TaskCounts, count_parts
 from horsies.views.search import UNSUCCESSFUL
 from horsies.views.searching import Rest as Left
@@ -81,13 +81,13 @@ def counted(tally: Tally, now: float, *, done: bool = True) -> tuple[str, ...] |
     tally.begin(now)
     statuses = tally.part.statuses
     if done:
-        tally.tell(TaskCounts({status: Count(1) for status in statuses or ()}, None, 7))
+        tally.add(TaskCounts({status: Count(1) for status in statuses or ()}, None, 7))
     tally.end(now + 0.01, done=done)
     return statuses
 
 
 def test_the_first_counts_are_read_part_by_part_without_a_pause_and_told_when_they_are_whole() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse(""))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse(""))))
     parts = []
     while not tally.is_complete:
         assert tally.due_at(told=True) == 0.0
@@ -101,7 +101,7 @@ def test_the_first_counts_are_read_part_by_part_without_a_pause_and_told_when_th
 
 
 def test_after_a_change_each_part_is_read_once_more() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse(""))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse(""))))
     for _ in range(4):
         counted(tally, 10.0)
     tally.mark()
@@ -114,7 +114,7 @@ def test_after_a_change_each_part_is_read_once_more() -> None:
 
 def test_each_part_is_read_again_after_a_reconnect_and_with_age() -> None:
     """Only one of four was: changes during an outage stayed uncounted for a minute, and ctrl+r did not help."""
-    tally = Tally(RHYTHM, count_parts(parameters(parse(""))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse(""))))
     for _ in range(4):
         counted(tally, 10.0)
     tally.renew()
@@ -129,7 +129,7 @@ def test_each_part_is_read_again_after_a_reconnect_and_with_age() -> None:
 
 
 def test_a_part_that_failed_waits_and_is_read_again() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse("status:failed,running"))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse("status:failed,running"))))
     first = counted(tally, 10.0, done=False)
     assert tally.due_at(told=True) == 10.25
     assert {counted(tally, 11.0), counted(tally, 12.0)} >= {first}
@@ -137,10 +137,10 @@ def test_a_part_that_failed_waits_and_is_read_again() -> None:
 
 
 def test_a_new_filter_forgets_the_counts_of_the_old_one() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse("status:running"))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse("status:running"))))
     counted(tally, 10.0)
     assert tally.counts is not None
-    tally.ask(count_parts(parameters(parse("status:failed"))))
+    tally.ask(count_parts(task_conditions(parse("status:failed"))))
     assert tally.counts is None
     assert counted(tally, 10.0) == ("FAILED",)
 
@@ -156,13 +156,13 @@ def stretches(*numbers: int) -> list[TaskCounts]:
 
 
 def test_what_was_not_counted_to_its_end_goes_on_until_it_is() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse("status:failed"))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse("status:failed"))))
     told, now = [], 10.0
     for counts in stretches(2_500, 1_200, 65):
         assert tally.due_at(told=True) <= now
         tally.begin(now)
         assert (tally.rest is None) is (not told)
-        tally.tell(counts)
+        tally.add(counts)
         tally.end(now, done=True)
         assert tally.counts is not None
         told.append((str(tally.counts.total), tally.counts.reached))
@@ -176,11 +176,11 @@ def test_what_was_not_counted_to_its_end_goes_on_until_it_is() -> None:
 
 
 def test_a_number_that_was_counted_to_its_end_stays_until_it_is_counted_again() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse("status:failed"))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse("status:failed"))))
     told = []
     for counts in (*stretches(10, 10), *stretches(11, 11)):
         tally.begin(10.0)
-        tally.tell(counts)
+        tally.add(counts)
         tally.mark()
         tally.end(10.0, done=True)
         assert tally.counts is not None
@@ -189,11 +189,11 @@ def test_a_number_that_was_counted_to_its_end_stays_until_it_is_counted_again() 
 
 
 def test_a_part_without_an_end_is_given_up_and_says_so() -> None:
-    tally = Tally(RHYTHM, count_parts(parameters(parse("status:failed"))))
+    tally = Tally(RHYTHM, count_parts(task_conditions(parse("status:failed"))))
     endless = stretches(10, 10)[0]
     for _ in range(MOST_TURNS + 1):
         tally.begin(10.0)
-        tally.tell(endless)
+        tally.add(endless)
         tally.end(10.0, done=True)
     assert tally.counts is not None
     assert tally.counts.total == Count(10 * (MOST_TURNS + 1), at_least=True)

@@ -16,8 +16,9 @@ from horsies.operations.diagnose import Report, searches
 from horsies.operations.findings import NEEDS_DECISION, Finding, FindingKind, PredictedAction, Remedy, Severity
 from horsies.operations.findings.in_flight import STALE_RUN
 from horsies.operations.findings.interrupted import INTERRUPTED
-from horsies.operations.preview import OperationError, Outcome, Preview, Refusal, RowOutcome, Target
+from horsies.operations.preview import Outcome, Preview, Refusal
 from horsies.operations.reruns import Arguments
+from horsies.operations.target import OperationError, RowOutcome, Target
 from horsies.operations.verbs import VERBS
 from horsies.query import parse
 from horsies_tui.actions import ACTIONS

@@ -114,7 +114,7 @@ class Table:
         page = self.page(part.after, part.limit)
         self.tell(window, part, page)
         if lets_in or not self.busy:
-            window.settle(part, page)
+            window.replace(part, page)
 
     def tell(self, window: RowWindow, part: Slice, page: TaskPage) -> None:
         untold = window.untold(part, page)
@@ -215,7 +215,7 @@ def test_a_page_from_the_start_counts_what_it_may_not_let_in() -> None:
     table.add(3, 4, 5)
     part = window.slice(None, 20, from_start=True)
     table.tell(window, part, table.page(part.after, part.limit))
-    assert (ids(window), window.held, window.held_more) == (names(2, 1), set(names(3, 4, 5)), False)
+    assert (ids(window), window.unseen, window.more_unseen) == (names(2, 1), set(names(3, 4, 5)), False)
 
 
 def test_a_burst_longer_than_a_page_leaves_no_hole() -> None:
@@ -239,7 +239,7 @@ def test_the_end_is_not_reached_when_more_rows_came_in_than_a_page_has() -> None
     part = window.slice(None, 12, from_start=True)
     page = table.page(part.after, part.limit)
     table.tell(window, part, page)
-    window.settle(part, page)
+    window.replace(part, page)
     assert ids(window) == names(*range(14, 2, -1))
     assert window.after == cursor_of(row(3), Sort.NEWEST)
 

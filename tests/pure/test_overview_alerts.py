@@ -17,7 +17,7 @@ from horsies.operations.findings import FindingKind, Severity
 from horsies.operations.findings.blocked_workflows import PAUSED_BY_ERROR
 from horsies.operations.findings.waiting import PAUSED_QUEUE, QUEUE_WITHOUT_WORKER, UNKNOWN_NAME
 from horsies.operations.formatting import span
-from horsies.query import parameters, parse, parse_workers
+from horsies.query import parse, parse_workers, task_conditions
 from horsies.views import Clock, Failures, Liveness, QueueRate
 from horsies_tui.health.alerts import NO_WORKER, Alert, Level, alerts
 from horsies_tui.health.alerts.failures import surges
@@ -34,7 +34,7 @@ def only(glance: Glance) -> Alert:
 
 def shows(alert: Alert, text: str) -> bool:
     """Whether the rows of the alert are those of this filter."""
-    return parameters(parse(alert.rows or "")) == parameters(parse(text))
+    return task_conditions(parse(alert.rows or "")) == task_conditions(parse(text))
 
 
 def test_a_cluster_without_trouble_has_no_alert() -> None:
@@ -104,7 +104,7 @@ def test_without_any_worker_all_queues_are_one_alert(many: int) -> None:
     alert = only(a_glance(*findings, workers=()))
     assert alert.id == NO_WORKER
     assert alert.what == f"no worker is alive, {40 * many} due"
-    assert parameters(parse(alert.rows or "")).exact("queue") == tuple(f"q{n}" for n in range(many))
+    assert task_conditions(parse(alert.rows or "")).exact("queue") == tuple(f"q{n}" for n in range(many))
 
 
 def test_without_any_worker_what_is_due_hurts_before_the_report_says_so() -> None:
@@ -216,7 +216,7 @@ def test_many_queues_over_their_targets_become_one_alert() -> None:
     queues = tuple(a_queue(f"q{n}", due=1, oldest_due_at=ago(900 + n)) for n in range(6))
     alert = only(a_glance(queues=queues))
     assert alert.what == "6 queues are over their targets"
-    assert parameters(parse(alert.rows or "")).exact("queue") == tuple(f"q{n}" for n in range(6))
+    assert task_conditions(parse(alert.rows or "")).exact("queue") == tuple(f"q{n}" for n in range(6))
 
 
 @given(st.lists(st.tuples(st.sampled_from(ALL_KINDS), st.integers(1, 9), st.sampled_from(Severity)), max_size=12))
@@ -270,7 +270,7 @@ def test_a_worker_is_named_as_the_list_of_workers_names_it() -> None:
     known = "pod-a-b-13785-3c0d4cd8"
     alert = only(a_glance(gone(known)))
     assert alert.what == "pod-a-b:13785 is lost, holds 13 tasks"
-    assert parameters(parse(alert.rows or "")).exact("worker") == (known,)
+    assert task_conditions(parse(alert.rows or "")).exact("worker") == (known,)
     alert = only(a_glance(a_finding(worker_id=known)))
     assert alert.what == "1 shop.import stale on pod-a-b:13785"
     alert = only(a_glance(clocks=(Clock("web-1", 12.4),)))

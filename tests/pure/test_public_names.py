@@ -122,3 +122,14 @@ def test_asking_for_help_imports_no_driver_and_no_screen(words: list[str]) -> No
     assert not loaded & {"asyncpg", "textual", "psutil"}
     if words[0].startswith("-"):  # to read the options of a subcommand, newer typer releases load pydantic themselves
         assert "pydantic" not in loaded
+
+
+def test_the_help_of_a_group_loads_its_own_verbs_and_no_event_loop() -> None:
+    loaded = modules_after(
+        "from contextlib import suppress\n"
+        "from horsies.cli.main import app\n"
+        "with suppress(SystemExit):\n"
+        "    app(['tasks', '--help'])\n"
+    )
+    assert "horsies.operations.verbs.tasks.requeue" in loaded
+    assert not loaded & {"horsies.operations.verbs.workers.drain", "asyncio", "ssl", "asyncpg"}

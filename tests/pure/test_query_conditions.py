@@ -15,10 +15,10 @@ from horsies.query import (
     WORKFLOWS,
     FilterError,
     TaskConditions,
-    parameters,
     parse,
     parse_workflows,
-    workflow_parameters,
+    task_conditions,
+    workflow_conditions,
 )
 from horsies.query.filters import TaskFilter, WorkflowFilter
 from horsies.query.keys import STATES
@@ -30,7 +30,7 @@ ID = "019a7c2e-1111-7222-8333-44441cd6ba9a"
 
 
 def asked(text: str) -> TaskConditions:
-    return parameters(parse(text))
+    return task_conditions(parse(text))
 
 
 def holds(text: str, key: str) -> list[tuple[object, ...]]:
@@ -360,11 +360,11 @@ PLACE = Cursor(datetime(2026, 11, 18, tzinfo=UTC), "the id of a row", 7)
 def statements(understood: TaskFilter | WorkflowFilter) -> list[str]:
     """Each statement that a search for the filter may send, for every source and from the middle of it."""
     if isinstance(understood, TaskFilter):
-        table, wanted, sources = search.TASKS, parameters(understood), SOURCES
+        table, wanted, sources = search.TASKS, task_conditions(understood), SOURCES
         # The other sources are chosen only for filters that they can serve.
         sources = [one for one in sources if not one.serves - {"since", "until", "queue"} or one.served(wanted)]
     else:
-        table, wanted, sources = workflow_search.WORKFLOWS, workflow_parameters(understood), WORKFLOW_SOURCES
+        table, wanted, sources = workflow_search.WORKFLOWS, workflow_conditions(understood), WORKFLOW_SOURCES
         sources = [one for one in sources if not one.serves - {"since", "until"} or one.served(wanted)]
     found: list[str] = []
     for source in sources:
@@ -415,6 +415,6 @@ def test_no_character_of_a_users_text_is_in_a_statement_on_workflows(key: str, v
 
 def test_each_key_of_tasks_and_workflows_has_its_condition() -> None:
     for key in KEYS.values():
-        assert parameters(parse(key.example)).all, key.name
+        assert task_conditions(parse(key.example)).all, key.name
     for key in WORKFLOWS.keys.values():
-        assert workflow_parameters(parse_workflows(key.example)).all, key.name
+        assert workflow_conditions(parse_workflows(key.example)).all, key.name

@@ -13,7 +13,7 @@ import typer
 import horsies
 from horsies.cli.main import app
 from horsies.domain.states import TASK_TRANSITIONS, TaskStatus
-from horsies.operations.preview import AuditedAction, OperationError
+from horsies.operations.target import AuditedAction, OperationError
 from horsies.operations.verb import COMMAND_GROUPS, TaskVerb, Verb, WorkflowVerb
 from horsies.operations.verbs import VERBS, verbs_for
 from horsies.store.statements import statement

@@ -18,7 +18,7 @@ from horsies.query import (
     WorkflowFilter,
     completions,
     parse_workflows,
-    workflow_parameters,
+    workflow_conditions,
 )
 
 ID = "019a7c2e-1111-7222-8333-44441cd6ba9a"
@@ -34,7 +34,7 @@ filters = st.lists(texts | others, max_size=6).map(" ".join)
 
 
 def asked(text: str) -> WorkflowConditions:
-    return workflow_parameters(parse_workflows(text))
+    return workflow_conditions(parse_workflows(text))
 
 
 def refused(text: str) -> FilterError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workflow_plans import node, plan
 
-from horsies.lifecycle.advancing import advance, nodes_started, settle
+from horsies.lifecycle.advancing import advance, nodes_started, update_workflows
 from horsies.lifecycle.create_workflow import ParentNode, create_workflow
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ async def ends(conn: asyncpg.Connection, workflow_id: str, *indexes: int, status
 
 async def settled(conn: asyncpg.Connection, workflow_id: str) -> None:
     async with conn.transaction():
-        await settle(conn, [workflow_id])
+        await update_workflows(conn, [workflow_id])
 
 
 def result_of(status: str, index: int) -> str:

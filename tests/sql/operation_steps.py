@@ -12,8 +12,8 @@ from lifecycle_steps import ME, claim_some, ended, enqueue, running
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import RowOutcome
 from horsies.operations.selection import Selection
+from horsies.operations.target import RowOutcome
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS, verbs_for
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.lifecycle.claim_token import Token
-    from horsies.operations.preview import Outcome, Preview, TargetKind
+    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.target import TargetKind
 
 OPS = Actor("ops", "bastion")
 UNDO = VERBS["operation", "undo"]

@@ -106,7 +106,7 @@ async def test_what_arrives_above_is_counted_though_tens_of_thousands_lie_betwee
     await on_child_exit(connection, 45_000)
     async with shown(database, TaskNeed(parse("name:nightly_report"), follow=False)) as (_, published):
         await send(connection, "newest", task_name="'nightly_report'")
-        snapshot = await published.until(lambda snapshot: snapshot.held == 1)
+        snapshot = await published.until(lambda snapshot: snapshot.unseen == 1)
         assert ids(snapshot) == RARE[::-1]
 
 

@@ -48,7 +48,7 @@ async def test_what_is_sent_comes_in_by_itself(database: str, connection: asyncp
         await send(connection, "a", "b")
         snapshot = await published.until(lambda snapshot: snapshot.rows)
         assert ids(snapshot) == ["b", "a"]
-        assert (snapshot.at_start, snapshot.at_end, snapshot.held, snapshot.error) == (True, True, 0, None)
+        assert (snapshot.at_start, snapshot.at_end, snapshot.unseen, snapshot.error) == (True, True, 0, None)
 
 
 async def test_a_row_that_changes_is_new_and_the_others_stay_the_objects_they_were(
@@ -70,11 +70,11 @@ async def test_arrivals_are_held_while_the_operator_moves_and_let_in_when_he_fol
     async with watching(database, rhythm=NEVER_AT_REST) as (feed, published, _):
         feed.touch("a")
         await send(connection, "b", "c")
-        snapshot = await published.until(lambda snapshot: snapshot.held == 2)
-        assert (ids(snapshot), snapshot.held_more) == (["a"], False)
+        snapshot = await published.until(lambda snapshot: snapshot.unseen == 2)
+        assert (ids(snapshot), snapshot.more_unseen) == (["a"], False)
         feed.jump("newest")
         snapshot = await published.until(lambda snapshot: len(snapshot.rows) == 3)
-        assert (ids(snapshot), snapshot.held) == (["c", "b", "a"], 0)
+        assert (ids(snapshot), snapshot.unseen) == (["c", "b", "a"], 0)
 
 
 async def test_arrivals_are_let_in_once_the_operator_rests(database: str, connection: asyncpg.Connection) -> None:
@@ -82,19 +82,19 @@ async def test_arrivals_are_let_in_once_the_operator_rests(database: str, connec
     async with watching(database) as (feed, published, _):
         feed.busy(True)
         await send(connection, "b")
-        assert ids(await published.until(lambda snapshot: snapshot.held)) == ["a"]
+        assert ids(await published.until(lambda snapshot: snapshot.unseen)) == ["a"]
         feed.busy(False)
-        assert ids(await published.until(lambda snapshot: not snapshot.held)) == ["b", "a"]
+        assert ids(await published.until(lambda snapshot: not snapshot.unseen)) == ["b", "a"]
 
 
 async def test_without_follow_arrivals_stay_outside_even_at_rest(database: str, connection: asyncpg.Connection) -> None:
     await send(connection, "a", "b")
     async with watching(database, need(follow=False)) as (feed, published, _):
         await send(connection, "c")
-        await published.until(lambda snapshot: snapshot.held == 1)
+        await published.until(lambda snapshot: snapshot.unseen == 1)
         await connection.execute("UPDATE horsies_tasks SET status = 'CANCELLED' WHERE id = 'a'")
         snapshot = await published.until(lambda snapshot: snapshot.rows[-1].status == "CANCELLED")
-        assert (ids(snapshot), snapshot.held) == (["b", "a"], 1)
+        assert (ids(snapshot), snapshot.unseen) == (["b", "a"], 1)
         feed.ask(need(follow=True))
         assert ids(await published.until(lambda snapshot: len(snapshot.rows) == 3)) == ["c", "b", "a"]
 
@@ -106,8 +106,8 @@ async def test_more_arrivals_than_a_page_are_held_as_at_least_so_many(
     async with watching(database, rhythm=NEVER_AT_REST) as (feed, published, _):
         feed.touch("a")
         await send(connection, *(f"new-{number:03}" for number in range(250)))
-        snapshot = await published.until(lambda snapshot: snapshot.held_more)
-        assert (ids(snapshot), snapshot.held) == (["a"], 200)
+        snapshot = await published.until(lambda snapshot: snapshot.more_unseen)
+        assert (ids(snapshot), snapshot.unseen) == (["a"], 200)
 
 
 async def test_a_row_that_stops_matching_is_struck_until_the_screen_settles(

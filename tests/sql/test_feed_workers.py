@@ -112,23 +112,23 @@ async def test_the_one_that_is_looked_at_comes_with_its_tasks_and_its_past(
     async with reading(database, replace(NEED, selected="a")) as (feed, published, _):
         one = (await published.until(lambda snapshot: snapshot.one is not None)).one
         assert one is not None
-        assert (one.id, [row.id for row in one.held], one.more) == ("a", ["old", "young", "claimed"], False)
+        assert (one.id, [row.id for row in one.tasks], one.more) == ("a", ["old", "young", "claimed"], False)
         assert {point.running for point in one.points} >= {45, 25, 1}
         assert 99 not in {point.running for point in one.points}
         assert len(one.points) >= timedelta(minutes=5) // WINDOWS[0].step
         feed.ask(replace(NEED, selected="b", window=WINDOWS[2]))
         one = (await published.until(lambda snapshot: snapshot.one.id == "b")).one
         assert one is not None
-        assert ([row.id for row in one.held], one.window) == (["other"], WINDOWS[2])
+        assert ([row.id for row in one.tasks], one.window) == (["other"], WINDOWS[2])
 
 
 async def test_a_task_that_ends_leaves_its_worker(database: str, connection: asyncpg.Connection) -> None:
     await tell(connection, "a")
     await hold(connection, "a", "one", "RUNNING", 5)
     async with reading(database, replace(NEED, selected="a"), SELDOM) as (_, published, _):
-        await published.until(lambda snapshot: snapshot.one is not None and snapshot.one.held)
+        await published.until(lambda snapshot: snapshot.one is not None and snapshot.one.tasks)
         await connection.execute("UPDATE horsies_tasks SET status = 'COMPLETED', completed_at = now()")
-        snapshot = await published.until(lambda snapshot: not snapshot.one.held and not snapshot.rows[0].running)
+        snapshot = await published.until(lambda snapshot: not snapshot.one.tasks and not snapshot.rows[0].running)
         assert snapshot.error is None
 
 

@@ -208,7 +208,7 @@ async def read(conn: asyncpg.Connection) -> Read:
         tally = Tally(RHYTHM, count_parts(wanted("")))
         while not tally.is_complete or tally.dirty:
             tally.begin(0.0)
-            tally.tell(await task_counts(conn, tally.part, tally.rest))
+            tally.add(await task_counts(conn, tally.part, tally.rest))
             tally.end(0.0, done=True)
         assert tally.counts is not None
         return Read(

@@ -12,8 +12,9 @@ from operation_steps import OPS, act, audit, look, named, undo
 
 from horsies.operations.audit import require_writable
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError, Outcome
+from horsies.operations.preview import Outcome
 from horsies.operations.selection import MOST_ROWS, Selection
+from horsies.operations.target import OperationError
 from horsies.query import FilterError
 
 V = named("task")

@@ -31,8 +31,8 @@ from horsies.lifecycle.finishing import Finished, OutcomeKind, finish
 from horsies.operations.actor import Actor
 from horsies.operations.audit import OperatorAction
 from horsies.operations.pipeline import apply
-from horsies.operations.preview import Target
 from horsies.operations.selection import Selection, freeze
+from horsies.operations.target import Target
 from horsies.operations.tasks import change
 from horsies.operations.verb import TaskVerb
 

@@ -12,7 +12,7 @@ from order_steps import OPS, heard, snapshot
 from statements import statement
 
 from horsies.operations.looking import answer_to, ask_again, close, look_at
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.run.looks import CHANNEL
 
 STACK = {"how": "python", "frames": [], "threads": []}

@@ -108,7 +108,7 @@ async def test_a_verb_reads_its_tasks_their_attempts_and_what_it_is_guarded_by(
     read = {TASKS} | of_history | (of_refusal or set())
     assert await indexes_of(grown, "change", change_statement(verb), arguments) == read
     if of_refusal is not None:
-        assert await indexes_of(grown, "refusals", refusal_statement(verb), f"{WHO}, {SEEN}") == of_refusal
+        assert await indexes_of(grown, "refusals", refusal_statement(verb), IDS) == of_refusal
 
 
 async def test_an_undo_reads_its_audit_rows_and_their_tasks(grown: asyncpg.Connection) -> None:

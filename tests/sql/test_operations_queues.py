@@ -12,8 +12,9 @@ from order_steps import OPS, audit, heard, snapshot
 
 from horsies.lifecycle.claiming import claim_capped
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError, Outcome
+from horsies.operations.preview import Outcome
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.operations.verb import QueueVerb
 from horsies.operations.verbs import VERBS
 

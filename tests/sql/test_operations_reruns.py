@@ -17,8 +17,8 @@ from horsies.domain.codec import dump_args, dump_kwargs
 from horsies.domain.digests import enqueue_sha
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply
-from horsies.operations.preview import OperationError
 from horsies.operations.reruns import Arguments, checked, policy_retries
+from horsies.operations.target import OperationError
 
 V = named("task")
 

@@ -15,8 +15,9 @@ from schedule_slot_steps import SECOND, every, overdue, plan, ready, scheduled, 
 
 from horsies.lifecycle.scheduling import due, run
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError, Outcome, Preview
+from horsies.operations.preview import Outcome, Preview
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.operations.verbs import VERBS
 
 

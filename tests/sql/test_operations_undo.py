@@ -17,8 +17,8 @@ from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.retention import ages_of, prune
 from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import VERBS
 

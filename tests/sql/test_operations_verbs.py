@@ -17,8 +17,8 @@ from horsies.domain.states import TaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.operations.verb import TaskVerb
 from horsies.operations.verbs import verbs_for
 from horsies.store.reading import read_outcomes

@@ -18,8 +18,8 @@ from horsies.lifecycle.claim_token import Verdict
 from horsies.lifecycle.finishing import OutcomeKind, finish
 from horsies.lifecycle.leases import beat
 from horsies.operations.pipeline import apply, preview
-from horsies.operations.preview import OperationError
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.operations.verb import WorkerVerb
 from horsies.operations.verbs import VERBS
 from horsies.run.orders import CHANNEL

@@ -53,7 +53,7 @@ async def acknowledge(conn: asyncpg.Connection, *ids: str) -> list[bool]:
 async def test_a_killed_worker_has_died_with_what_it_held_and_what_became_of_it(connection: asyncpg.Connection) -> None:
     await killed(connection)
     row = await row_of(connection, "web-3-88-aa")
-    assert (row.liveness, row.held) == (Liveness.DIED, 0)
+    assert (row.liveness, row.in_flight) == (Liveness.DIED, 0)
     assert row.loss is not None
     at = f"{row.seen_at:%H:%M}Z"
     assert row.loss.words() == f"died {at} with 5 running, 10 claimed: 5 failed, 10 returned"

@@ -22,7 +22,7 @@ from advance_steps import (
 from workflow_plans import node
 
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
-from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, settle
+from horsies.lifecycle.advancing import advance, end_node, lock_families, nodes_started, update_workflows
 
 if TYPE_CHECKING:
     import asyncpg
@@ -199,7 +199,7 @@ async def test_a_workflow_that_is_over_is_never_changed(connection: asyncpg.Conn
     await advance(connection, [task_id])
     async with connection.transaction():
         await lock_families(connection, [flow])
-        await settle(connection, [flow])
+        await update_workflows(connection, [flow])
         assert not await end_node(connection, flow, 0, WorkflowTaskStatus.COMPLETED, ok(1))
     assert await everything(connection) == before
 
@@ -218,8 +218,8 @@ async def test_settling_does_what_a_lost_advance_would_have_done(connection: asy
     )
     async with connection.transaction():
         await lock_families(connection, [flow])
-        done = await settle(connection, [flow])
-        assert await settle(connection, [flow]) == type(done)()
+        done = await update_workflows(connection, [flow])
+        assert await update_workflows(connection, [flow]) == type(done)()
     assert await states(connection, flow) == "RUNNING: completed enqueued pending"
 
 
@@ -228,7 +228,7 @@ async def test_a_node_ended_by_hand_is_followed_by_what_waited_for_it(connection
     async with connection.transaction():
         await lock_families(connection, [flow])
         assert await end_node(connection, flow, 0, WorkflowTaskStatus.COMPLETED, ok("by hand"))
-        await settle(connection, [flow])
+        await update_workflows(connection, [flow])
     assert json.loads((await task_of(connection, flow, 1))["kwargs"])["a"]["data"] == ok("by hand")
 
 
@@ -332,7 +332,7 @@ async def test_a_node_with_a_status_that_is_none_has_not_ended(connection: async
     assert before[2:] == ["foo", "pending"]
     async with connection.transaction():
         await lock_families(connection, [flow])
-        assert (await settle(connection, [flow])).finished == ()
+        assert (await update_workflows(connection, [flow])).finished == ()
     assert (await states(connection, flow)).split() == before
 
 

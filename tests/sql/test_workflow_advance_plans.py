@@ -11,7 +11,7 @@ from lifecycle_steps import LANE
 from workflow_plans import node
 
 from horsies.domain.plan import MAP_DEFINITION
-from horsies.lifecycle.advancing import advance, lock_families, nodes_started, settle
+from horsies.lifecycle.advancing import advance, lock_families, nodes_started, update_workflows
 from horsies.lifecycle.children import read_child, ready_children, start_child
 from horsies.workflow.children import child_plan
 
@@ -77,7 +77,7 @@ async def everything_once(conn: asyncpg.Connection) -> None:
     await conn.execute("UPDATE horsies_workflows SET status = 'RUNNING' WHERE id = $1", failing)
     async with conn.transaction():
         await lock_families(conn, [failing])
-        await settle(conn, [failing])
+        await update_workflows(conn, [failing])
     assert (await states(conn, failing)).startswith("FAILED")
     mapping = await grow(conn, node(0, kwargs_json=MAP, sub_definition_key=MAP_DEFINITION))
     assert await ready_children(conn, None, 10) == [(mapping, 0)]

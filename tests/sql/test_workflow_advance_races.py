@@ -21,7 +21,7 @@ from horsies.lifecycle.advancing import (
     end_node,
     lock_families,
     nodes_started,
-    settle,
+    update_workflows,
 )
 from horsies.lifecycle.children import fail_child, start_child
 from horsies.lifecycle.claiming import release_expired
@@ -187,7 +187,7 @@ async def test_a_node_that_was_completed_by_hand_keeps_its_value_when_its_task_e
     async with connection.transaction():
         await lock_families(connection, [flow])
         await end_node(connection, flow, 0, WorkflowTaskStatus.COMPLETED, ok("by hand"))
-        await settle(connection, [flow])
+        await update_workflows(connection, [flow])
     await complete(connection, flow, 0, "late")
     result = await connection.fetchval("SELECT result FROM horsies_workflow_tasks WHERE task_index = 0")
     assert result == ok("by hand")
@@ -216,7 +216,7 @@ async def test_paused_tasks_are_neither_claimed_nor_started_and_go_back_as_they_
     await connection.execute("UPDATE horsies_workflows SET status = 'PAUSED'")
     assert await claim_some(connection) == []
     verdicts = await start_tokens(connection, [first.token])
-    assert (verdicts.held, verdicts.started) == (frozenset([first.token]), frozenset())
+    assert (verdicts.paused, verdicts.started) == (frozenset([first.token]), frozenset())
     rows = await connection.fetch("SELECT status, claimed_by_worker_id, claimed FROM horsies_tasks")
     assert {tuple(row) for row in rows} == {("PENDING", None, False)}
     assert await connection.fetch("SELECT task_index, task_id FROM horsies_workflow_tasks ORDER BY 1") == linked

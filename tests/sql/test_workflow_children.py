@@ -26,9 +26,9 @@ from horsies.domain.codec import load_task_result
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import WorkflowStatus
 from horsies.domain.task_result import SubWorkflowError
-from horsies.lifecycle.advancing import lock_families, settle
+from horsies.lifecycle.advancing import lock_families, update_workflows
 from horsies.lifecycle.children import start_child
-from horsies.run import subworkflow_builder as children_of_workflows
+from horsies.run import subworkflow_builder as subworkflow_builder
 from horsies.run.subworkflow_builder import build_child
 from horsies.workflow.children import BuildFailed, UnknownDefinition
 
@@ -98,7 +98,7 @@ async def test_a_build_that_raises(connection: asyncpg.Connection) -> None:
 async def test_a_build_that_hangs_keeps_nobody_waiting(
     connection: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children_of_workflows, "_LONGEST_BUILD_S", 0.05)
+    monkeypatch.setattr(subworkflow_builder, "_LONGEST_BUILD_S", 0.05)
     flow = await grow(connection, node(0, sub_definition_key=Hanging.definition_key))
     refused = await build(connection, flow)
     assert isinstance(refused, BuildFailed)
@@ -209,7 +209,7 @@ async def test_a_child_cancelled_by_itself_fails_the_node_of_its_parent(connecti
     await connection.execute("UPDATE horsies_workflows SET status = 'CANCELLED' WHERE id = $1", child)
     async with connection.transaction():
         await lock_families(connection, [child])
-        await settle(connection, [child])
+        await update_workflows(connection, [child])
     assert await states(connection, flow) == "RUNNING: failed enqueued"
     assert await code_of(connection, flow) == "SUBWORKFLOW_FAILED"
 

@@ -131,7 +131,7 @@ async def test_a_task_that_a_resume_overtakes_between_two_steps_of_its_start_goe
         assert await resume(observer, workflow_id)
     verdicts = await starting
     assert {token.task_id for token in verdicts.expired} == {"late"}
-    assert len(verdicts.held) == 1
-    assert await statuses(connection) == {"late": "EXPIRED"} | {token.task_id: "PENDING" for token in verdicts.held}
+    assert len(verdicts.paused) == 1
+    assert await statuses(connection) == {"late": "EXPIRED"} | {token.task_id: "PENDING" for token in verdicts.paused}
     await operator.close()
     await observer.close()

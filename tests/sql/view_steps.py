@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from horsies.query import TaskConditions, parameters, parse
+from horsies.query import TaskConditions, parse, task_conditions
 from horsies.views import READER_SETTINGS, Sort, task_page
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ async def reader(database: str) -> asyncpg.Connection:
 
 
 def wanted(text: str) -> TaskConditions:
-    return parameters(parse(text))
+    return task_conditions(parse(text))
 
 
 async def insert(conn: asyncpg.Connection, task_id: str, **columns: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from horsies.query import WorkflowConditions, parse_workflows, workflow_parameters
+from horsies.query import WorkflowConditions, parse_workflows, workflow_conditions
 from horsies.views import WorkflowStory, workflow_page, workflow_story
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def wanted_workflows(text: str) -> WorkflowConditions:
-    return workflow_parameters(parse_workflows(text))
+    return workflow_conditions(parse_workflows(text))
 
 
 async def insert_workflow(conn: asyncpg.Connection, workflow_id: str, **columns: str) -> None:

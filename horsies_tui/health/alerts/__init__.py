@@ -104,8 +104,7 @@ def merged(
     rows: Callable[[Iterable[str]], str] | None = None,
     workers: str | None = None,
 ) -> Iterator[Alert]:
-    """One alert in place of many about different subjects; its evidence is the first one. `rows` makes the filter of
-    all subjects."""
+    """One alert in place of many about different subjects: the evidence of the first, and the rows of all."""
     if len(found) <= MOST_ALIKE:
         yield from found
         return

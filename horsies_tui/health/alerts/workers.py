@@ -53,7 +53,7 @@ def _ended(scene: Scene, liveness: Liveness, evidence: str) -> Iterator[Alert]:
     found = [
         _about(row, liveness, Level.NOTE, f"{glance.name(row.id)} {liveness} {lasting(row.silent_s)} ago", evidence)
         for row in glance.workers
-        if row.liveness is liveness and row.silent_s < _ENDED_NOTED_S and not row.held
+        if row.liveness is liveness and row.silent_s < _ENDED_NOTED_S and not row.in_flight
     ]
     return merged(found, f"workers {liveness}", workers=f"status:{liveness} -has:tasks")
 

@@ -55,7 +55,7 @@ def act(verb: Verb, given: Mapping[str, Any]) -> NoReturn:
         held = AsyncExitStack()
         try:
             database = runner.run(held.enter_async_context(open_database(asked.choice)))
-            seen = runner.run(_look(database, asked, verb, given, options))
+            seen = runner.run(_preview(database, asked, verb, given, options))
             outcome = None
             if seen.eligible and not asked.dry_run:
                 if not asked.yes:
@@ -134,7 +134,7 @@ async def require_upgraded(connection: Connection) -> None:
         raise state.error
 
 
-async def _look(
+async def _preview(
     database: Database, asked: Asked, verb: Verb, given: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Preview:
     settings = READ_ONLY_SETTINGS if asked.dry_run else READER_SETTINGS
@@ -155,7 +155,7 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             applying = apply(connection, seen, Actor.current(), asked.reason, on_progress=on_progress)
             started.append((connection, asyncio.ensure_future(applying)))
             try:
-                return await _told_when_it_stops(started[0][1])
+                return await _with_stop_message(started[0][1])
             except KeyboardInterrupt:  # it came while this ran and not the loop; closing would wait for the server
                 await _break_off(*started[0])
                 raise
@@ -170,9 +170,8 @@ def _apply(runner: asyncio.Runner, database: Database, asked: Asked, seen: Previ
             raise typer.Exit(INTERRUPTED) from None
 
 
-async def _told_when_it_stops(applying: asyncio.Future[Outcome]) -> Outcome:
-    """The first ctrl+c lets the current batch end, which may take a while: without a message it would look like a
-    hang."""
+async def _with_stop_message(applying: asyncio.Future[Outcome]) -> Outcome:
+    """The first ctrl+c lets the current batch end. That may take a while, so a message says that it stops."""
     try:
         return await asyncio.shield(applying)
     except asyncio.CancelledError:

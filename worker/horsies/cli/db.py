@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,6 +35,8 @@ def init(
     Safe to repeat, and to run on several machines at once: one creates the schema, the others wait. An older schema is
     not changed; `horsies db upgrade` brings it up to date.
     """
+    import asyncio
+
     choice = choose(database_url, context)
     if not dry_run:
         confirm_write(choice, "init", yes=yes)
@@ -55,6 +56,8 @@ def upgrade(
     No row is lost. Each step is one transaction, recorded in horsies_console_schema. Other sessions wait for the
     tables meanwhile: with a million tasks 2 s from our own version 7, 12 s from upstream. Use `--dry-run` first.
     """
+    import asyncio
+
     choice = choose(database_url, context)
     if not dry_run:
         confirm_write(choice, "upgrade", yes=yes)
@@ -72,6 +75,8 @@ def status(
 
     The exit code is 0 if workers can start on it, otherwise 1.
     """
+    import asyncio
+
     report = asyncio.run(_status(choose_existing(database_url, context)))
     if as_json:
         typer.echo(json.dumps(report, indent=2))

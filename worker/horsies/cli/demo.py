@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -65,7 +64,7 @@ def demo(
         _show(Demo(keep=keep, processes=processes, on_line=lambda line: None))
     if without_console:
         typer.echo(f"{without_console}, so this is the demo without the console", err=True)
-    told = Demo(keep=keep, processes=processes, on_line=(lambda line: None) if as_json else _tell)
+    told = Demo(keep=keep, processes=processes, on_line=(lambda line: None) if as_json else _print_line)
     _run(told, for_s or _HEADLESS_S, as_json=as_json)
 
 
@@ -101,6 +100,8 @@ def _show(demo: Demo) -> NoReturn:
 
 
 def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
+    import asyncio
+
     from horsies.cli.machine import print_json
     from horsies.demo.tally import tally
 
@@ -111,7 +112,7 @@ def _run(demo: Demo, seconds: float, *, as_json: bool) -> None:
     if as_json:
         print_json({"seconds": seconds, **_report(demo, found)})
         return
-    for text in (*_told(found), "", *_farewell(demo)):
+    for text in (*_summary_lines(found), "", *_farewell(demo)):
         typer.echo(text)
 
 
@@ -123,7 +124,7 @@ def _choice(demo: Demo) -> DatabaseChoice:
     return DatabaseChoice(url, "made by `horsies demo`", Context("demo", url, colour="green"))
 
 
-def _tell(line: Line) -> None:
+def _print_line(line: Line) -> None:
     typer.echo(_shown(line))
 
 
@@ -152,7 +153,7 @@ def _report(demo: Demo, found: Tally) -> dict[str, Any]:
     }
 
 
-def _told(found: Tally) -> Sequence[str]:
+def _summary_lines(found: Tally) -> Sequence[str]:
     counts = {
         "tasks": found.states,
         "workflows": found.workflows,

@@ -17,8 +17,7 @@ _ENDED: Final = frozenset({"COMPLETED", "FAILED", "SKIPPED", "CANCELLED", "EXPIR
 
 
 def inconsistency(node: NodeView) -> str | None:
-    """The inconsistency of a node, if any: its task, or its child, has ended or was deleted, and the node is still
-    open."""
+    """What is inconsistent about a node: it is open, and its task or its child workflow has ended or was deleted."""
     if node.status in _ENDED:
         return None
     if node.task_id is not None and node.task_status is None:

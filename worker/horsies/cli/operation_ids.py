@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from horsies.cli.formatting import unshortened
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.views import audit_page
 
 if TYPE_CHECKING:

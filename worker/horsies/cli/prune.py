@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +47,8 @@ def prune(
     Tasks of unfinished workflows are kept. An operation whose actions were deleted can no longer be undone. At most
     5,000 rows are deleted in one transaction, so it may run while workers are busy, and may be interrupted.
     """
+    import asyncio
+
     choice = choose_existing(database_url, context)
     ages = dict(_age(text) for text in older_than or ())
     if not dry_run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +28,8 @@ def scheduler(
     It runs no tasks: workers do. Run as many as you like, for the case that one stops: each slot is sent once.
     `horsies worker --with-scheduler` does both in one process.
     """
+    import asyncio
+
     from horsies.locate import locate_app
     from horsies.run.events import Events, configure_logging
     from horsies.run.scheduler import Scheduler

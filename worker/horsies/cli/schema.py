@@ -1,9 +1,10 @@
-"""Creates and upgrades the schema. Where no database is configured: the places that were searched, the remedies, and in
-a terminal the offer to create one."""
+"""Creates and upgrades the schema.
+
+Where no database is configured, it says which places were searched and what to do; in a terminal it offers to make one.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ def make_if_wished(choice: DatabaseChoice) -> None:
 
     Otherwise a list would create a server and answer "no task" to an operator whose URL was not set in that shell.
     """
+    import asyncio
+
     from horsies.store.embedded import default_place
 
     place = default_place()

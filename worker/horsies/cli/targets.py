@@ -12,9 +12,9 @@ from horsies.cli.formatting import unshortened
 from horsies.cli.operation_ids import operation_of
 from horsies.cli.reading import read
 from horsies.cli.workflow_reading import node_named, story_of, whole_id
-from horsies.operations.preview import OperationError
 from horsies.operations.schedules import known_names
 from horsies.operations.selection import Selection
+from horsies.operations.target import OperationError
 from horsies.query import TASKS, WORKFLOWS
 from horsies.store.embedded import default_place
 from horsies.views import Ambiguous, find_task
@@ -22,9 +22,9 @@ from horsies.views import Ambiguous, find_task
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies.cli.reading import Connection, Session, read
+    from horsies.cli.reading import Connection, Session
     from horsies.config.contexts import DatabaseChoice
-from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
 
 _WHOLE: Final = 36
 _COMPLETED_WITHIN_S: Final = 2.0

@@ -14,7 +14,7 @@ from horsies.cli.formatting import ago, lasting, short, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.query import parameters
+from horsies.query import task_conditions
 from horsies.views import Cursor, Sort, task_page
 from horsies.views.workers import place_of
 
@@ -47,7 +47,7 @@ def list_tasks(
     sort, cursor = _place(order, after)
 
     async def work(session: Session) -> tuple[list[TaskRow], datetime, Cursor | None]:
-        return await _page(session.connection, parameters(wanted), sort, limit, cursor)
+        return await _page(session.connection, task_conditions(wanted), sort, limit, cursor)
 
     rows, now, further = read(choice, "tasks ls", work)
     next_cursor = None if further is None else write_cursor(sort, further)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from horsies.cli.tables import Screen
-    from horsies.operations.preview import Outcome, Preview, RowOutcome, Target
+    from horsies.operations.preview import Outcome, Preview
+    from horsies.operations.target import RowOutcome, Target
 
 ALL_APPLIED: Final = 0
 FAILED: Final = 1

@@ -27,7 +27,7 @@ from horsies.cli.verb_options import (
     WorkflowIdsArgument,
 )
 from horsies.operations.verb import COMMAND_GROUPS
-from horsies.operations.verbs import VERBS
+from horsies.operations.verbs import verbs_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,9 +48,9 @@ _OPTIONAL = frozenset({"ids", "filter_text"})
 
 
 def add_verbs(group: typer.Typer) -> None:
-    for verb in VERBS.values():
-        if COMMAND_GROUPS[verb.kind] == group.info.name:
-            group.command(verb.name, help=verb.help, epilog=f"For example: `{verb.example}`")(_command(verb))
+    kinds = [kind for kind, name in COMMAND_GROUPS.items() if name == group.info.name]
+    for verb in verbs_for(*kinds):
+        group.command(verb.name, help=verb.help, epilog=f"For example: `{verb.example}`")(_command(verb))
 
 
 def _command(verb: Verb) -> Callable[..., None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import sys
 from enum import StrEnum
@@ -14,6 +13,8 @@ from setproctitle import setproctitle
 from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
 
 if TYPE_CHECKING:
+    import asyncio
+
     from horsies.cli.status_line import StatusLine
     from horsies.run.settings import WorkerSettings
     from horsies.run.worker import Worker
@@ -106,6 +107,8 @@ def worker(
 
 def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: LogFormat) -> list[str]:
     """Work until stopped; returns the ids of tasks whose outcomes could not be stored."""
+    import asyncio
+
     from horsies.cli.status_line import StatusLine
     from horsies.locate import locate_app
     from horsies.run.events import Events, configure_logging
@@ -123,6 +126,8 @@ def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: Log
 
 async def _run(running: Worker, line: StatusLine, *, human: bool) -> None:
     """Serve; people get a banner and, in a terminal, a live line, machines get neither."""
+    import asyncio
+
     from horsies.cli.status_line import keep_up_to_date
     from horsies.run.serve import serve
 

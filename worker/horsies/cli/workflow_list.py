@@ -14,7 +14,7 @@ from horsies.cli.formatting import lasting, number, short, state
 from horsies.cli.machine import plain, print_json
 from horsies.cli.reading import read
 from horsies.cli.tables import Cell, Column, Screen, say, table
-from horsies.query import workflow_parameters
+from horsies.query import workflow_conditions
 from horsies.views import Cursor, workflow_page
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def list_workflows(choice: DatabaseChoice, text: str, *, limit: int, after: str 
     cursor = None if after is None else _read_cursor(after)
 
     async def work(session: Session) -> tuple[list[WorkflowRow], datetime, Cursor | None]:
-        return await _page(session.connection, workflow_parameters(wanted), limit, cursor)
+        return await _page(session.connection, workflow_conditions(wanted), limit, cursor)
 
     rows, now, further = read(choice, "workflows ls", work)
     next_cursor = None if further is None else _write_cursor(further)

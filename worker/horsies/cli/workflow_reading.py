@@ -10,7 +10,7 @@ import typer
 from horsies.cli.reading import read
 from horsies.cli.tables import say
 from horsies.cli.verb_report import NOTHING_MATCHED
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.views import Ambiguous, WorkflowStory, find_workflow, workflow_story
 
 if TYPE_CHECKING:

@@ -29,28 +29,41 @@ class AppConfig(CheckedModel):
     rules_stand_alone = True
 
     broker: PostgresConfig
+    """The database."""
     queue_mode: QueueMode = QueueMode.DEFAULT
+    """One queue for everything, or the queues of `custom_queues`."""
     custom_queues: list[CustomQueueConfig] | None = None
+    """The queues, with QueueMode.CUSTOM."""
     cluster_wide_cap: int | None = None
+    """The most tasks that run at once on all workers together; None for no cap."""
     prefetch_buffer: int = 0
+    """How many more tasks a worker claims than it can run, so that the next one is at hand."""
     claim_lease_ms: int | None = None
+    """How long a claimed task may wait for a child process before other workers may take it; 60,000 if None."""
     max_claim_renew_age_ms: int = 180_000
+    """Until which age a claim that has not started is renewed."""
     recovery: RecoveryConfig = Field(default_factory=RecoveryConfig)
+    """When tasks count as lost, and how long history is kept."""
     resilience: WorkerResilienceConfig = Field(default_factory=WorkerResilienceConfig)
+    """How a worker waits for its database."""
     schedule: ScheduleConfig | None = None
+    """What is sent at fixed times."""
     exception_mapper: Annotated[ExceptionMapper, SkipValidation] = Field(default_factory=dict)
+    """Error codes for exceptions that tasks raise, by their class."""
     default_unhandled_error_code: Annotated[str, SkipValidation] = "UNHANDLED_EXCEPTION"
+    """The error code of all other exceptions."""
     resend_on_transient_err: bool = False
+    """Whether a send or a start is tried again, up to three times, after a failure that may pass; it is stored once."""
     requeue_on_interrupt: bool = False
-    """What a task says that does not say it itself: whether it runs again after a shutdown interrupted it."""
+    """Whether tasks run again after a shutdown interrupted them, unless the task itself says so or not."""
     unknown_tasks: Literal["leave", "fail"] = "leave"
-    """Waiting tasks of names that a worker does not know: left for one that does, or failed by this one."""
+    """What a worker does with waiting tasks whose name it does not know: leave them to another one, or fail them."""
     allow_looks: bool = True
     """Whether operators may see the Python stacks of running tasks, with local variables if they ask for them."""
     failed_output_bytes: int = Field(default=4_096, ge=0, le=65_536)
     """How much of its last output is kept with an attempt that failed, crashed or was stopped; 0 keeps nothing."""
     requeue_pending: bool = True
-    """Accepted for those who know it from elsewhere; here every task is in PostgreSQL and outlives any shutdown."""
+    """Always true: waiting tasks are rows in PostgreSQL and outlive any shutdown."""
 
     @property
     def effective_claim_lease_ms(self) -> int:

@@ -20,12 +20,19 @@ class PostgresConfig(CheckedModel):
     """
 
     database_url: str
+    """`postgresql://`, several hosts and sockets included, or `embedded:///path`."""
     pool_pre_ping: bool = True
+    """Whether a pooled connection that was lost is replaced without an error for the caller."""
     pool_size: int = 30
+    """The connections that the pool keeps."""
     max_overflow: int = 30
+    """The connections that it opens beyond that while they are needed."""
     pool_timeout: int = 30
+    """How many seconds a caller waits for a connection."""
     pool_recycle: int = 1800
+    """After how many seconds a connection is replaced."""
     echo: bool = False
+    """Whether statements are logged."""
     durable: bool = True
     """Sends, starts and outcomes that were confirmed are on the disk, even if the server's synchronous_commit is off.
 

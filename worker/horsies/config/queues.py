@@ -24,8 +24,11 @@ class CustomQueueConfig(CheckedModel):
     """One queue: priority 1 is served first; max_concurrency counts over the whole cluster."""
 
     name: str
+    """The name that tasks are sent to."""
     priority: int = Field(default=1, ge=1, le=100)
+    """1 is served first."""
     max_concurrency: int = Field(default=5, ge=1)
+    """The most tasks of this queue that run at once on all workers together."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if reason := why_not_a_queue_name(self.name):

@@ -27,18 +27,31 @@ class RecoveryConfig(CheckedModel):
     rules_stand_alone = True
 
     auto_requeue_stale_claimed: bool = True
+    """Whether sweeps put claims without a heartbeat back into their queue; otherwise they wait for their lease."""
     claimed_stale_threshold_ms: int = Field(default=120_000, ge=1_000, le=_HOUR_MS)
+    """How long a claim may be silent before it is stale."""
     auto_fail_stale_running: bool = True
+    """Whether sweeps end runs without a heartbeat as WORKER_CRASHED, and retry those whose policy lists it."""
     running_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
+    """How long a run may be silent before it is stale; the worker stops its code shortly before that."""
     finalizing_stale_threshold_ms: int = Field(default=300_000, ge=1_000, le=2 * _HOUR_MS)
+    """How long an outcome that could not be stored may be announced before its run counts as stale after all."""
     crashed_worker_recovery_grace_ms: int = Field(default=10_000, ge=0, le=_HOUR_MS)
+    """How long after the end of a task its workflow is left to the worker that ran it, before a sweep advances it."""
     check_interval_ms: int = Field(default=30_000, ge=1_000, le=600_000)
+    """How often the workers sweep, together: one of them does, whichever comes first."""
     runner_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    """How often a worker sends the heartbeats of its runs."""
     claimer_heartbeat_interval_ms: int = Field(default=30_000, ge=1_000, le=120_000)
+    """How often a worker sends the heartbeats of its claims."""
     heartbeat_retention_hours: int | None = Field(default=24, ge=1, le=8_760)
+    """How long heartbeats are kept; at least as long as a sweep may need them."""
     worker_state_retention_hours: int | None = Field(default=168, ge=1, le=8_760)
+    """How long the snapshots of workers are kept."""
     terminal_record_retention_hours: int | None = Field(default=720, ge=1, le=43_800)
+    """How long tasks and workflows that have ended are kept."""
     operator_action_retention_hours: int | None = Field(default=8_760, ge=1, le=87_600)
+    """How long the audit trail is kept, and the losses of workers."""
 
     @property
     def run_stopped_after_ms(self) -> int:

@@ -19,9 +19,13 @@ class WorkerResilienceConfig(CheckedModel):
     rules_stand_alone = True
 
     db_retry_initial_ms: int = Field(default=500, ge=100, le=60_000)
+    """The first wait after a failure of the database; each further one is twice as long."""
     db_retry_max_ms: int = Field(default=30_000, ge=500, le=300_000)
+    """The longest wait."""
     db_retry_max_attempts: int = Field(default=0, ge=0, le=10_000)
+    """After how many failures the start of a worker gives up; 0 for never."""
     notify_poll_interval_ms: int = Field(default=5_000, ge=1_000, le=300_000)
+    """How often a worker looks for tasks without a notification."""
 
     def broken_rules(self) -> Iterable[ConfigurationError]:
         if self.db_retry_max_ms < self.db_retry_initial_ms:

@@ -27,7 +27,7 @@ from horsies.operations.actor import Actor
 from horsies.operations.pipeline import apply, preview
 from horsies.operations.selection import Selection
 from horsies.operations.verbs import VERBS
-from horsies.query import parameters, parse
+from horsies.query import parse, task_conditions
 from horsies.views import READER_SETTINGS, task_page
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from horsies.demo.crew import Crew
     from horsies.demo.customers import Customers
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
     from horsies.store.connect import Database
 
 FIRST_WORKER: Final = "web-1"
@@ -115,8 +115,7 @@ class Story:
             await asyncio.sleep(scene.every_s)
 
     async def hang(self) -> None:
-        """The unique key prevents a second one beside the first; after an operator has ended that, the next one
-        hangs."""
+        """Send the task that hangs. By its unique key there is one at a time: the next one hangs when it has ended."""
         keyed = nightly_import.with_options(unique_key="nightly-import")
         sent = await keyed.send_async("s3://shop/stock/2026-11-17.csv")
         if isinstance(sent, Ok) and sent.ok_value.task_id != self._hung:
@@ -224,7 +223,7 @@ class Story:
 
     async def _comes_up(self, text: str) -> bool:
         """Whether a task matches within the waiting time."""
-        wanted = parameters(parse(text))
+        wanted = task_conditions(parse(text))
         deadline = time.monotonic() + _COMES_UP_WITHIN_S
         async with self._database.connected("demo", settings=READER_SETTINGS) as connection:
             while time.monotonic() < deadline:

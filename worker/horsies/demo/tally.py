@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from horsies.operations.diagnose import diagnose
-from horsies.query import parameters, parse, parse_workflows, workflow_parameters
+from horsies.query import parse, parse_workflows, task_conditions, workflow_conditions
 from horsies.store.connect import open_database
 from horsies.views import (
     READER_SETTINGS,
@@ -42,7 +42,7 @@ class Tally:
 
 
 async def tally(choice: DatabaseChoice) -> Tally:
-    everything = parameters(_ALL)
+    everything = task_conditions(_ALL)
     async with (
         open_database(choice) as database,
         database.connected("demo", settings=READER_SETTINGS) as connection,
@@ -50,7 +50,7 @@ async def tally(choice: DatabaseChoice) -> Tally:
         connection.transaction(isolation="repeatable_read", readonly=True),
     ):
         counts = await task_counts(connection, everything)
-        flows = await workflow_counts(connection, workflow_parameters(parse_workflows("")))
+        flows = await workflow_counts(connection, workflow_conditions(parse_workflows("")))
         by_queue = await task_groups(connection, everything, by="queue_name")
         by_error = await task_groups(connection, everything, by="error_code")
         queues = await queue_rows(connection)

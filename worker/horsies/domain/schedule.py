@@ -142,8 +142,10 @@ def calculate_next_run(pattern: Pattern, from_time: datetime, tz: str = "UTC") -
 
 
 def next_slot(pattern: Pattern, slot: datetime, now: datetime, tz: str) -> datetime:
-    """The first run after `now`, for a schedule that was due at `slot`: an interval goes on from there, so that late
-    runs do not shift it."""
+    """The first run after `now` of a schedule that was due at `slot`.
+
+    An interval counts from `slot`, so that late runs do not shift it.
+    """
     rhythm, slot, now = pattern.rhythm(), _in_utc(slot), _in_utc(now)
     if isinstance(rhythm, Every):
         step = timedelta(seconds=rhythm.seconds)

@@ -62,7 +62,7 @@ class _Ended(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Course:
+class _Changes:
     """The changes made so far in this transaction."""
 
     ended: list[tuple[str, int]] = field(default_factory=list)
@@ -70,7 +70,7 @@ class _Course:
     finished: dict[str, WorkflowStatus] = field(default_factory=dict)
     ready_children: set[str] = field(default_factory=set)
 
-    def told(self) -> Advanced:
+    def result(self) -> Advanced:
         finished = tuple(self.finished.items())
         return Advanced(tuple(self.ended), tuple(self.enqueued), finished, tuple(sorted(self.ready_children)))
 
@@ -141,7 +141,7 @@ async def advance_locked(conn: asyncpg.Connection, task_ids: Collection[str]) ->
     return await _follow(conn, [_Ended(*row) for row in rows], ())
 
 
-async def settle(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Advanced:
+async def update_workflows(conn: asyncpg.Connection, workflow_ids: Collection[str]) -> Advanced:
     """Within the caller's transaction, under the families' locks: bring RUNNING workflows up to date with their nodes.
 
     Evaluates every PENDING node, enqueues READY nodes, takes over the outcomes of child workflows that have ended, ends
@@ -178,40 +178,40 @@ async def end_node(
 ) -> bool:
     """Within the caller's transaction, under the family's lock: COMPLETED, FAILED or SKIPPED, unless it has ended.
 
-    Applies `on_error` if the node FAILED. The caller must then call `settle` for everything that follows. Returns False
-    if nothing changed because the node or its workflow had already ended.
+    Applies `on_error` if the node FAILED. The caller must then call `update_workflows` for all that follows. Returns
+    False if nothing changed because the node or its workflow had already ended.
     """
     ended = await _end(conn, [NodeEnd(workflow_id, index, status, result_json)])
-    await _apply_on_error(conn, ended, _Course())
+    await _apply_on_error(conn, ended, _Changes())
     return bool(ended)
 
 
 async def _follow(conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Collection[str]) -> Advanced:
     """All that follows from the ends of these nodes, and from the present state of the workflows in `whole`."""
-    course = _Course()
+    changes = _Changes()
     touched, unasked = set(whole), list(whole)
     children, parents = list(whole), list(whole)
     while ended or touched:
-        course.ended += [(end.workflow_id, end.task_index) for end in ended]
+        changes.ended += [(end.workflow_id, end.task_index) for end in ended]
         touched.update(end.workflow_id for end in ended)
-        await _apply_on_error(conn, ended, course)
-        ready = await _waves(conn, ended, unasked, course)
+        await _apply_on_error(conn, ended, changes)
+        ready = await _waves(conn, ended, unasked, changes)
         made = await enqueue_nodes(conn, [*ready, *((workflow_id, None) for workflow_id in unasked)])
-        course.enqueued += made.enqueued
-        course.ready_children |= made.ready_children
+        changes.enqueued += made.enqueued
+        changes.ready_children |= made.ready_children
         unasked = []
         ended = await _end(conn, made.broken)
         touched -= made.unfinished  # saves one round trip for a node in the middle of a chain
         if not ended:
             finished = await complete(conn, touched)
-            course.finished |= finished
+            changes.finished |= finished
             ended = await _end(conn, await parents_ends(conn, [*children, *finished], parents))
             touched, children, parents = set(), [], []
-    return course.told()
+    return changes.result()
 
 
 async def _waves(
-    conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Sequence[str], course: _Course
+    conn: asyncpg.Connection, ended: Sequence[_Ended], whole: Sequence[str], changes: _Changes
 ) -> list[tuple[str, int | None]]:
     """Evaluate the nodes after ended ones, and again those after nodes that this SKIPPED. Returns READY nodes."""
     ready: list[tuple[str, int | None]] = []
@@ -222,7 +222,7 @@ async def _waves(
         judged = [_Ended(*row) for row in rows]
         skipped = [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.SKIPPED]
         ready += [(end.workflow_id, end.task_index) for end in judged if end.status == WorkflowTaskStatus.READY]
-        course.ended += skipped
+        changes.ended += skipped
         wave = [*skipped]
     return ready
 
@@ -235,7 +235,7 @@ async def _end(conn: asyncpg.Connection, ends: Sequence[NodeEnd]) -> list[_Ended
     return [_Ended(*row) for row in await conn.fetch(statement(__name__, "advance_end_nodes"), *columns)]
 
 
-async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], course: _Course) -> None:
+async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], changes: _Changes) -> None:
     """Store the first error of failed nodes in their workflows, and pause those whose `on_error` says so."""
     failed = [end for end in ended if end.status == WorkflowTaskStatus.FAILED]
     if not failed:
@@ -246,4 +246,4 @@ async def _apply_on_error(conn: asyncpg.Connection, ended: Iterable[_Ended], cou
         return
     errors = [error_of(row["result"], EndedNode(row["task_index"], row["node_id"], "FAILED", ())) for row in rows]
     changed = await conn.fetch(statement(__name__, "advance_on_error"), [row["workflow_id"] for row in rows], errors)
-    course.finished |= {row["id"]: WorkflowStatus.PAUSED for row in changed if row["status"] == WorkflowStatus.PAUSED}
+    changes.finished |= {row["id"]: WorkflowStatus.PAUSED for row in changed if row["status"] == WorkflowStatus.PAUSED}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from horsies.domain.codec import CodecError
 from horsies.domain.ids import new_task_id
 from horsies.domain.states import WorkflowTaskStatus
-from horsies.lifecycle.advancing import Advanced, FamilyLockedError, end_nodes, settle, try_families
+from horsies.lifecycle.advancing import Advanced, FamilyLockedError, end_nodes, try_families, update_workflows
 from horsies.lifecycle.completing import NodeEnd
 from horsies.lifecycle.create_workflow import ParentNode, create_workflow
 from horsies.lifecycle.node_tasks import arguments_of, ready_nodes, unreadable
@@ -83,7 +83,7 @@ async def start_child(conn: asyncpg.Connection, workflow_id: str, index: int, pl
         node = ParentNode(workflow_id, index, parent["depth"], parent["root"])
         await create_workflow(conn, plan, workflow_id=child_id, parent=node)
         await conn.execute(statement(__name__, "child_link"), workflow_id, index, child_id)
-        await settle(conn, [child_id])  # a workflow without nodes ends at once
+        await update_workflows(conn, [child_id])  # a workflow without nodes ends at once
     return child_id
 
 

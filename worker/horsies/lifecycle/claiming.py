@@ -52,8 +52,7 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True)
 class CappedClaims:
-    """The claimed tasks, and the queues whose cap has no room after them; None among them stands for the cluster's
-    cap."""
+    """The claimed tasks, and the queues whose cap has no room left; None is the cap of the whole cluster."""
 
     tasks: list[ClaimedTask]
     full: frozenset[str | None]
@@ -198,8 +197,7 @@ async def take_back(conn: asyncpg.Connection, worker_id: str, held: Collection[T
 async def take_back_unlocked(
     conn: asyncpg.Connection, worker_id: str, held: Collection[Token]
 ) -> tuple[list[Token], Collection[Token]]:
-    """Like take_back(), but leaves the rows that other sessions lock for longer than the lock timeout, and returns
-    them."""
+    """Like take_back(); returns the tokens whose rows another session locks for longer than the lock timeout."""
     try:
         return await take_back(conn, worker_id, held), ()
     except asyncpg.LockNotAvailableError:

@@ -90,7 +90,7 @@ def _node_end(child: asyncpg.Record) -> NodeEnd:
     if child["status"] == WorkflowStatus.COMPLETED:
         result = child["result"] or _NOTHING
         return NodeEnd(*where, WorkflowTaskStatus.COMPLETED, result, _summary_text(child, ok_part(result), None))
-    told = _told(child)
+    reason = _why_failed(child)
     summary = SubWorkflowSummary(
         WorkflowStatus(child["status"]),
         None,
@@ -98,25 +98,25 @@ def _node_end(child: asyncpg.Record) -> NodeEnd:
         child["completed"],
         child["failed"],
         child["skipped"],
-        told,
+        reason,
     )
     error = SubWorkflowError(
         error_code=OutcomeCode.SUBWORKFLOW_FAILED,
-        message=f"the workflow {child['name']!r} of this node is {child['status']}: {told}",
+        message=f"the workflow {child['name']!r} of this node is {child['status']}: {reason}",
         sub_workflow_id=child["id"],
         sub_workflow_summary=summary,
     )
     result = dump_task_result(TaskResult(err=error))
-    return NodeEnd(*where, WorkflowTaskStatus.FAILED, result, _summary_text(child, None, told))
+    return NodeEnd(*where, WorkflowTaskStatus.FAILED, result, _summary_text(child, None, reason))
 
 
-def _told(child: asyncpg.Record) -> str:
+def _why_failed(child: asyncpg.Record) -> str:
     return error_summary(child["error"]) or (
         "it was cancelled" if child["status"] == WorkflowStatus.CANCELLED else "no error is stored"
     )
 
 
-def _summary_text(child: asyncpg.Record, output: Any, told: str | None) -> str:
+def _summary_text(child: asyncpg.Record, output: Any, reason: str | None) -> str:
     """Encode a SubWorkflowSummary like the codec, around an output that is already stored and may be of any class."""
     return to_json(
         {
@@ -130,7 +130,7 @@ def _summary_text(child: asyncpg.Record, output: Any, told: str | None) -> str:
                 "completed_tasks": child["completed"],
                 "failed_tasks": child["failed"],
                 "skipped_tasks": child["skipped"],
-                "error_summary": told,
+                "error_summary": reason,
             },
         }
     )

@@ -9,8 +9,8 @@ from horsies.domain.codec import dump_task_result, to_json
 from horsies.domain.codes import OperationalErrorCode, OutcomeCode, RetrievalCode
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.advancing import end_node, lock_families, settle
-from horsies.lifecycle.reopening import look, write
+from horsies.lifecycle.advancing import end_node, lock_families, update_workflows
+from horsies.lifecycle.reopening import read_reopening, write
 from horsies.lifecycle.workflow_rows import read_nodes
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
@@ -62,12 +62,12 @@ async def resume(conn: asyncpg.Connection, workflow_id: str) -> bool:
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
-        await _go_on(conn, resumed, resumed)
+        await _continue(conn, resumed, resumed)
         return bool(resumed)
 
 
-async def _go_on(conn: asyncpg.Connection, changed: Collection[str], resumed: Collection[str]) -> None:
-    await settle(conn, list(changed))
+async def _continue(conn: asyncpg.Connection, changed: Collection[str], resumed: Collection[str]) -> None:
+    await update_workflows(conn, list(changed))
     await conn.execute(statement(__name__, "control_wake"), list(resumed))
     await conn.execute(statement(__name__, "control_tell"), list(resumed))
 
@@ -80,10 +80,10 @@ async def retry_from_failed(conn: asyncpg.Connection, workflow_id: str) -> Reope
     async with transaction(conn):
         await lock_families(conn, [workflow_id])
         resumed = [row[0] for row in await conn.fetch(statement(__name__, "control_resume"), workflow_id)]
-        reopening = await look(conn, workflow_id)
+        reopening = await read_reopening(conn, workflow_id)
         reopening.retry(workflow_id)
         await write(conn, reopening)
-        await _go_on(conn, {*reopening.workflows, *resumed}, resumed)
+        await _continue(conn, {*reopening.workflows, *resumed}, resumed)
         return reopening
 
 
@@ -96,7 +96,7 @@ async def cancel(conn: asyncpg.Connection, workflow_id: str) -> bool:
         await lock_families(conn, [workflow_id])
         cancelled = await cancel_below(conn, workflow_id, _CANCELLED_WORDS)
         if cancelled:
-            await settle(conn, [workflow_id])
+            await update_workflows(conn, [workflow_id])
         return cancelled
 
 
@@ -149,7 +149,7 @@ async def complete_node(conn: asyncpg.Connection, workflow_id: str, index: int, 
         if node is None or node.status == WorkflowTaskStatus.COMPLETED:
             return False
         if node.has_ended:
-            reopening = await look(conn, workflow_id)
+            reopening = await read_reopening(conn, workflow_id)
             reopening.reopen(node, "PENDING", keep=True)
             await write(conn, reopening)
         elif not await _stop(conn, node, words):
@@ -173,7 +173,7 @@ async def _stop(conn: asyncpg.Connection, node: NodeRow, words: str) -> bool:
 
 async def _decide(conn: asyncpg.Connection, node: NodeRow, status: WorkflowTaskStatus, result_json: str | None) -> bool:
     decided = await end_node(conn, node.workflow_id, node.index, status, result_json)
-    await settle(conn, [node.workflow_id])
+    await update_workflows(conn, [node.workflow_id])
     return decided
 
 

@@ -30,7 +30,7 @@ class ParentNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class CreatedWorkflow:
     """The result of a creation. `other_name`: a workflow of another name has this id, and nothing was changed."""
 
     workflow_id: str
@@ -45,7 +45,7 @@ async def create_workflow(
     workflow_id: str,
     sent_at: datetime | None = None,
     parent: ParentNode | None = None,
-) -> Planted:
+) -> CreatedWorkflow:
     """In the caller's transaction; with a `parent`, under its family's lock. If the id exists, nothing is changed.
 
     A concurrent insert of the same id waits here until the first transaction has committed.
@@ -55,11 +55,11 @@ async def create_workflow(
     )
     if inserted is None:
         name = await conn.fetchval(statement(__name__, "workflow_name"), workflow_id)
-        return Planted(workflow_id, existing=True, other_name=None if name == plan.name else name)
+        return CreatedWorkflow(workflow_id, existing=True, other_name=None if name == plan.name else name)
     if plan.nodes:
         await conn.execute(statement(__name__, "plant_nodes"), workflow_id, *_node_columns(plan.nodes))
         await enqueue_ready(conn, [workflow_id])
-    return Planted(workflow_id)
+    return CreatedWorkflow(workflow_id)
 
 
 def _workflow_columns(plan: WorkflowPlan, sent_at: datetime | None, parent: ParentNode | None) -> tuple[Any, ...]:

@@ -74,14 +74,14 @@ async def follow(conn: asyncpg.Connection, task_ids: Sequence[str]) -> tuple[Ref
     refused: list[Refused[str]] = []
     locked: dict[str, str] = {}
 
-    async def tell(batch: Sequence[str]) -> None:
+    async def advance_batch(batch: Sequence[str]) -> None:
         _, left = await family_by_family(advance, conn, batch)
         locked.update(left)
 
     for pause_s in (0.0, *_AGAIN_AFTER_S):
         await asyncio.sleep(pause_s)
         batches = [task_ids[first : first + _BATCH] for first in range(0, len(task_ids), _BATCH)]
-        refused += (await isolate_bad_rows(batches, tell, damage=ROW_ERRORS)).refused
+        refused += (await isolate_bad_rows(batches, advance_batch, damage=ROW_ERRORS)).refused
         task_ids = list(locked)
         if not task_ids:
             break

@@ -11,7 +11,7 @@ import asyncpg
 from horsies.domain.codec import dump_task_result
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
-from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, settle, try_families
+from horsies.lifecycle.advancing import advance_locked, end_node, nodes_started, try_families, update_workflows
 from horsies.lifecycle.repairs import DamagedWorkflowError, Repair, repairs_of
 from horsies.lifecycle.workflow_rows import read_flows, read_nodes
 from horsies.store.connect import transaction
@@ -39,8 +39,11 @@ _MOST_REPORTED = 20
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """The result of a pass over all workflows. `refused`: those that could not be repaired, and why. `locked`: those
-    that another session had locked; the next pass tries them again."""
+    """The result of a pass over all workflows.
+
+    `refused` could not be repaired, with the reasons. `locked` were locked by another session: the next pass tries
+    them again.
+    """
 
     repairs: int = 0
     workflows: int = 0
@@ -127,10 +130,10 @@ async def _mend(
         if repair.rule.ends_with is not None:
             await end_node(conn, workflow_id, node.index, WorkflowTaskStatus.FAILED, _gone(repair))
     # Failures first: if on_error is pause, nothing that follows from the other nodes may start.
-    await settle(conn, _failed_children(own))
+    await update_workflows(conn, _failed_children(own))
     await nodes_started(conn, _tasks(own, "start"))
     await advance_locked(conn, _tasks(own, "advance"))
-    await settle(conn, [workflow_id])
+    await update_workflows(conn, [workflow_id])
     await conn.execute(statement("horsies.lifecycle.controlling", "control_tell"), [workflow_id])
 
 
@@ -139,7 +142,7 @@ def _tasks(own: Sequence[tuple[NodeRow, Repair]], then: str) -> list[str]:
 
 
 def _failed_children(own: Sequence[tuple[NodeRow, Repair]]) -> list[str]:
-    failed = [node for node, repair in own if repair.rule.then == "settle child" and repair.after == "FAILED"]
+    failed = [node for node, repair in own if repair.rule.then == "end of child" and repair.after == "FAILED"]
     return [node.sub_workflow_id for node in failed if node.sub_workflow_id is not None]
 
 

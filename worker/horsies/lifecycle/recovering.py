@@ -134,13 +134,19 @@ async def count_due(conn: asyncpg.Connection, config: RecoveryConfig) -> dict[st
     claims, runs = 0, 0
     if config.auto_requeue_stale_claimed:
         limits = config.claimed_stale_threshold_ms, config.claimer_heartbeat_interval_ms
-        claims = len(await conn.fetch(statement(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
+        claims = len(await conn.fetch(with_beats(__name__, "stale_claims"), *limits, _MOST_AT_ONCE))
     if config.auto_fail_stale_running:
         thresholds = config.running_stale_threshold_ms, config.finalizing_stale_threshold_ms
         beat_ms = config.runner_heartbeat_interval_ms
-        runs = len(await conn.fetch(statement(__name__, "stale_runs"), *thresholds, beat_ms, _MOST_AT_ONCE))
+        runs = len(await conn.fetch(with_beats(__name__, "stale_runs"), *thresholds, beat_ms, _MOST_AT_ONCE))
     overdue = len(await conn.fetch(statement(__name__, "overdue_tasks"), _MOST_AT_ONCE))
     return {"stale_claims": claims, "stale_runs": runs, "overdue": overdue}
+
+
+def with_beats(module: str, name: str) -> str:
+    """A statement that asks when a claim or a run last gave a sign of life."""
+    beats = {fragment: statement(__name__, fragment).rstrip() for fragment in ("claim_beat", "run_beat")}
+    return statement(module, name, **beats)
 
 
 async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, beat_ms: int = BEAT_MS) -> Recovered:
@@ -148,11 +154,11 @@ async def requeue_stale_claims(conn: asyncpg.Connection, *, threshold_ms: int, b
 
     Time in which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
-    rows = await conn.fetch(statement(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(with_beats(__name__, "stale_claims"), threshold_ms, beat_ms, _MOST_AT_ONCE)
 
     async def requeue(claims: Sequence[StaleClaim]) -> int:
         tokens = [one.task_id for one in claims], [one.worker_id for one in claims], [one.claimed_at for one in claims]
-        return len(await conn.fetch(statement(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
+        return len(await conn.fetch(with_beats(__name__, "sweep_claims"), *tokens, threshold_ms, beat_ms))
 
     done = await isolate_bad_rows(_batches([StaleClaim(*row) for row in rows]), requeue)
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
@@ -167,12 +173,12 @@ async def recover_stale_runs(
     A task whose user code has ended and whose outcome is about to be stored is left until that mark is old too. Time in
     which no worker could beat does not count; see horsies_silent_before in `pulse` of the schema.
     """
-    rows = await conn.fetch(statement(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
+    rows = await conn.fetch(with_beats(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 
     async def take(runs: Sequence[StaleRun]) -> list[tuple[str, bool]]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
         recovered = await conn.fetch(
-            statement(__name__, "sweep_runs"),
+            with_beats(__name__, "sweep_runs"),
             [run.task_id for run in runs],
             [run.worker_id for run in runs],
             [run.claimed_at for run in runs],
@@ -194,8 +200,7 @@ async def recover_stale_runs(
 
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:
-    """End horsies sessions that hold locks while their process is stopped in the middle of a statement. Returns
-    their names."""
+    """End horsies sessions that hold locks while their process is stopped within a statement; returns their names."""
     return [name for (name,) in await conn.fetch(statement(__name__, "end_silent_sessions"), silent_ms)]
 
 

@@ -1,17 +1,24 @@
+-- name: claim_beat
+-- fragment: the newest beat of the present claim of `task`
+(SELECT sent_at FROM horsies_heartbeats
+  WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
+  ORDER BY sent_at DESC LIMIT 1)
+
+-- name: run_beat
+-- fragment: the newest beat of the present run of `task`; those of an earlier attempt do not count
+(SELECT sent_at FROM horsies_heartbeats
+  WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
+  ORDER BY sent_at DESC LIMIT 1)
+
 -- name: stale_claims
 -- recovering.requeue_stale_claims, its scan; reads only
 -- ($1 threshold in ms, $2 interval of the beats in ms, $3 how many)
 SELECT task.id, task.claimed_by_worker_id, task.claimed_at
   FROM horsies_tasks task
-  LEFT JOIN LATERAL (
-        SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
-         ORDER BY sent_at DESC
-         LIMIT 1) beat ON true
  WHERE task.status = 'CLAIMED'
-       -- A row that was made CLAIMED with plain SQL may lack the time.
+       -- A row that was made CLAIMED with plain SQL may lack the time. A young claim is not asked for its beats.
    AND COALESCE(task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
-   AND (beat.sent_at IS NULL OR beat.sent_at < (SELECT horsies_silent_before($1, $2)))
+   AND COALESCE(/* claim_beat */, task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($1, $2))
  ORDER BY task.id
  LIMIT $3
 
@@ -25,10 +32,8 @@ WITH stale AS MATERIALIZED (
      WHERE task.id = ANY ($1)
        AND CASE WHEN task.status = 'CLAIMED' AND task.claimed_by_worker_id IS NOT DISTINCT FROM seen.worker_id
                      AND task.claimed_at IS NOT DISTINCT FROM seen.claimed_at
-                THEN COALESCE((SELECT sent_at FROM horsies_heartbeats
-                                WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
-                                ORDER BY sent_at DESC LIMIT 1),
-                              task.claimed_at, task.updated_at) < (SELECT horsies_silent_before($4, $5)) END
+                THEN COALESCE(/* claim_beat */, task.claimed_at, task.updated_at)
+                     < (SELECT horsies_silent_before($4, $5)) END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), released AS (
     UPDATE horsies_tasks task
@@ -63,14 +68,10 @@ SELECT task.id, task.claimed_by_worker_id, task.claimed_at, task.retry_count, ta
        task.worker_hostname, beat.sent_at AS last_beat, statement_timestamp() AS detected_at
   FROM horsies_tasks task
   JOIN judged ON judged.worker_id = COALESCE(task.claimed_by_worker_id, '')
-  LEFT JOIN LATERAL (
-        SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-         ORDER BY sent_at DESC
-         LIMIT 1) beat ON true
+  LEFT JOIN LATERAL /* run_beat */ beat ON true
  WHERE task.status = 'RUNNING'
    AND COALESCE(task.started_at, task.claimed_at, task.updated_at) < judged.silent_before
-   AND (beat.sent_at IS NULL OR beat.sent_at < judged.silent_before)
+   AND COALESCE(beat.sent_at, task.started_at, task.claimed_at, task.updated_at) < judged.silent_before
    AND (task.finalizing_at IS NULL OR task.finalizing_at < (SELECT horsies_silent_before($2, $3)))
  ORDER BY task.id
  LIMIT $4
@@ -99,10 +100,7 @@ WITH judged AS MATERIALIZED (
                      AND task.claimed_at IS NOT DISTINCT FROM seen.claimed_at
                      AND (task.finalizing_at IS NULL
                           OR task.finalizing_at < (SELECT horsies_silent_before($8, $9)))
-                THEN COALESCE((SELECT sent_at FROM horsies_heartbeats
-                                WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-                                ORDER BY sent_at DESC LIMIT 1),
-                              task.started_at, task.claimed_at, task.updated_at)
+                THEN COALESCE(/* run_beat */, task.started_at, task.claimed_at, task.updated_at)
                      < judged.silent_before END
        FOR NO KEY UPDATE OF task SKIP LOCKED
 ), recovered AS (

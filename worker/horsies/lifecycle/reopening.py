@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
-from horsies.lifecycle.advancing import settle
+from horsies.lifecycle.advancing import update_workflows
 from horsies.lifecycle.deadlines import drop_past_deadlines
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.store.statements import statement
@@ -125,7 +125,7 @@ class Reopening:
                     grew = True
 
 
-async def look(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
+async def read_reopening(conn: asyncpg.Connection, workflow_id: str) -> Reopening:
     """Read the family of this workflow; nothing is reopened yet. CannotReopenError if the workflow was deleted."""
     flow = (await read_flows(conn, [workflow_id])).get(workflow_id)
     if flow is None:
@@ -163,11 +163,11 @@ async def reopen_for_tasks(conn: asyncpg.Connection, task_ids: Collection[str]) 
     for workflow_id in sorted({row["workflow_id"] for row in rows}):
         indexes = {row["task_index"] for row in rows if row["workflow_id"] == workflow_id}
         try:
-            reopening = await look(conn, workflow_id)
+            reopening = await read_reopening(conn, workflow_id)
             for node in reopening.nodes[workflow_id]:
                 if node.index in indexes:
                     reopening.reopen(node, _ENQUEUED, keep=True)
         except CannotReopenError:
             continue
         await write(conn, reopening)
-        await settle(conn, list(reopening.workflows))
+        await update_workflows(conn, list(reopening.workflows))

@@ -61,7 +61,7 @@ class RepairRule:
     """The state that is written first; from it the usual steps of a workflow continue."""
     ends_with: RetrievalCode | OutcomeCode | None = None
     """The error with which the node fails."""
-    then: Literal["advance", "start", "settle child"] | None = None
+    then: Literal["advance", "start", "end of child"] | None = None
     """The usual step that continues: its task has ended, or has started, or its child has ended."""
     creates_task: bool = False
     waits_for_worker: bool = False
@@ -192,7 +192,7 @@ _OF_NODES: Final = (
     RepairRule("task queued", _INCONSISTENT, _task_queued, linked_as="ENQUEUED"),
     RepairRule("child started", _INCONSISTENT, _child_started, linked_as="RUNNING"),
     RepairRule("no task", _WITHOUT_TASK, _no_task, linked_as="READY", creates_task=True),
-    RepairRule("child ended", _CHILD_FINISHED, _child_ended, linked_as="RUNNING", then="settle child"),
+    RepairRule("child ended", _CHILD_FINISHED, _child_ended, linked_as="RUNNING", then="end of child"),
     RepairRule("child not started", _CHILD_LATE, _child_not_started, linked_as="READY"),
 )
 _JOIN: Final = RepairRule("join", _STALLED)

@@ -31,14 +31,17 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class StartVerdicts:
-    """Each token is in exactly one of these. They hold tokens, not task ids: this worker may hold an expired claim
-    and a new claim of the same task, and only one of the two may run. `held`: its workflow is paused, and it is
-    PENDING again. `waiting`: the cap of its queue has no room, and it stays CLAIMED."""
+    """Each token is in exactly one of these.
+
+    They are tokens and not task ids, because this worker may have an expired and a new claim of the same task, of which
+    only one may run. `paused`: its workflow is paused, and the task is PENDING again. `waiting`: the cap of its queue
+    has no room, and the task stays CLAIMED.
+    """
 
     started: frozenset[Token]
     expired: frozenset[Token]
     stale: frozenset[Token]
-    held: frozenset[Token] = frozenset()
+    paused: frozenset[Token] = frozenset()
     waiting: frozenset[Token] = frozenset()
 
 
@@ -59,9 +62,9 @@ async def start(
         return StartVerdicts(started, frozenset(), frozenset())
     expired = await _expire(conn, worker_id, left)
     left = [token for token in left if token not in expired]
-    held = await _release_held(conn, worker_id, left)
-    waiting = unfit - expired - held
-    return StartVerdicts(started, expired, frozenset(left) - held - waiting, held, waiting)
+    paused = await _release_paused(conn, worker_id, left)
+    waiting = unfit - expired - paused
+    return StartVerdicts(started, expired, frozenset(left) - paused - waiting, paused, waiting)
 
 
 async def _start(
@@ -92,9 +95,9 @@ async def _expire(conn: asyncpg.Connection, worker_id: str, tokens: list[Token])
     return frozenset([tokens[number - 1] for (number,) in rows])
 
 
-async def _release_held(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
+async def _release_paused(conn: asyncpg.Connection, worker_id: str, tokens: list[Token]) -> frozenset[Token]:
     """Release at once: the lease would not expire, because it is renewed with all others."""
-    rows = await conn.fetch(statement(__name__, "release_held"), worker_id, ids(tokens), claim_times(tokens))
+    rows = await conn.fetch(statement(__name__, "release_paused"), worker_id, ids(tokens), claim_times(tokens))
     return frozenset([tokens[number - 1] for (number,) in rows])
 
 

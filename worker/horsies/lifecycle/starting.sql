@@ -66,7 +66,7 @@ UPDATE horsies_tasks task
             THEN task.status = 'CLAIMED' AND task.good_until <= clock_timestamp() END
 RETURNING token.number
 
--- name: release_held
+-- name: release_paused
 -- starting.start, for tasks that `start` did not change; the token and CLAIMED, its workflow PAUSED or resumed a moment
 -- ago: the node keeps its task
 -- ($1 worker, $2 tasks, $3 claimed at)

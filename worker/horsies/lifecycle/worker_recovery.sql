@@ -4,9 +4,6 @@ SELECT task.status, task.id, task.claimed_by_worker_id, task.claimed_at, task.re
        task.task_options, task.good_until, COALESCE(task.started_at, task.claimed_at, task.updated_at) AS started_at,
        task.worker_pid, task.worker_hostname, beat.sent_at AS last_beat, statement_timestamp() AS detected_at
   FROM horsies_tasks task
-  LEFT JOIN LATERAL (
-        SELECT sent_at FROM horsies_heartbeats
-         WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-         ORDER BY sent_at DESC LIMIT 1) beat ON true
+  LEFT JOIN LATERAL /* run_beat */ beat ON true
  WHERE task.status IN ('CLAIMED', 'RUNNING') AND task.claimed_by_worker_id = $1
  ORDER BY task.id

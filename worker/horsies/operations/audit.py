@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.codec import to_json
 from horsies.domain.codec.text import clean_text
-from horsies.operations.preview import AuditedAction, OperationError, RowOutcome
+from horsies.operations.target import AuditedAction, OperationError, RowOutcome
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.actor import Actor
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
 
 _LONGEST_TEXT = 10_000
 
@@ -99,8 +99,7 @@ async def refused(
 
 
 async def standing(conn: asyncpg.Connection) -> AuditRights:
-    """Read before an action is tried: the refusal then gives the reason, instead of an error of the server in the
-    middle."""
+    """Read before an action is tried, so that a refusal gives the reason, and no statement fails halfway."""
     row = await conn.fetchrow(statement(__name__, "audit_standing"))
     problem, way_out = _problem(row["role"], row["standby"], row["read_only"], row["upgraded"], row["lacking"])
     return AuditRights(row["now"], row["role"], problem, way_out)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from horsies.operations.preview import OperationError, Outcome, RowOutcome
+from horsies.operations.preview import Outcome
+from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.clashes import CLASHES
 from horsies.store.isolate_bad_rows import isolate_bad_rows
 from horsies.store.pool import CONNECTION_ERRORS
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
     from horsies.operations.verb import Verb
 
 T = TypeVar("T")
@@ -49,7 +50,7 @@ async def in_batches(
     for first in range(0, len(targets), batch):
         part = targets[first : first + batch]
         try:
-            done, cancelled = await _to_its_end(_each_row_for_itself(conn, part, step))
+            done, cancelled = await _to_its_end(_one_row_at_a_time(conn, part, step))
             rows += done
             if on_progress is not None:
                 on_progress(first + len(part), len(targets))
@@ -67,7 +68,7 @@ async def in_batches(
     return Outcome(operation_id, verb, tuple(rows))
 
 
-async def _each_row_for_itself(
+async def _one_row_at_a_time(
     conn: asyncpg.Connection, part: Sequence[Target], step: Callable[[Sequence[Target]], Awaitable[list[RowOutcome]]]
 ) -> list[RowOutcome]:
     """A row that the database rejects, or that another session locks for too long, must not affect the others."""
@@ -93,8 +94,7 @@ async def _each_row_for_itself(
 
 
 async def _to_its_end(work: Awaitable[T]) -> tuple[T, bool]:
-    """The answer, and whether it was cancelled meanwhile: if it were interrupted, it would be unknown what was
-    stored."""
+    """Its answer, and whether the caller was cancelled meanwhile: an interrupted statement may have been stored."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running), False

@@ -92,8 +92,7 @@ class Pause:
 
 @dataclass(slots=True)
 class Rule:
-    """A sweep rule of live workers. `since`: the start of the first of those that record sweeps; `last`: its last
-    run."""
+    """A rule by which live workers sweep. `last` is its last run, `since` the start of the first of these workers."""
 
     rule: str
     threshold_ms: int | None
@@ -150,8 +149,7 @@ class Cluster:
         return queue in self.served() and queue not in self.paused and (names is None or name in names)
 
     def sweep_in(self, moment: datetime | None = None, rule: str = UPKEEP) -> float | None:
-        """Seconds until the first sweep of the rule at or after `moment`; None if it is unknown or no worker runs
-        it."""
+        """Seconds until the first sweep of the rule from `moment` on; None if that is unknown."""
         after = 0.0 if moment is None else (moment - self.now).total_seconds()
         given = [one for one in self.sweeps if one.rule == rule and one.workers]
         given = given or [one for one in self.sweeps if one.rule == UPKEEP]
@@ -209,8 +207,7 @@ def _consumers(row: Mapping[str, Any]) -> Consumers:
 
 
 def _settings(stored: str | None) -> RecoveryConfig | None:
-    """As the worker reported them. Not checked: upstream allows other ranges, and a sweep there uses them as they
-    are."""
+    """As the worker reported them. Their ranges are not checked, because upstream allows others."""
     reported = json.loads(stored) if stored else None
     if not isinstance(reported, dict):
         return None
@@ -225,8 +222,7 @@ def _differ(stored: Iterable[str | None]) -> bool:
 
 
 def _rules(consumers: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int | None], Rule]:
-    """The rules of live workers, by rule and threshold. Workers that report no names are upstream's, and record no
-    sweeps."""
+    """The rules of live workers. Those of upstream, which report no names of tasks, record no sweeps."""
     rules: dict[tuple[str, int | None], Rule] = {}
     for row in consumers:
         settings = _settings(row["recovery_config"]) or RecoveryConfig()

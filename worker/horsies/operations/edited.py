@@ -10,7 +10,7 @@ from horsies.domain.codec.errors import CorruptJsonError, spell_path
 from horsies.domain.codec.read import moment
 from horsies.domain.codec.text import first_surrogate
 from horsies.domain.codec.write import MAX_DEPTH, MAX_INTEGER_BITS
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 
 
 def checked_value(text: str) -> str:

@@ -25,3 +25,7 @@ def clock(moment: datetime) -> str:
 def counted(count: int, noun: str) -> str:
     """1 task, 12 tasks."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def by_whom(actor: str | None) -> str:
+    return f" by {actor}" if actor else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from horsies.operations.audit import OperatorAction, require_writable, with_audit
 from horsies.operations.formatting import span
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from horsies.operations.audit import trace
-from horsies.operations.preview import OperationError, RowOutcome
+from horsies.operations.target import OperationError, RowOutcome
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import Target
+    from horsies.operations.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,3 @@ async def give(
 def since_of(targets: Sequence[Target]) -> list[Any]:
     """When the orders were given that the operator saw: a newer one is not taken back."""
     return [target.seen.since for target in targets]
-
-
-def by_whom(actor: str | None) -> str:
-    return f" by {actor}" if actor else ""

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.actor import Actor
-    from horsies.operations.preview import Outcome, Preview, RowOutcome, Target, TargetKind
+    from horsies.operations.preview import Outcome, Preview
     from horsies.operations.selection import Selection
+    from horsies.operations.target import RowOutcome, Target, TargetKind
     from horsies.operations.verb import Verb
 
 

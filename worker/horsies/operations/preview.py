@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from horsies.domain.errors import HorsiesError
+from horsies.operations.target import AuditedAction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
 
+    from horsies.operations.target import RowOutcome, Target
     from horsies.operations.verb import Verb
-
-TargetKind: TypeAlias = Literal["task", "workflow", "node", "worker", "queue", "schedule", "operation"]
-
-
-class OperationError(HorsiesError):
-    """An operator action that cannot be tried at all; a row that is refused is no error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One target of an action. `state` is what the operator saw, `seen` what the statement compares with the row."""
-
-    kind: TargetKind
-    id: str
-    label: str
-    state: str
-    seen: Any = None
-    queue: str | None = None
-    """The queue of a task."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuditedAction:
-    """The audit row of something that was changed, as far as undo must know it."""
-
-    id: int
-    verb: str
-    target_kind: TargetKind
-    target_id: str
-    status: str | None
-    """Of a task, before it was changed."""
-    new_id: str | None = None
-    """The copy that a rerun made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +35,6 @@ class Preview:
     command: str
     """The equivalent shell command."""
     taken_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class RowOutcome:
-    """`detail` of a refused row is its present state. `new_id` is the copy that a rerun made."""
-
-    target: Target
-    applied: bool
-    detail: str
-    new_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,64 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
-from horsies.operations.formatting import clock, counted
-from horsies.operations.orders import by_whom, give, looked_at, since_of
-from horsies.operations.preview import Preview, Refusal, Target
+from horsies.operations.facts import MOST_COUNTED, QueueFacts
+from horsies.operations.orders import give, looked_at, since_of
+from horsies.operations.preview import Preview, Refusal
+from horsies.operations.target import Target
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import RowOutcome
     from horsies.operations.selection import Selection
+    from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, QueueVerb
 
-_COUNTED = 10_000
 _MOST_AT_ONCE = 500
 # An empty queue exists while a worker has served it within a day: its workers may be stopped for a deployment.
 _SERVED_WITHIN_S = 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueStanding:
-    """A queue and its pause, in the column order of the statement."""
-
-    name: str
-    paused_at: datetime | None
-    paused_by: str | None
-    reason: str | None
-    due: int
-    later: int
-    claimed: int
-    running: int
-    workers: int
-
-    @property
-    def words(self) -> str:
-        if self.paused_at is None:
-            return "open"
-        why = f' "{self.reason}"' if self.reason else ""
-        return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
-
-    @property
-    def since(self) -> datetime | None:
-        return self.paused_at
-
-    @property
-    def waiting(self) -> str:
-        """How many tasks wait in it, as far as they were counted."""
-        more = "at least " if self.due + self.later >= _COUNTED else ""
-        return f"{more}{counted(self.due + self.later, 'task')}"
 
 
 async def require(conn: asyncpg.Connection) -> None:
@@ -101,16 +67,16 @@ async def change(
     return await give(conn, action, with_audit(*verb.order), part, states, *guard)
 
 
-async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueStanding]:
-    rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, _COUNTED)
-    return [QueueStanding(*row) for row in rows]
+async def _standings(conn: asyncpg.Connection, names: Sequence[str]) -> list[QueueFacts]:
+    rows = await conn.fetch(statement(__name__, "queue_state_read"), names, ALIVE_WITHIN_S, MOST_COUNTED)
+    return [QueueFacts(*row) for row in rows]
 
 
 async def states(conn: asyncpg.Connection, names: Sequence[str]) -> dict[str, str]:
     return {standing.name: f"it is {standing.words}" for standing in await _standings(conn, names)}
 
 
-def _target(standing: QueueStanding) -> Target:
+def _target(standing: QueueFacts) -> Target:
     return Target("queue", standing.name, standing.name, standing.words, standing)
 
 

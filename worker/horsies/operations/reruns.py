@@ -12,7 +12,7 @@ from horsies.domain.digests import enqueue_sha
 from horsies.domain.ids import new_task_id
 from horsies.domain.retry import RetryRule
 from horsies.operations.edited import check_storable
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from horsies.operations.preview import OperationError
-from horsies.query import parameters, parse
+from horsies.operations.target import OperationError
+from horsies.query import parse, task_conditions
 from horsies.store.statements import statement
 from horsies.views import matching
 from horsies.views.tasks import ExpectedState
@@ -53,7 +53,7 @@ async def freeze(conn: asyncpg.Connection, selection: Selection) -> Frozen:
     if selection.filter is None:
         return await _of_ids(conn, selection.ids)
     understood = parse(selection.filter)
-    seen = await matching(conn, parameters(understood), MOST_ROWS + 1)
+    seen = await matching(conn, task_conditions(understood), MOST_ROWS + 1)
     if len(seen) > MOST_ROWS:
         raise _too_many("the filter matches")
     return Frozen(tuple(seen), (), understood.text)

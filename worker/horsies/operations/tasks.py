@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec import dump_task_result
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.reopening import lock_families_of, reopen_for_tasks
-from horsies.operations.audit import NO_ACTION, require_writable, standing, with_audit
-from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
+from horsies.operations.audit import require_writable, standing, with_audit
+from horsies.operations.facts import TaskFacts
+from horsies.operations.preview import Preview, Refusal
 from horsies.operations.selection import freeze
-from horsies.operations.verb import TERMINAL, TaskFacts
+from horsies.operations.target import OperationError, RowOutcome, Target
+from horsies.operations.verb import TERMINAL
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def change_statement(verb: TaskVerb) -> str:
     attempts = statement(__name__, "task_attempts") if verb.attempt_code else "NULL::integer"
     return with_audit(
         *(verb.statement or (__name__, "task_change")),
-        judged=_judged(verb),
+        judged=statement(__name__, "task_judged", **_rule(verb)),
         attempts=attempts,
         lock=statement(__name__, "task_lock"),
         changed=changed,
@@ -106,12 +107,14 @@ def change_statement(verb: TaskVerb) -> str:
 
 
 def refusal_statement(verb: TaskVerb) -> str:
-    return with_audit(__name__, "task_refusals", judged=_judged(verb), attempts="NULL::integer", lock="")
+    return statement(__name__, "task_refusals", **_rule(verb))
 
 
-def _judged(verb: TaskVerb) -> str:
+def _rule(verb: TaskVerb) -> dict[str, str]:
+    """The verb's refusal, and what it may ask of a task."""
     refusal = statement(*(verb.refuses or (__name__, "task_no_refusal")))
-    return statement(__name__, "task_judged", refusal=refusal, key=statement(__name__, "task_key_taken"))
+    columns = statement(__name__, "task_columns").rstrip()
+    return {"refusal": refusal, "key": statement(__name__, "task_key_taken"), "columns": columns}
 
 
 def _as_seen(verb: TaskVerb, seen: Sequence[ExpectedState]) -> tuple[Any, ...]:
@@ -129,12 +132,11 @@ async def _values(
 
 
 async def _refusals(conn: asyncpg.Connection, verb: TaskVerb, seen: Sequence[ExpectedState]) -> dict[str, str | None]:
-    """By the same text as the statement that changes the rows."""
+    """By the same rule as in the statement that changes the rows."""
     if verb.refuses is None or not seen:
         return {}
-    ordered = sorted(seen, key=attrgetter("task_id"))
-    rows = await conn.fetch(refusal_statement(verb), *NO_ACTION, *_as_seen(verb, ordered))
-    return {ordered[row["number"] - 1].task_id: row["refusal"] for row in rows}
+    rows = await conn.fetch(refusal_statement(verb), [one.task_id for one in seen])
+    return dict(map(tuple, rows))
 
 
 async def _with_last_actions(conn: asyncpg.Connection, seen: Sequence[ExpectedState]) -> list[ExpectedState]:

@@ -9,11 +9,12 @@ from uuid import UUID
 from horsies.lifecycle.workflow_rows import read_flows
 from horsies.operations import queues, schedules, workers, workflows
 from horsies.operations.audit import NO_ACTION, actions_of, refused, require_writable, standing, with_audit
+from horsies.operations.facts import WorkflowFacts
 from horsies.operations.orders import Since
-from horsies.operations.preview import Preview, Refusal, RowOutcome, Target
+from horsies.operations.preview import Preview, Refusal
+from horsies.operations.target import RowOutcome, Target
 from horsies.operations.verb import QueueVerb, ScheduleVerb, WorkerVerb, WorkflowVerb
 from horsies.operations.verbs import VERBS
-from horsies.operations.workflows import WorkflowFacts
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.workflow_rows import WorkflowRow
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import AuditedAction
     from horsies.operations.selection import Selection
+    from horsies.operations.target import AuditedAction
     from horsies.operations.verb import Options, Verb
 
 _TASKS_AT_ONCE = 500

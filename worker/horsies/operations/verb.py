@@ -7,25 +7,22 @@ driver at their top.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from horsies.domain.states import TASK_TERMINAL_STATES, TASK_TRANSITIONS, TaskStatus
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     import asyncpg
 
     from horsies.domain.codes import OutcomeCode
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import AuditedAction, RowOutcome, Target, TargetKind
-    from horsies.operations.queues import QueueStanding
-    from horsies.operations.schedules import ScheduleFacts
-    from horsies.operations.workers import WorkerFacts
-    from horsies.operations.workflows import Done, WorkflowFacts
+    from horsies.operations.facts import QueueFacts, TaskFacts, WorkerFacts, WorkerState, WorkflowFacts
+    from horsies.operations.schedule_facts import ScheduleFacts
+    from horsies.operations.target import AuditedAction, RowOutcome, Target, TargetKind
     from horsies.views.tasks import ExpectedState
 
 Options: TypeAlias = "Mapping[str, Any]"
@@ -130,18 +127,6 @@ class Ending:
     words: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """The tasks that a verb would change, and what is not in their rows."""
-
-    tasks: Sequence[ExpectedState]
-    now: datetime
-    options: Options
-
-    def count(self, *statuses: str) -> int:
-        return sum(task.status in statuses for task in self.tasks)
-
-
 def sources(verb: str) -> frozenset[str]:
     """From which states an operator may apply it, by the table of transitions."""
     arrows = (arrow for arrow in TASK_TRANSITIONS if arrow.verb == verb and "operator" in arrow.who)
@@ -209,6 +194,15 @@ class TaskVerb(Verb):
         return None if self.fits(status, error_code) else self.wrong_state(status)
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The result of a verb for one workflow. `told` goes into the audit's state after."""
+
+    detail: str
+    told: Mapping[str, Any] = field(default_factory=dict)
+    new_id: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkflowVerb(Verb):
     """A verb for workflows, or with kind="node" for one node. It is applied under the lock of the family."""
@@ -228,16 +222,6 @@ class WorkflowVerb(Verb):
 
     def fits(self, status: str) -> bool:
         return status in self.sources
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerState:
-    """What decides whether a verb applies to a worker."""
-
-    lives: bool
-    drains: bool
-    holds_tasks: bool
-    is_unacknowledged: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -263,7 +247,7 @@ class QueueVerb(Verb):
     kind: TargetKind = "queue"
     for_paused: bool
     """Whether it applies to paused queues, or to the others."""
-    effect: Callable[[QueueStanding], str]
+    effect: Callable[[QueueFacts], str]
     order: SqlName
 
 

@@ -2,94 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.config.recovery import RecoveryConfig
 from horsies.operations.audit import require_writable, with_audit
 from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.facts import WorkerFacts
 from horsies.operations.findings.crashed import unacknowledged
-from horsies.operations.formatting import clock, span
-from horsies.operations.orders import by_whom, give, looked_at, since_of
-from horsies.operations.preview import Preview, Refusal, Target
-from horsies.operations.verb import WorkerState
+from horsies.operations.orders import give, looked_at, since_of
+from horsies.operations.preview import Preview, Refusal
+from horsies.operations.target import Target
 from horsies.store.statements import statement
 from horsies.views.tables import tables
 from horsies.views.workers import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import RowOutcome
     from horsies.operations.selection import Selection
+    from horsies.operations.target import RowOutcome
     from horsies.operations.verb import Options, WorkerVerb
 
 SILENCE_MS = round(ALIVE_WITHIN_S * 1000)
 _SNAPSHOT_MS = 5_000
 _FINALIZING_MS = RecoveryConfig().finalizing_stale_threshold_ms
 _MOST_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFacts:
-    """A worker by its last sign of life, its tasks and its orders; in the column order of the statement."""
-
-    worker_id: str
-    snapshot_at: datetime | None
-    claimed: int
-    running: int
-    last_sign: datetime | None
-    silent_s: float | None
-    draining_since: datetime | None
-    ordered_by: str | None
-    finalizing_ms: int
-    now: datetime
-    excused: bool
-    """The database took no heartbeats for some of the time in which the worker was silent."""
-    unacknowledged: str | None = None
-    """The unacknowledged part of its death; read only for that verb."""
-
-    @property
-    def lives(self) -> bool:
-        return self.silent_s is not None and (self.silent_s <= ALIVE_WITHIN_S or self.excused)
-
-    @property
-    def words(self) -> str:
-        if self.silent_s is None:
-            return "unknown: it has told nothing of itself and holds nothing"
-        if not self.lives:
-            return f"lost: no sign of life for {span(self.silent_s)}"
-        if self.draining_since is not None:
-            return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
-        return f"alive: last sign of life {self.late}"
-
-    @property
-    def _excuse(self) -> str:
-        late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
-        return ", and the database took no heartbeats meanwhile: try again in a minute" if late and self.excused else ""
-
-    @property
-    def since(self) -> datetime | None:
-        """When the order to drain was given."""
-        return self.draining_since
-
-    @property
-    def late(self) -> str:
-        """How long ago the last sign of life was, and why that is excused."""
-        return f"{span(self.silent_s or 0)} ago{self._excuse}"
-
-    @property
-    def state(self) -> WorkerState:
-        return WorkerState(
-            lives=self.lives,
-            drains=self.draining_since is not None,
-            holds_tasks=bool(self.claimed or self.running),
-            is_unacknowledged=self.unacknowledged is not None,
-        )
 
 
 async def require(conn: asyncpg.Connection) -> None:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
+from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.lifecycle.advancing import FamilyLockedError, lock_families
 from horsies.lifecycle.reconciling import DamagedWorkflowError
 from horsies.lifecycle.reopening import CannotReopenError
 from horsies.lifecycle.workflow_rows import family_of, read_flows, read_nodes
 from horsies.operations.audit import refused, require_writable, standing, trace
-from horsies.operations.formatting import counted
-from horsies.operations.preview import OperationError, Preview, Refusal, RowOutcome, Target
-from horsies.query import parse_workflows, workflow_parameters
+from horsies.operations.facts import WorkflowFacts
+from horsies.operations.preview import Preview, Refusal
+from horsies.operations.target import OperationError, RowOutcome, Target
+from horsies.operations.verb import Done
+from horsies.query import parse_workflows, workflow_conditions
 from horsies.store.statements import statement
 from horsies.views import workflow_matching
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     import asyncpg
 
-    from horsies.lifecycle.reopening import Reopening
-    from horsies.lifecycle.repairs import Repair
     from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
     from horsies.operations.audit import OperatorAction
     from horsies.operations.selection import Selection
@@ -35,90 +34,10 @@ MOST_TOLD: Final = 1000
 _MOST: Final = 10_000
 """Each is read with its whole family: 5 ms."""
 _MOST_LINES = 500
-_NAMED = 5
-TERMINAL: Final = frozenset(str(status) for status in WORKFLOW_TERMINAL_STATES)
-_RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
-"""These run, or are about to, with the arguments that they were given."""
 
 
 class RefusedError(Exception):
     """The rows are not as they were seen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The result of a verb for one workflow. `told` goes into the audit's state after."""
-
-    detail: str
-    told: Mapping[str, Any] = field(default_factory=dict)
-    new_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowFacts:
-    """A workflow as the operator saw it, with its family."""
-
-    flow: WorkflowRow
-    flows: Mapping[str, WorkflowRow] = field(default_factory=dict)
-    nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
-    index: int | None = None
-    node: NodeRow | None = None
-    """The target node of a verb for nodes; None if the workflow has none of this index."""
-    last_action: int | None = None
-    """The newest audit row of an action on it; read only if the verb does not change the row."""
-    repairs: tuple[Repair, ...] = ()
-    reopening: Reopening | None = None
-    problem: str | None = None
-    """Why repairs cannot be listed, or nothing can be reopened."""
-
-    def below(self) -> list[str]:
-        """This workflow and all below it."""
-        ids = [self.flow.id]
-        for flow in self.flows.values():  # parents come first
-            if flow.parent_workflow_id in ids:
-                ids.append(flow.id)
-        return ids
-
-    def nodes_below(self) -> list[NodeRow]:
-        """All open nodes of this workflow and those below it."""
-        return [node for one in self.below() if self.flows[one].status not in TERMINAL for node in self.nodes[one]]
-
-    def stopped(self) -> Iterator[str]:
-        """What becomes of the running code of the node."""
-        node = self.node
-        if node is None or node.has_ended:
-            return
-        if node.sub_workflow_id is not None:
-            yield f"{node.node_id}: its child workflow is cancelled, with all that is below"
-        elif node.task_status == "RUNNING":
-            taken = "its task is taken from the worker, which is told to stop"
-            yield f"{node.node_id}: {taken}; what it has done stays done"
-        elif node.task_status is not None:
-            yield f"{node.node_id}: its task is cancelled before it starts"
-
-    def still_paused(self) -> Iterator[str]:
-        if self.flow.status == WorkflowStatus.PAUSED:
-            yield f"{self.flow.name} stays PAUSED: nothing goes on before it is resumed"
-
-    def family(self, what: str) -> Iterator[str]:
-        """That its living children are changed as well."""
-        alive = [one for one in self.below()[1:] if self.flows[one].status not in TERMINAL]
-        if alive:
-            yield f"{self.flow.name}: {counted(len(alive), 'child workflow')} below are {what} as well"
-
-    def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
-        """Completed nodes are kept, even if computed from a failure that may now be replaced by a value."""
-        kept = [
-            node
-            for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
-            for node in self.nodes[workflow_id]
-            if node.status in _RAN and any((workflow_id, index) in opened for index in node.dependencies)
-        ]
-        if kept:
-            yield (
-                f"{self.flow.name}: ran before with the failure as their input, or without it, and stay as they are:"
-                f" {names(kept)}; only rerun, as a new workflow, computes them anew"
-            )
 
 
 async def require(conn: asyncpg.Connection) -> None:
@@ -239,7 +158,7 @@ async def _selected(
     """The workflows, or the one node by its workflow and index; and the filter in its normal form."""
     if selection.filter is not None:
         wanted = parse_workflows(selection.filter)
-        ids = await workflow_matching(conn, workflow_parameters(wanted), _MOST + 1)
+        ids = await workflow_matching(conn, workflow_conditions(wanted), _MOST + 1)
         if len(ids) > _MOST:
             raise OperationError(
                 f"the filter matches more than {_MOST:,} workflows, which is the most for one operation",
@@ -286,8 +205,3 @@ def _effects(verb: WorkflowVerb, eligible: Sequence[WorkflowFacts]) -> list[str]
 async def _state(conn: asyncpg.Connection, flow: WorkflowRow) -> dict[str, Any]:
     nodes = (await read_nodes(conn, [flow.id]))[flow.id]
     return {"status": flow.status, "nodes": dict(Counter(node.status for node in nodes))}
-
-
-def names(nodes: Sequence[NodeRow]) -> str:
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
-    return ", ".join(node.node_id for node in nodes[:_NAMED]) + more

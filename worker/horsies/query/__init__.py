@@ -10,8 +10,8 @@ from horsies.query.filters import (
     WorkerFilter,
     WorkflowConditions,
     WorkflowFilter,
-    parameters,
-    workflow_parameters,
+    task_conditions,
+    workflow_conditions,
 )
 from horsies.query.keys import KEYS, TASKS
 from horsies.query.language import Condition, Key, Language, Term
@@ -41,10 +41,10 @@ __all__ = [
     "WorkflowConditions",
     "WorkflowFilter",
     "completions",
-    "parameters",
     "parse",
     "parse_schedules",
     "parse_workers",
     "parse_workflows",
-    "workflow_parameters",
+    "task_conditions",
+    "workflow_conditions",
 ]

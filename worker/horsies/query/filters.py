@@ -53,7 +53,7 @@ _HAVE_ERRORS: Final = tuple(
 )
 
 
-def parameters(understood: TaskFilter) -> TaskConditions:
+def task_conditions(understood: TaskFilter) -> TaskConditions:
     statuses = statuses_of(understood)
     wants_error = understood.pick("error", Glob) or Choice("error") in understood.pick("has", Choice)
     if statuses is None and wants_error:  # only these have a code, and an index of their own
@@ -61,5 +61,5 @@ def parameters(understood: TaskFilter) -> TaskConditions:
     return TaskConditions(statuses, conditions_of(understood))
 
 
-def workflow_parameters(understood: WorkflowFilter) -> WorkflowConditions:
+def workflow_conditions(understood: WorkflowFilter) -> WorkflowConditions:
     return WorkflowConditions(statuses_of(understood), conditions_of(understood))

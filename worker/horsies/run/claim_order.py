@@ -41,8 +41,10 @@ class ClaimOrder:
         self._searched: dict[tuple[str, bool], _Searched] = {}
 
     def following(self, queue: str, limit: int, *, is_async: bool) -> Sequence[RowPlace] | None:
-        """What to pass to a claim of at most `limit` tasks: the tasks that come next, none to search at once, None to
-        begin with the first tasks of the queue."""
+        """What to pass to a claim of at most `limit` tasks: the tasks that come next.
+
+        None: it begins with the first tasks of the queue. An empty one: it searches at once.
+        """
         if not self._searched:
             return None
         searched, now = self._searched.get((queue, is_async)), time.monotonic()

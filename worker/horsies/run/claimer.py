@@ -337,8 +337,7 @@ class Claimer:
         return len(claimed)
 
     def _offer(self, queue: str, names: list[str], room: int, *, is_async: bool) -> Offer:
-        """Tasks for which a child is waiting start in the same statement, unless earlier claims still wait for a
-        child."""
+        """Tasks start in the statement that claims them, if a child is free and no earlier claim waits for one."""
         rules = self._rules
         limit = min(room, self._largest)
         places = [] if self._in_flight.waiting(is_async=is_async) else self._slots.reserve(limit, is_async=is_async)
@@ -416,8 +415,7 @@ class Claimer:
         self._freed.clear()
 
     async def _release_expired(self, connection: asyncpg.Connection) -> None:
-        """Release claims of workers that died between claim and start; they are then claimed in the order of the
-        queue."""
+        """Release claims of workers that died before the start: they are claimed again in the order of the queue."""
         if time.monotonic() < self._release_expired_at:
             return
         released = await release_expired(connection, self.queues)

@@ -45,12 +45,11 @@ _LOCKED_AGAIN_S = 1.0
 _SPREAD_S = 0.05
 
 
-class ChildrenOfWorkflows:
-    """Looks for nodes whose child is to be built: on notification, and periodically, because notifications may be
-    missed.
+class SubworkflowBuilder:
+    """Builds the child workflows of READY nodes: after a notification, and at intervals, since one may be missed.
 
-    The node stays READY until the child exists, in one transaction. If a worker dies before that, another one builds
-    it.
+    The node stays READY until its child is stored, in one transaction. If a worker dies before that, another one builds
+    the child.
     """
 
     name = "children"

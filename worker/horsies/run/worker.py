@@ -26,7 +26,7 @@ from horsies.run.settings import Identity, WorkerSettings
 from horsies.run.slots import Slots
 from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
-from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, ChildrenOfWorkflows
+from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
 from horsies.run.sweeper import duties
 from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import Lane, look_at_server
@@ -80,7 +80,7 @@ class Worker:
         await self.slots.start()
         await self._listen()
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
-        loops += [self.orders, self.looks, self.advancer, self.children_of_workflows, *self.duties]
+        loops += [self.orders, self.looks, self.advancer, self.subworkflow_builder, *self.duties]
         if self.schedules:
             interval_s = self.app.config.schedule_interval_s
             schedules = Schedules(self.schedules, self._lane("schedule"), self.events, self.identity, interval_s)
@@ -205,13 +205,13 @@ class Worker:
 
     def _wire_workflows(self, lane: Lane) -> None:
         """The work after a task that is a node of a workflow."""
-        self.children_of_workflows = ChildrenOfWorkflows(self.app, lane, self.events, on_enqueued=self._enqueued)
-        self._resources.push_async_callback(self.children_of_workflows.close)
+        self.subworkflow_builder = SubworkflowBuilder(self.app, lane, self.events, on_enqueued=self._enqueued)
+        self._resources.push_async_callback(self.subworkflow_builder.close)
         self.advancer = Advancer(
             lane,
             self.events,
             on_enqueued=self._enqueued,
-            on_ready_children=self.children_of_workflows.wake.set,
+            on_ready_children=self.subworkflow_builder.wake.set,
             on_done=self._quiet.set,
         )
 
@@ -274,7 +274,7 @@ class Worker:
             listener.add(f"task_queue_{queue}", partial(self._heard, queue))
         listener.add(CHANNEL, self._told)
         listener.add(LOOK_CHANNEL, self._asked)
-        listener.add(READY_CHANNEL, lambda _payload: self.children_of_workflows.notice())
+        listener.add(READY_CHANNEL, lambda _payload: self.subworkflow_builder.notice())
         self._resources.push_async_callback(listener.close)
         await listener.start()
 
@@ -307,7 +307,7 @@ class Worker:
         self._enqueued()
         self._told(self.identity.worker_id)
         self.looks.wake.set()
-        self.children_of_workflows.notice()
+        self.subworkflow_builder.notice()
 
     def _claimed(self, claimed: list[ClaimedTask], places: list[Child], sent_at: int) -> None:
         for task in claimed:

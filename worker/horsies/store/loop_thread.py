@@ -51,7 +51,7 @@ class LoopThread:
             work.close()
             raise RuntimeError(f"a blocking call on the thread of {self._name} would wait for itself")
         future: Future[T] = Future()
-        errand = _Errand(work, partial(_settle, future))
+        errand = _Errand(work, partial(_resolve, future))
         running = self._order(errand)
         try:
             return future.result()
@@ -65,7 +65,7 @@ class LoopThread:
         future: asyncio.Future[T] = caller.create_future()
         # asyncio.wrap_future(run_coroutine_threadsafe(…)) does the same through three more callbacks, 25 µs of 90
         report: Callable[[T | None, BaseException | None], object]
-        report = partial(caller.call_soon_threadsafe, _settle, future)  # type: ignore[arg-type]
+        report = partial(caller.call_soon_threadsafe, _resolve, future)  # type: ignore[arg-type]
         errand = _Errand(work, report)
         running = self._order(errand)
         try:
@@ -122,20 +122,20 @@ class _Errand(Generic[T]):
 
     def finish(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            self._tell(None, LoopClosed())
+            self._report_result(None, LoopClosed())
         elif error := task.exception():
-            self._tell(None, error)
+            self._report_result(None, error)
 
     def refuse(self) -> None:
         """The loop has ended without running it."""
         self._work.close()
-        self._tell(None, LoopClosed())
+        self._report_result(None, LoopClosed())
 
     async def _run(self) -> None:
         # Reported from here, not by the callback of the task, which would run one iteration of the loop later, 10 µs.
-        self._tell(await self._work, None)
+        self._report_result(await self._work, None)
 
-    def _tell(self, result: T | None, error: BaseException | None) -> None:
+    def _report_result(self, result: T | None, error: BaseException | None) -> None:
         with suppress(RuntimeError):  # the caller's loop is closed: no caller waits
             self._report(result, error)
 
@@ -197,7 +197,7 @@ class _RunningLoop:
         await self._on_stop()
 
 
-def _settle(future: Future[T] | asyncio.Future[T], result: Any, error: BaseException | None) -> None:
+def _resolve(future: Future[T] | asyncio.Future[T], result: Any, error: BaseException | None) -> None:
     if future.done():  # cancelled by its owner
         return
     if error is None:

@@ -52,12 +52,12 @@ class Link:
     ) -> None:
         self._pool = pool
         self._database = database
-        self._looking: asyncio.Task[None] | None = None
+        self._trying: asyncio.Task[None] | None = None
         self._replaces_lost = replaces_lost
         self._inserts: Coalescer[EnqueueRequest, Enqueued] = Coalescer(self._insert, most=_MOST_AT_ONCE)
-        self._looks: Coalescer[str, Outcome | None] = Coalescer(self._look, most=_MOST_AT_ONCE)
-        self._workflow_looks: Coalescer[str, WorkflowOutcome | None] = Coalescer(
-            self._look_at_workflows, most=_MOST_AT_ONCE
+        self._reads: Coalescer[str, Outcome | None] = Coalescer(self._read_outcomes, most=_MOST_AT_ONCE)
+        self._workflow_reads: Coalescer[str, WorkflowOutcome | None] = Coalescer(
+            self._read_workflow_outcomes, most=_MOST_AT_ONCE
         )
         self._resources = AsyncExitStack()
         self._listener = None
@@ -67,8 +67,8 @@ class Link:
                 probe_interval_s=database.probe_interval_s,
                 on_gap=self._wake_all,
             )
-        self.waiting = Waiting(self._looks.ask, self._listener, "task_done")
-        self.waiting_for_workflows = Waiting(self._workflow_looks.ask, self._listener, "workflow_done")
+        self.waiting = Waiting(self._reads.ask, self._listener, "task_done")
+        self.waiting_for_workflows = Waiting(self._workflow_reads.ask, self._listener, "workflow_done")
 
     @classmethod
     async def open(cls, config: PostgresConfig) -> Link:
@@ -122,7 +122,7 @@ class Link:
         loop = asyncio.get_running_loop()
         # asyncpg's own timeouts and asyncio's cost three times as much, 6 µs of each statement.
         alarm = loop.call_later(limit_s, connection.terminate)
-        look = loop.call_later(_SLOW_S, self._look_elsewhere) if self._database.has_several_hosts else None
+        timer = loop.call_later(_SLOW_S, self._try_other_hosts) if self._database.has_several_hosts else None
         answered = False
         try:
             result = await act(connection)
@@ -137,15 +137,15 @@ class Link:
             raise
         finally:
             alarm.cancel()
-            if look is not None:
-                look.cancel()
+            if timer is not None:
+                timer.cancel()
             self._pool.release(connection, sound=answered)
         return result
 
-    def _look_elsewhere(self) -> None:
+    def _try_other_hosts(self) -> None:
         """A statement takes long: if another host is the primary by now, connecting there cuts this connection."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._connect_anew())
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.get_running_loop().create_task(self._connect_anew())
 
     async def _connect_anew(self) -> None:
         with suppress(TimeoutError):
@@ -177,11 +177,13 @@ class Link:
     async def _insert_one(self, request: EnqueueRequest) -> Enqueued:
         return await self.use(lambda connection: enqueue_one(connection, request))
 
-    async def _look(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
+    async def _read_outcomes(self, task_ids: Sequence[str]) -> list[Outcome | BaseException | None]:
         found = await self.use(partial(read_outcomes, task_ids=task_ids))
         return [found.get(task_id) for task_id in task_ids]
 
-    async def _look_at_workflows(self, workflow_ids: Sequence[str]) -> list[WorkflowOutcome | BaseException | None]:
+    async def _read_workflow_outcomes(
+        self, workflow_ids: Sequence[str]
+    ) -> list[WorkflowOutcome | BaseException | None]:
         found = await self.use(partial(read_workflow_outcomes, workflow_ids=workflow_ids))
         return [found.get(workflow_id) for workflow_id in workflow_ids]
 
@@ -192,8 +194,8 @@ class Link:
     async def _stop_waiting(self) -> None:
         self.waiting.close()
         self.waiting_for_workflows.close()
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.gather(self._trying, return_exceptions=True)
         if self._listener is not None:
             await self._listener.close()

@@ -20,7 +20,7 @@ _POLL_S = 5.0
 _POLL_WITHOUT_NOTIFICATIONS_S = 0.2
 # A restarted server is back within this time; a caller that waits longer for a result should get the error.
 _PATIENCE_S = 15.0
-_SHORTEST_LOOK_S, _LONGEST_LOOK_S = 2.0, 10.0
+_SHORTEST_READ_S, _LONGEST_READ_S = 2.0, 10.0
 # Every session that listens to task_done receives every task of the database, 20 000 times a second under full load. So
 # the listener is stopped when there are no waits, but not between two calls in a row.
 _LINGER_S = 10.0
@@ -46,7 +46,7 @@ class Waiting(Generic[AwaitedT]):
         self, look: Callable[[str], Awaitable[AwaitedT | None]], listener: Listener | None, channel: str
     ) -> None:
         """`channel` announces the ids of final rows. No listener if a pooler would swallow the notifications."""
-        self._look = look
+        self._read = look
         self._listener = listener
         self._channel = channel
         self._starting: asyncio.Task[None] | None = None
@@ -66,7 +66,7 @@ class Waiting(Generic[AwaitedT]):
             while True:
                 wake.clear()
                 try:
-                    found = await self._look_within(row_id, deadline - clock())
+                    found = await self._read_within(row_id, deadline - clock())
                 except CONNECTION_ERRORS as error:
                     trouble_since = trouble_since or clock()
                     if not is_transient(error) or clock() >= min(deadline, trouble_since + _PATIENCE_S):
@@ -88,12 +88,12 @@ class Waiting(Generic[AwaitedT]):
             for wake in waiters:
                 wake.set()
 
-    async def _look_within(self, row_id: str, left_s: float) -> AwaitedT | None:
+    async def _read_within(self, row_id: str, left_s: float) -> AwaitedT | None:
         # So even the shortest wait gets an answer, and even the longest one notices a server that gives none.
-        limit = min(max(left_s, _SHORTEST_LOOK_S), _LONGEST_LOOK_S)
+        limit = min(max(left_s, _SHORTEST_READ_S), _LONGEST_READ_S)
         try:
             async with asyncio.timeout(limit):
-                return await self._look(row_id)
+                return await self._read(row_id)
         except TimeoutError:
             raise TimeoutError(f"the database did not answer within {limit:g} s") from None
 

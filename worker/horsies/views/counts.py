@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, get_args
 
 from horsies.domain.states import TaskStatus
-from horsies.query import TaskConditions, parameters, parse
+from horsies.query import TaskConditions, parse, task_conditions
 from horsies.store.statements import statement
 from horsies.views import search
 from horsies.views.pages import Sort
@@ -136,9 +136,9 @@ async def task_groups(conn: asyncpg.Connection, wanted: TaskConditions, *, by: G
 _WAITING: Final = ("PENDING",)
 _COMPLETED: Final = ("COMPLETED",)
 _COUNTED_AS: Final[Mapping[TaskConditions, tuple[str, ...]]] = {
-    parameters(parse("status:pending,retry")): ("PENDING", "RETRY"),
-    parameters(parse("status:pending")): ("PENDING",),
-    parameters(parse("status:retry")): ("RETRY",),
+    task_conditions(parse("status:pending,retry")): ("PENDING", "RETRY"),
+    task_conditions(parse("status:pending")): ("PENDING",),
+    task_conditions(parse("status:retry")): ("RETRY",),
 }
 """The filters that an index alone counts, and the states of what it counts that they show."""
 

@@ -41,11 +41,11 @@ _FIELDS: Final[Fields[WorkerRow]] = Fields(
         "version": lambda row: (row.snapshot.version or "",) if row.snapshot is not None else (),
     },
     has={
-        "tasks": lambda row: bool(row.held),
+        "tasks": lambda row: bool(row.in_flight),
         "order": lambda row: row.draining_since is not None,
     },
     numbers={
-        "tasks": lambda row, _now: row.held,
+        "tasks": lambda row, _now: row.in_flight,
         "load": lambda row, _now: None if row.load is None else 100 * row.load,
         "cpu": lambda row, _now: None if row.snapshot is None else row.snapshot.cpu_percent,
         "mem": lambda row, _now: None if row.snapshot is None else row.snapshot.whole_memory_mb,

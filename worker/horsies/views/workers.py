@@ -129,7 +129,8 @@ class WorkerRow:
         return name_of(self.id) if self.snapshot is None else f"{self.snapshot.hostname}:{self.snapshot.pid}"
 
     @property
-    def held(self) -> int:
+    def in_flight(self) -> int:
+        """The tasks that it has claimed or runs."""
         return self.running + self.claimed
 
     @property

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from horsies.domain.errors import HorsiesError
-    from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.graph import Graph
-    from horsies.workflow.nodes import AnyNode, NodeRef
+    from horsies.workflow.nodes import AnyNode, Definition, NodeRef
 
 MAX_NODE_ID_CHARACTERS: Final = 128
 MAX_NAME_CHARACTERS: Final = 255
@@ -46,7 +45,7 @@ class Draft:
     graph: Graph
     output: NodeRef | None
     success_policy: SuccessPolicy | None
-    definition: type[WorkflowDefinition[Any]] | None
+    definition: type[Definition[Any]] | None
     location: SourceLocation | None
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from horsies.domain import tags
 from horsies.domain.codec import load_summary, load_task_result
-from horsies.domain.errors import WorkflowContextMissingIdError
 from horsies.domain.injection import split_injection
+from horsies.workflow.nodes import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -23,23 +23,6 @@ CONTEXT_PARAMETER: Final = "workflow_ctx"
 META_PARAMETER: Final = "workflow_meta"
 
 _INJECTED: Final = frozenset({tags.WORKFLOW_CTX, tags.WORKFLOW_META})
-
-
-class Named(Protocol):
-    """A node, or a key that names one."""
-
-    @property
-    def node_id(self) -> str | None: ...
-
-
-def id_of(node: Named) -> str:
-    """The node's id; WorkflowContextMissingIdError if it has none yet."""
-    if node.node_id is None:
-        raise WorkflowContextMissingIdError(
-            f"{node!r} has no node_id, so nothing can be found by it: give it one, node_id='...', or name it by its "
-            "NodeKey, which the workflow's own nodes give with .key()"
-        )
-    return node.node_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +49,7 @@ class WorkflowContext:
         found: TaskResult[T, TaskError] = self._find(self.results_by_id, id_of(node), "result")
         return found
 
-    def has_result(self, node: Named) -> bool:
+    def has_result(self, node: Node[Any] | NodeKey[Any]) -> bool:
         return id_of(node) in self.results_by_id
 
     def summary_for(self, node: Node[T] | NodeKey[T]) -> SubWorkflowSummary[T]:
@@ -74,7 +57,7 @@ class WorkflowContext:
         found: SubWorkflowSummary[T] = self._find(self.summaries_by_id, id_of(node), "summary")
         return found
 
-    def has_summary(self, node: Named) -> bool:
+    def has_summary(self, node: Node[Any] | NodeKey[Any]) -> bool:
         return id_of(node) in self.summaries_by_id
 
     def _find(self, found: Mapping[str, Any], node_id: str, what: str) -> Any:

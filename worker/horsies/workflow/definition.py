@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from typing_extensions import TypeVar
 
 from horsies.domain.errors import ErrorCode, WorkflowValidationError
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
-from horsies.workflow.nodes import Node
+from horsies.workflow.nodes import Definition
 from horsies.workflow.places import calling_place
 from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from horsies.domain.errors import SourceLocation
-    from horsies.workflow.nodes import AnyNode
     from horsies.workflow.spec import WorkflowApp
 
 T = TypeVar("T", default=Any)
 
-MAX_KEY_CHARACTERS: Final = 255
-
 _META: Final = {"output": None, "on_error": OnError.FAIL, "success_policy": None}
 
 
-class WorkflowDefinition(Generic[T]):
+class WorkflowDefinition(Definition[T]):
     """Subclass it with a name, a definition_key and nodes; T is the type of the output's value.
 
     An inner `class Meta` may hold output, on_error and success_policy. It cannot see its siblings, so there nodes are
     named by their attribute: `output = "total"`.
     """
 
-    name: ClassVar[str]
-    definition_key: ClassVar[str]
     Meta: ClassVar[type[Any]] = object
-
-    _place: ClassVar[SourceLocation | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -78,47 +70,14 @@ class WorkflowDefinition(Generic[T]):
         return cls.build(app)
 
     @classmethod
-    def get_workflow_nodes(cls) -> list[tuple[str, AnyNode]]:
-        """The nodes with the names of their attributes, those of base classes first, each node once."""
-        attributes: dict[str, Any] = {}
-        for base in reversed(cls.__mro__):
-            attributes.update(vars(base))
-        nodes: dict[int, tuple[str, Any]] = {}
-        for name, value in attributes.items():
-            if isinstance(value, Node):
-                nodes.setdefault(id(value), (name, value))
-                if not value.is_frozen and (value.node_id is None or value.named_by_index):
-                    value.node_id, value.named_by_index = name, False
-        return list(nodes.values())
-
-    @classmethod
     def takes_parameters(cls) -> bool:
         """Whether it has a build_with of its own."""
         return cls.build_with.__func__ is not WorkflowDefinition.build_with.__func__  # type: ignore[attr-defined]
 
     @classmethod
-    def defined_at(cls) -> SourceLocation | None:
-        return cls._place
-
-    @classmethod
     def is_base(cls) -> bool:
         """A class that exists only as a base of other definitions."""
         return not hasattr(cls, "name") and not cls.takes_parameters() and not cls.get_workflow_nodes()
-
-    @classmethod
-    def has_key(cls) -> bool:
-        """Whether it has a definition_key of its own."""
-        key = vars(cls).get("definition_key")
-        return isinstance(key, str) and bool(key.strip()) and len(key) <= MAX_KEY_CHARACTERS
-
-    @classmethod
-    def missing_key(cls) -> WorkflowValidationError:
-        return WorkflowValidationError(
-            f"{cls.__qualname__} has no definition_key of its own",
-            code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
-            location=cls._place,
-            help_text=f'give it one that stays: definition_key = "{cls.__module__}.{cls.__name__}"',
-        )
 
     @classmethod
     def _read_meta(cls) -> dict[str, Any]:

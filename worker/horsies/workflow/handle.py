@@ -17,7 +17,7 @@ from horsies.handle import BrokerErrorCode
 from horsies.lifecycle import controlling
 from horsies.store.statements import statement
 from horsies.store.workflow_reading import read_node, read_nodes, read_workflow_outcomes
-from horsies.workflow.context import id_of
+from horsies.workflow.nodes import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,11 +78,11 @@ class WorkflowHandle(Generic[T]):
         return self._ended(await self._ask_async(self._until_final(timeout_ms)), timeout_ms)
 
     def status(self) -> HandleResult[WorkflowStatus]:
-        return self._found(self._ask(self._look))
+        return self._found(self._ask(self._read_status))
 
     async def status_async(self) -> HandleResult[WorkflowStatus]:
         """`status` for a running event loop."""
-        return self._found(await self._ask_async(self._look))
+        return self._found(await self._ask_async(self._read_status))
 
     def tasks(self) -> HandleResult[list[WorkflowTaskInfo]]:
         """The present nodes, in their order."""
@@ -106,7 +106,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return self._node_ended(self._ask(self._look_at_node(node_id)), node_id)
+        return self._node_ended(self._ask(self._read_node(node_id)), node_id)
 
     async def result_for_async(self, node: Node[U] | NodeKey[U]) -> TaskResult[U, TaskError]:
         """`result_for` for a running event loop."""
@@ -114,7 +114,7 @@ class WorkflowHandle(Generic[T]):
             node_id = id_of(node)
         except WorkflowContextMissingIdError as error:
             return self._failure(ContractCode.WORKFLOW_CTX_MISSING_ID, str(error))
-        return self._node_ended(await self._ask_async(self._look_at_node(node_id)), node_id)
+        return self._node_ended(await self._ask_async(self._read_node(node_id)), node_id)
 
     def cancel(self) -> HandleResult[None]:
         """Cancel it with all its tasks and child workflows; has no effect if it has ended."""
@@ -155,12 +155,12 @@ class WorkflowHandle(Generic[T]):
         timeout_s = None if timeout_ms is None else max(timeout_ms, 0) / 1000
         return lambda link: link.waiting_for_workflows.until_final(self.workflow_id, timeout_s)
 
-    async def _look(self, link: Link) -> WorkflowStatus | None:
+    async def _read_status(self, link: Link) -> WorkflowStatus | None:
         found = await link.use(partial(read_workflow_outcomes, workflow_ids=[self.workflow_id]))
         outcome = found.get(self.workflow_id)
         return None if outcome is None else WorkflowStatus(outcome.status)
 
-    def _look_at_node(self, node_id: str) -> Callable[[Link], Awaitable[NodeOutcome | None]]:
+    def _read_node(self, node_id: str) -> Callable[[Link], Awaitable[NodeOutcome | None]]:
         return _on_connection(partial(read_node, workflow_id=self.workflow_id, node_id=node_id))
 
     def _control(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
-from horsies.domain.errors import ErrorCode, WorkflowValidationError
-from horsies.workflow.context import id_of
+from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError
 from horsies.workflow.places import calling_place
 
 if TYPE_CHECKING:
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
     from horsies.domain.errors import SourceLocation
     from horsies.domain.task_result import TaskResult
     from horsies.handle import TaskHandle, TaskSendError, TaskSendResult
-    from horsies.workflow.definition import WorkflowDefinition
 
 P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 
+MAX_KEY_CHARACTERS: Final = 255
 MOST_ITEMS: Final = 1000
 """The default for one map: each item is a node and a task."""
 
@@ -95,6 +94,56 @@ class Node(Generic[T]):
         return f"<{type(self).__name__} {self.node_id or self.name!r}>"
 
 
+class Definition(Generic[T]):
+    """The part of a WorkflowDefinition that nodes, checks and specs use; definition.py adds what makes a spec."""
+
+    name: ClassVar[str]
+    definition_key: ClassVar[str]
+    _place: ClassVar[SourceLocation | None] = None
+
+    @classmethod
+    def build_with(cls, app: Any, *args: Any, **params: Any) -> Any:
+        raise NotImplementedError
+
+    @classmethod
+    def takes_parameters(cls) -> bool:
+        """Whether it has a build_with of its own."""
+        raise NotImplementedError
+
+    @classmethod
+    def get_workflow_nodes(cls) -> list[tuple[str, AnyNode]]:
+        """The nodes with the names of their attributes, those of base classes first, each node once."""
+        attributes: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            attributes.update(vars(base))
+        nodes: dict[int, tuple[str, Any]] = {}
+        for name, value in attributes.items():
+            if isinstance(value, Node):
+                nodes.setdefault(id(value), (name, value))
+                if not value.is_frozen and (value.node_id is None or value.named_by_index):
+                    value.node_id, value.named_by_index = name, False
+        return list(nodes.values())
+
+    @classmethod
+    def defined_at(cls) -> SourceLocation | None:
+        return cls._place
+
+    @classmethod
+    def has_key(cls) -> bool:
+        """Whether it has a definition_key of its own."""
+        key = vars(cls).get("definition_key")
+        return isinstance(key, str) and bool(key.strip()) and len(key) <= MAX_KEY_CHARACTERS
+
+    @classmethod
+    def missing_key(cls) -> WorkflowValidationError:
+        return WorkflowValidationError(
+            f"{cls.__qualname__} has no definition_key of its own",
+            code=ErrorCode.WORKFLOW_NO_DEFINITION_KEY,
+            location=cls._place,
+            help_text=f'give it one that stays: definition_key = "{cls.__module__}.{cls.__name__}"',
+        )
+
+
 @dataclass(eq=False, repr=False)
 class TaskNode(Node[T]):
     """One run of a task."""
@@ -134,7 +183,7 @@ class TaskNode(Node[T]):
 class SubWorkflowNode(Node[T]):
     """A workflow within the workflow, built by its definition when the node is READY."""
 
-    workflow_def: type[WorkflowDefinition[T]]
+    workflow_def: type[Definition[T]]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     """For the parameters of `build_with`."""
     waits_for: Sequence[AnyNode] = field(default_factory=list)
@@ -179,6 +228,16 @@ class MapNode(Node[list[T]]):
     @property
     def name(self) -> str:
         return _name_of(self.fn)
+
+
+def id_of(node: Node[Any] | NodeKey[Any]) -> str:
+    """The node's id; WorkflowContextMissingIdError if it has none yet."""
+    if node.node_id is None:
+        raise WorkflowContextMissingIdError(
+            f"{node!r} has no node_id, so nothing can be found by it: give it one, node_id='...', or name it by its "
+            "NodeKey, which the workflow's own nodes give with .key()"
+        )
+    return node.node_id
 
 
 AnyNode: TypeAlias = TaskNode[Any] | SubWorkflowNode[Any] | MapNode[Any]

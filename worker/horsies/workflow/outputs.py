@@ -9,8 +9,7 @@ from horsies.workflow.nodes import MapNode, SubWorkflowNode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from horsies.workflow.definition import WorkflowDefinition
-    from horsies.workflow.nodes import AnyNode
+    from horsies.workflow.nodes import AnyNode, Definition
 
 
 def value_type(node: AnyNode) -> Any:
@@ -20,7 +19,7 @@ def value_type(node: AnyNode) -> Any:
     return list[node.fn.task_ok_type] if isinstance(node, MapNode) else node.fn.task_ok_type  # type: ignore[name-defined]
 
 
-def output_type(definition: type[WorkflowDefinition[Any]]) -> Any:
+def output_type(definition: type[Definition[Any]]) -> Any:
     """The T of `class X(WorkflowDefinition[T])`; Any if it is not given."""
     for cls in definition.__mro__:
         for base in cls.__dict__.get("__orig_bases__", ()):
@@ -31,13 +30,13 @@ def output_type(definition: type[WorkflowDefinition[Any]]) -> Any:
 
 
 def nested_cycle(
-    definition: type[WorkflowDefinition[Any]] | None, nodes: Iterable[AnyNode]
-) -> list[type[WorkflowDefinition[Any]]] | None:
+    definition: type[Definition[Any]] | None, nodes: Iterable[AnyNode]
+) -> list[type[Definition[Any]]] | None:
     """The path from a definition through nested ones back to one on the path; None if there is none."""
     path = [] if definition is None else [definition]
-    sound: set[type[WorkflowDefinition[Any]]] = set()
+    sound: set[type[Definition[Any]]] = set()
 
-    def descend(inner: Iterable[AnyNode]) -> list[type[WorkflowDefinition[Any]]] | None:
+    def descend(inner: Iterable[AnyNode]) -> list[type[Definition[Any]]] | None:
         for node in inner:
             if not isinstance(node, SubWorkflowNode) or node.workflow_def in sound:
                 continue

@@ -30,16 +30,16 @@ async def recover_stuck_workflows(where: PostgresBroker | asyncpg.Connection) ->
     reached.
     """
     if not isinstance(where, PostgresBroker):
-        return _told(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))
+        return _log_refused(await reconcile_all(where, RecoveryConfig().crashed_worker_recovery_grace_ms))
     config = RecoveryConfig() if where.app is None else where.app.config.recovery
     sweep = partial(reconcile_all, grace_ms=config.crashed_worker_recovery_grace_ms)
     done = await where.perform_async(BrokerErrorCode.CLEANUP_FAILED, lambda link: link.use(sweep, limit_s=_LONGEST_S))
     if isinstance(done, Err):
         raise HorsiesError(done.err_value.message, help_text="nothing is lost: workers do the same with each sweep")
-    return _told(done.ok_value)
+    return _log_refused(done.ok_value)
 
 
-def _told(done: Reconciled) -> int:
+def _log_refused(done: Reconciled) -> int:
     for refused in done.refused:
         _log.warning("workflow %s could not be repaired: %s", refused.item, mask(refused.error))
     return done.repairs

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from horsies.domain.argument_types import Kind
-    from horsies.workflow.definition import WorkflowDefinition
-    from horsies.workflow.nodes import AnyNode
+    from horsies.workflow.nodes import AnyNode, Definition
 
 FILLED_BY_US: Final = frozenset({CONTEXT_PARAMETER, META_PARAMETER})
 
@@ -62,7 +61,7 @@ class Target:
         return plain
 
 
-def build_target(definition: type[WorkflowDefinition[Any]]) -> Target:
+def build_target(definition: type[Definition[Any]]) -> Target:
     return Target(definition.build_with, f"build_with() of {definition.name!r}", leave_out=1)
 
 

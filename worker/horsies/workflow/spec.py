@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from horsies.broker import PostgresBroker
     from horsies.config.app import AppConfig
-    from horsies.workflow.definition import WorkflowDefinition
     from horsies.workflow.handle import WorkflowHandle
-    from horsies.workflow.nodes import AnyNode, NodeRef
+    from horsies.workflow.nodes import AnyNode, Definition, NodeRef
     from horsies.workflow.starting import WorkflowStartError, WorkflowStartResult
 
 T = TypeVar("T", default=Any)
@@ -57,7 +56,7 @@ class WorkflowSpec(Generic[T]):
     """The node whose result is the workflow's; without one, the results of all nodes on which none depends."""
     success_policy: SuccessPolicy | None = None
     definition_key: str | None = None
-    workflow_def_cls: type[WorkflowDefinition[Any]] | None = None
+    workflow_def_cls: type[Definition[Any]] | None = None
     # No plain default, so that a missing value goes through __getattr__ when it is first used.
     broker: PostgresBroker | None = field(default_factory=lambda: None)
     resend_on_transient_err: bool = False
@@ -79,9 +78,9 @@ class WorkflowSpec(Generic[T]):
         raise_collected(problems)
         if app is not None:
             route(graph.nodes, app.config)
-        self._settle(graph, app)
+        self._finish(graph, app)
 
-    def _settle(self, graph: Graph, app: WorkflowApp | None) -> None:
+    def _finish(self, graph: Graph, app: WorkflowApp | None) -> None:
         for node in graph.nodes:
             _freeze(node)
         graph.write_back()

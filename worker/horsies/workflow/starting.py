@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError
 from horsies.domain.ids import new_task_id
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from horsies.broker import PostgresBroker
     from horsies.domain.plan import WorkflowPlan
     from horsies.handle import BrokerResult
-    from horsies.lifecycle.create_workflow import Planted
+    from horsies.lifecycle.create_workflow import CreatedWorkflow
     from horsies.store.producer_client import Link
     from horsies.workflow.handle import HandleResult
-    from horsies.workflow.spec import WorkflowSpec
 
 T = TypeVar("T")
 
@@ -58,6 +57,19 @@ class WorkflowStartError:
 WorkflowStartResult: TypeAlias = Result[T, WorkflowStartError]
 
 
+class Startable(Protocol[T]):
+    """The part of a WorkflowSpec that its start uses; the class itself is in a higher module."""
+
+    name: str
+    broker: PostgresBroker | None
+    resend_on_transient_err: bool
+
+    def to_plan(self) -> WorkflowPlan: ...
+
+    # Not called here: it tells type checkers what T is.
+    def start(self, workflow_id: str | None = None) -> WorkflowStartResult[WorkflowHandle[T]]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class _Start:
     """A start that has passed every check."""
@@ -68,13 +80,13 @@ class _Start:
     sent_at: datetime | None
     resend: bool
 
-    def store(self) -> BrokerResult[Planted]:
+    def store(self) -> BrokerResult[CreatedWorkflow]:
         return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
-    async def store_async(self) -> BrokerResult[Planted]:
+    async def store_async(self) -> BrokerResult[CreatedWorkflow]:
         return await self.broker.perform_async(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
-    def handle(self, stored: BrokerResult[Planted]) -> WorkflowStartResult[WorkflowHandle[Any]]:
+    def handle(self, stored: BrokerResult[CreatedWorkflow]) -> WorkflowStartResult[WorkflowHandle[Any]]:
         fail = partial(_refusal, self.plan.name, self.workflow_id)
         if isinstance(stored, Err):
             error = stored.err_value
@@ -88,16 +100,16 @@ class _Start:
             return fail(f"the id {self.workflow_id} belongs to the workflow {other!r}; start under another id")
         return Ok(WorkflowHandle(self.workflow_id, self.broker))
 
-    def _act(self, link: Link) -> Awaitable[Planted]:
+    def _act(self, link: Link) -> Awaitable[CreatedWorkflow]:
         return link.use(self._insert, limit_s=_LONGEST_START_S + len(self.plan.nodes) / _SLOWEST_NODES_PER_S)
 
-    async def _insert(self, connection: asyncpg.Connection) -> Planted:
+    async def _insert(self, connection: asyncpg.Connection) -> CreatedWorkflow:
         async with connection.transaction(isolation="read_committed"):  # else a start of the same id could fail
             return await create_workflow(connection, self.plan, workflow_id=self.workflow_id, sent_at=self.sent_at)
 
 
 def start_workflow(
-    spec: WorkflowSpec[T],
+    spec: Startable[T],
     broker: PostgresBroker | None,
     workflow_id: str | None = None,
     sent_at: datetime | None = None,
@@ -113,7 +125,7 @@ def start_workflow(
 
 
 async def start_workflow_async(
-    spec: WorkflowSpec[T],
+    spec: Startable[T],
     broker: PostgresBroker | None,
     workflow_id: str | None = None,
     sent_at: datetime | None = None,
@@ -125,24 +137,24 @@ async def start_workflow_async(
     return prepared if isinstance(prepared, Err) else prepared.ok_value.handle(await prepared.ok_value.store_async())
 
 
-def start_own(spec: WorkflowSpec[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+def start_own(spec: Startable[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_workflow` with the spec's own broker."""
     return _own_broker(spec, workflow_id).and_then(lambda broker: start_workflow(spec, broker, workflow_id))
 
 
-async def start_own_async(spec: WorkflowSpec[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
+async def start_own_async(spec: Startable[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_own` for a running event loop."""
     broker = _own_broker(spec, workflow_id)
     return broker if isinstance(broker, Err) else await start_workflow_async(spec, broker.ok_value, workflow_id)
 
 
-def retry_start(spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+def retry_start(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
     """Start under the id of a start that failed, so that it cannot be started twice."""
     refusal = _why_not_again(spec, error)
     return start_own(spec, error.workflow_id) if refusal is None else refusal
 
 
-async def retry_start_async(spec: WorkflowSpec[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
+async def retry_start_async(spec: Startable[T], error: WorkflowStartError) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`retry_start` for a running event loop."""
     refusal = _why_not_again(spec, error)
     return await start_own_async(spec, error.workflow_id) if refusal is None else refusal
@@ -169,7 +181,7 @@ def resume_workflow_sync(broker: PostgresBroker, workflow_id: str) -> HandleResu
 
 
 def _prepare(
-    spec: WorkflowSpec[Any],
+    spec: Startable[Any],
     broker: PostgresBroker | None,
     workflow_id: str | None,
     sent_at: datetime | None,
@@ -197,7 +209,7 @@ def _prepare(
     return Ok(_Start(broker, plan, workflow_id, sent_at, resend or spec.resend_on_transient_err))
 
 
-def _own_broker(spec: WorkflowSpec[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:
+def _own_broker(spec: Startable[Any], workflow_id: str | None) -> WorkflowStartResult[PostgresBroker | None]:
     try:
         return Ok(spec.broker)
     except HorsiesError as error:
@@ -221,7 +233,7 @@ def _check_app(plan: WorkflowPlan, broker: PostgresBroker) -> None:
         )
 
 
-def _why_not_again(spec: WorkflowSpec[Any], error: WorkflowStartError) -> Err[WorkflowStartError] | None:
+def _why_not_again(spec: Startable[Any], error: WorkflowStartError) -> Err[WorkflowStartError] | None:
     fail = partial(_refusal, spec.name, error.workflow_id)
     if error.code is not WorkflowStartErrorCode.ENQUEUE_FAILED:
         return fail(f"a start that failed with {error.code} cannot be repeated: the same would happen again")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.cluster import Cluster
-    from horsies.operations.preview import TargetKind
+    from horsies.operations.target import TargetKind
 
 MOST_IDS: Final = 500
 """The most ids that are read of a kind and name; the others are only counted."""
@@ -80,8 +80,7 @@ NO_WORKER_SWEEPS: Final = PredictedAction("nothing: no worker lives that could s
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an operator may do. The verb is one of operations.tasks, .workers, .queues, .schedules or .workflows, by
-    `target_kind`."""
+    """What an operator may do: the verb for targets of this kind."""
 
     verb: str
     target_kind: TargetKind

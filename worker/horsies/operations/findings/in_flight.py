@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies.domain.retry import GiveUp
-from horsies.lifecycle.recovering import after_crash
+from horsies.lifecycle.recovering import after_crash, with_beats
 from horsies.operations.cluster import ALIVE_WITHIN_S
 from horsies.operations.findings import (
     MOST_IDS,
@@ -73,8 +73,7 @@ _alike = attrgetter("kind", "task_name", "queue_name", "worker_id")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of `diagnose_in_flight`, in its column order. Rows with equal kind, name, queue and worker are counted
-    together."""
+    """A row of `diagnose_in_flight`, in its column order. `alike` counts those of this kind, name, queue and worker."""
 
     kind: str
     stale: bool
@@ -99,8 +98,7 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A row of `diagnose_holders`, in its column order: a lost worker. Both signs are those of the task that is
-    stale first."""
+    """A lost worker, in the column order of `diagnose_holders`. Both signs are of the task that is stale first."""
 
     worker_id: str
     running: int
@@ -125,8 +123,10 @@ class _Silence:
     spared_until: datetime | None
 
     def counts_from(self, last_sign: datetime) -> datetime:
-        """When a sweep counts what gave its last sign then as dead; while silent ones are spared, only the time counts
-        in which workers could beat."""
+        """When a sweep counts what gave its last sign then as dead.
+
+        While silent ones are spared, only the time counts in which workers could beat.
+        """
         moment = self.now + (last_sign - self.before)
         if self.spared_until is None:
             return moment
@@ -151,7 +151,7 @@ class _Sweeps:
 async def _find(conn: asyncpg.Connection, cluster: Cluster) -> list[Finding]:
     settings = cluster.settings
     records = await conn.fetch(
-        statement(__name__, "diagnose_in_flight"),
+        with_beats(__name__, "diagnose_in_flight"),
         settings.claimed_stale_threshold_ms,
         settings.running_stale_threshold_ms,
         settings.finalizing_stale_threshold_ms,
@@ -315,8 +315,7 @@ def _stale_claim(row: _Row, sweeps: _Sweeps) -> PredictedAction:
 
 
 def _lease_ran_out(row: _Row, sweeps: _Sweeps) -> PredictedAction:
-    """Any worker that may run it takes it over with its next claim; without such a worker it waits until it is
-    stale."""
+    """A worker that may run it takes it over with its next claim; without one it waits until it is stale."""
     if sweeps.cluster.may_run(row.task_name, row.queue_name):
         return PredictedAction("claim it again with the next free place", Severity.HANDLED)
     return _requeue(row, sweeps, "requeue once it is stale")

@@ -1,6 +1,6 @@
 -- name: diagnose_in_flight
 -- findings/in_flight.py; reads only ($1 stale claim, $2 stale run, $3 stale finalizing, all in ms, $4 rows of each kind)
--- Stale is defined as in `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come first, so that
+-- The last sign of life is that of `stale_claims` and `stale_runs`. The oldest of each name, queue and worker come first, so that
 -- one name with thousands of rows does not hide the others.
 WITH trouble AS (
     SELECT CASE WHEN run.stale AND COALESCE(run.finalizing_at < now() - $3 * interval '1 ms', true)
@@ -13,15 +13,10 @@ WITH trouble AS (
                    beat.sent_at::timestamptz AS last_beat,
                    finalizing_at::timestamptz AS finalizing_at, claim_expires_at::timestamptz AS claim_expires_at,
                    retry_count, max_retries, good_until::timestamptz AS good_until, task_options,
-                   COALESCE(started_at, claimed_at, updated_at) < now() - $2 * interval '1 ms'
-                   AND COALESCE(beat.sent_at < now() - $2 * interval '1 ms', true) AS stale
+                   COALESCE(beat.sent_at, started_at, claimed_at, updated_at) < now() - $2 * interval '1 ms' AS stale
               FROM horsies_tasks task
                    -- Not EXISTS, for which a plan may hash all beats.
-              LEFT JOIN LATERAL (
-                    SELECT sent_at FROM horsies_heartbeats
-                     WHERE task_id = task.id AND role = 'runner' AND sent_at >= task.started_at
-                     ORDER BY sent_at DESC
-                     LIMIT 1) beat ON true
+              LEFT JOIN LATERAL /* run_beat */ beat ON true
              WHERE status = 'RUNNING') run
      WHERE run.stale OR run.finalizing_at < now() - $3 * interval '1 ms'
      UNION ALL
@@ -31,14 +26,9 @@ WITH trouble AS (
                    beat.sent_at::timestamptz AS last_beat,
                    NULL::timestamptz AS finalizing_at, claim_expires_at::timestamptz AS claim_expires_at,
                    retry_count, max_retries, good_until::timestamptz AS good_until, task_options,
-                   COALESCE(claimed_at, updated_at) < now() - $1 * interval '1 ms'
-                   AND COALESCE(beat.sent_at < now() - $1 * interval '1 ms', true) AS stale
+                   COALESCE(beat.sent_at, claimed_at, updated_at) < now() - $1 * interval '1 ms' AS stale
               FROM horsies_tasks task
-              LEFT JOIN LATERAL (
-                    SELECT sent_at FROM horsies_heartbeats
-                     WHERE task_id = task.id AND role = 'claimer' AND sent_at >= task.claimed_at
-                     ORDER BY sent_at DESC
-                     LIMIT 1) beat ON true
+              LEFT JOIN LATERAL /* claim_beat */ beat ON true
              WHERE status = 'CLAIMED') claim
      WHERE claim.stale OR claim.claim_expires_at < now()
 ), numbered AS (

@@ -15,16 +15,16 @@ _APPLIED = sql_file("applied.sql")
 async def inspect_schema(conn: asyncpg.Connection) -> SchemaState:
     """The state of the schema that an unqualified table name refers to on this connection."""
     async with conn.transaction():  # one backend for all statements, behind PgBouncer too
-        session, found = await _what_is_there(conn)
+        session, found = await _read_contents(conn)
         applied = await _applied(conn, session) if _has_list(found) else {}
         if applied:
             # If they were read before the list, the tables of a migration that commits in between would appear to be
             # missing.
-            session, found = await _what_is_there(conn)
+            session, found = await _read_contents(conn)
     return judge(session, found, applied)
 
 
-async def _what_is_there(conn: asyncpg.Connection) -> tuple[Session, dict[str, Found]]:
+async def _read_contents(conn: asyncpg.Connection) -> tuple[Session, dict[str, Found]]:
     rows = await conn.fetch(_WHAT_IS_THERE, NAMES)
     if not rows:
         raise await _no_schema(conn)

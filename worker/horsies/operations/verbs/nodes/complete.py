@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
-from horsies.operations.preview import OperationError
+from horsies.operations.target import OperationError
 from horsies.operations.verb import Option, WorkflowVerb
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
+    from horsies.operations.facts import WorkflowFacts
+    from horsies.operations.verb import Done, Options
 
 _WAITS = frozenset({WorkflowTaskStatus.PENDING, WorkflowTaskStatus.READY})
 _LONGEST_TOLD = 65_536
@@ -77,7 +77,7 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflows import names
+    from horsies.operations.facts import names
 
     yield from seen.stopped()
     opened = {} if seen.reopening is None else seen.reopening.reopened

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
+    from horsies.operations.facts import WorkflowFacts
+    from horsies.operations.verb import Done, Options
 
 
 def _refusal(seen: WorkflowFacts) -> str | None:
@@ -28,7 +28,7 @@ def _refusal(seen: WorkflowFacts) -> str | None:
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflows import names
+    from horsies.operations.facts import names
 
     yield from seen.stopped()
     after = [one for one in seen.nodes[seen.flow.id] if seen.index in one.dependencies and not one.has_ended]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from horsies.operations.verb import QueueVerb
 
 if TYPE_CHECKING:
-    from horsies.operations.queues import QueueStanding
+    from horsies.operations.facts import QueueFacts
 
 
-def _effect(queue: QueueStanding) -> str:
+def _effect(queue: QueueFacts) -> str:
     return (
         f"{queue.name}: {queue.waiting} wait and stay PENDING, until good_until where they have one;"
         f" {queue.claimed + queue.running} claimed or running go on"

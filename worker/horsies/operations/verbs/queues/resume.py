@@ -8,10 +8,10 @@ from horsies.operations.formatting import counted
 from horsies.operations.verb import QueueVerb
 
 if TYPE_CHECKING:
-    from horsies.operations.queues import QueueStanding
+    from horsies.operations.facts import QueueFacts
 
 
-def _effect(queue: QueueStanding) -> str:
+def _effect(queue: QueueFacts) -> str:
     workers = counted(queue.workers, "living worker")
     return f"{queue.name}: {queue.waiting} wait, {queue.due} of them due; served by {workers}"
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import RowOutcome, Target
-    from horsies.operations.schedules import ScheduleFacts
+    from horsies.operations.schedule_facts import ScheduleFacts
+    from horsies.operations.target import RowOutcome, Target
 
 
 def _refusal(schedule: ScheduleFacts) -> str | None:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import AuditedAction, RowOutcome, Target
-    from horsies.operations.schedules import ScheduleFacts
+    from horsies.operations.schedule_facts import ScheduleFacts
+    from horsies.operations.target import AuditedAction, RowOutcome, Target
 
 
 def _refusal(schedule: ScheduleFacts) -> str | None:

@@ -11,7 +11,7 @@ from horsies.operations.verb import Ending, TaskVerb, sources
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from horsies.operations.verb import TaskFacts
+    from horsies.operations.facts import TaskFacts
 
 
 def _effects(facts: TaskFacts) -> Iterator[str]:

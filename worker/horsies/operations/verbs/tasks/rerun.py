@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.preview import AuditedAction
-    from horsies.operations.verb import Options, TaskFacts
+    from horsies.operations.facts import TaskFacts
+    from horsies.operations.target import AuditedAction
+    from horsies.operations.verb import Options
     from horsies.views.tasks import ExpectedState
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.workers import WorkerFacts
+    from horsies.operations.facts import WorkerFacts
 
 _MOST_TOLD = 5
 
@@ -19,7 +19,7 @@ _MOST_TOLD = 5
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:
     return [
         *(f"{worker.worker_id} {worker.unacknowledged}" for worker in workers[:_MOST_TOLD]),
-        "no task changes; the worker and its crashed tasks leave the desk, and this stays in the audit trail",
+        "no task changes; the worker and its crashed tasks leave the recovery report; the audit trail keeps this",
     ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import TaskStatus
 from horsies.operations.formatting import counted, span
-from horsies.operations.preview import RowOutcome
+from horsies.operations.target import RowOutcome
 from horsies.operations.verb import WorkerVerb
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from horsies.lifecycle.worker_recovery import RecoveryResult
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.preview import Target
-    from horsies.operations.workers import WorkerFacts
+    from horsies.operations.facts import WorkerFacts
+    from horsies.operations.target import Target
 
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, target: Target, ended: list[str]) -> RowOutcome:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from horsies.operations.workers import WorkerFacts
+    from horsies.operations.facts import WorkerFacts
 
 
 async def _effects(conn: asyncpg.Connection, workers: Sequence[WorkerFacts]) -> list[str]:

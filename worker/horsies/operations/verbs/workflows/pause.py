@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
-    from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
+    from horsies.operations.facts import WorkflowFacts
+    from horsies.operations.verb import Done, Options
 
 
 def _refusal(seen: WorkflowFacts) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import WorkflowStatus
 from horsies.operations.formatting import counted
-from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verb import Done, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
+    from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
 
 # No grace, because the operator waits: nothing is repaired twice if a worker is about to do the same.
 _GRACE_MS = 0
@@ -47,7 +47,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
     from horsies.lifecycle.reconciling import reconcile
-    from horsies.operations.workflows import MOST_TOLD, Done, RefusedError
+    from horsies.operations.workflows import MOST_TOLD, RefusedError
 
     repairs = await reconcile(conn, seen.flow.id, _GRACE_MS)
     if not repairs:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from horsies.domain.states import WORKFLOW_TERMINAL_STATES
-from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verb import Done, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
+    from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
 
 
 async def _with_last_action(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
@@ -39,7 +39,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
     from horsies.lifecycle.copy_workflow import copy_workflow
-    from horsies.operations.workflows import Done, RefusedError, newest_action
+    from horsies.operations.workflows import RefusedError, newest_action
 
     if await newest_action(conn, seen.flow.id) != seen.last_action:
         raise RefusedError("it was acted on by hand meanwhile")

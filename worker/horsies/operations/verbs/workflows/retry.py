@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.operations.formatting import counted
-from horsies.operations.verb import WorkflowVerb
+from horsies.operations.verb import Done, WorkflowVerb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.operations.audit import OperatorAction
+    from horsies.operations.facts import WorkflowFacts
     from horsies.operations.verb import Options
-    from horsies.operations.workflows import Done, WorkflowFacts
 
 
 async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> WorkflowFacts:
@@ -31,7 +31,7 @@ async def _with_reopening(conn: asyncpg.Connection, seen: WorkflowFacts) -> Work
 
 
 def _effects(seen: WorkflowFacts) -> Iterator[str]:
-    from horsies.operations.workflows import names
+    from horsies.operations.facts import names
 
     if seen.reopening is None:
         return
@@ -53,7 +53,7 @@ def _effects(seen: WorkflowFacts) -> Iterator[str]:
 
 async def _change(conn: asyncpg.Connection, action: OperatorAction, seen: WorkflowFacts, options: Options) -> Done:
     from horsies.lifecycle.controlling import retry_from_failed
-    from horsies.operations.workflows import MOST_TOLD, Done
+    from horsies.operations.workflows import MOST_TOLD
 
     reopening = await retry_from_failed(conn, seen.flow.id)
     again = [one for one in reopening.reopened.values() if one.node.status == "FAILED" and not one.keep]

@@ -1,0 +1,210 @@
+"""What a preview reads of its targets, and its sentences about them: the verbs judge and speak by these facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.domain.states import WORKFLOW_TERMINAL_STATES, WorkflowStatus, WorkflowTaskStatus
+from horsies.operations.cluster import ALIVE_WITHIN_S
+from horsies.operations.formatting import by_whom, clock, counted, span
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from horsies.lifecycle.reopening import Reopening
+    from horsies.lifecycle.repairs import Repair
+    from horsies.lifecycle.workflow_rows import NodeRow, WorkflowRow
+    from horsies.views.tasks import ExpectedState
+
+MOST_COUNTED: Final = 10_000
+"""Waiting tasks of a queue, if it has more."""
+_NAMED = 5
+_TERMINAL: Final = frozenset(str(status) for status in WORKFLOW_TERMINAL_STATES)
+_RAN = frozenset({WorkflowTaskStatus.COMPLETED, WorkflowTaskStatus.RUNNING, WorkflowTaskStatus.ENQUEUED})
+"""These run, or are about to, with the arguments that they were given."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """The tasks that a verb would change, and what is not in their rows."""
+
+    tasks: Sequence[ExpectedState]
+    now: datetime
+    options: Mapping[str, Any]
+
+    def count(self, *statuses: str) -> int:
+        return sum(task.status in statuses for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFacts:
+    """A workflow as the operator saw it, with its family."""
+
+    flow: WorkflowRow
+    flows: Mapping[str, WorkflowRow] = field(default_factory=dict)
+    nodes: Mapping[str, Sequence[NodeRow]] = field(default_factory=dict)
+    index: int | None = None
+    node: NodeRow | None = None
+    """The target node of a verb for nodes; None if the workflow has none of this index."""
+    last_action: int | None = None
+    """The newest audit row of an action on it; read only if the verb does not change the row."""
+    repairs: tuple[Repair, ...] = ()
+    reopening: Reopening | None = None
+    problem: str | None = None
+    """Why repairs cannot be listed, or nothing can be reopened."""
+
+    def below(self) -> list[str]:
+        """This workflow and all below it."""
+        ids = [self.flow.id]
+        for flow in self.flows.values():  # parents come first
+            if flow.parent_workflow_id in ids:
+                ids.append(flow.id)
+        return ids
+
+    def nodes_below(self) -> list[NodeRow]:
+        """All open nodes of this workflow and those below it."""
+        return [node for one in self.below() if self.flows[one].status not in _TERMINAL for node in self.nodes[one]]
+
+    def stopped(self) -> Iterator[str]:
+        """What becomes of the running code of the node."""
+        node = self.node
+        if node is None or node.has_ended:
+            return
+        if node.sub_workflow_id is not None:
+            yield f"{node.node_id}: its child workflow is cancelled, with all that is below"
+        elif node.task_status == "RUNNING":
+            taken = "its task is taken from the worker, which is told to stop"
+            yield f"{node.node_id}: {taken}; what it has done stays done"
+        elif node.task_status is not None:
+            yield f"{node.node_id}: its task is cancelled before it starts"
+
+    def still_paused(self) -> Iterator[str]:
+        if self.flow.status == WorkflowStatus.PAUSED:
+            yield f"{self.flow.name} stays PAUSED: nothing goes on before it is resumed"
+
+    def family(self, what: str) -> Iterator[str]:
+        """That its living children are changed as well."""
+        alive = [one for one in self.below()[1:] if self.flows[one].status not in _TERMINAL]
+        if alive:
+            yield f"{self.flow.name}: {counted(len(alive), 'child workflow')} below are {what} as well"
+
+    def kept(self, opened: Collection[tuple[str, int]]) -> Iterator[str]:
+        """Completed nodes are kept, even if computed from a failure that may now be replaced by a value."""
+        kept = [
+            node
+            for workflow_id in sorted({workflow_id for workflow_id, _ in opened})
+            for node in self.nodes[workflow_id]
+            if node.status in _RAN and any((workflow_id, index) in opened for index in node.dependencies)
+        ]
+        if kept:
+            yield (
+                f"{self.flow.name}: ran before with the failure as their input, or without it, and stay as they are:"
+                f" {names(kept)}; only rerun, as a new workflow, computes them anew"
+            )
+
+
+def names(nodes: Sequence[NodeRow]) -> str:
+    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    return ", ".join(node.node_id for node in nodes[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What decides whether a verb applies to a worker."""
+
+    lives: bool
+    drains: bool
+    holds_tasks: bool
+    is_unacknowledged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """A worker by its last sign of life, its tasks and its orders; in the column order of the statement."""
+
+    worker_id: str
+    snapshot_at: datetime | None
+    claimed: int
+    running: int
+    last_sign: datetime | None
+    silent_s: float | None
+    draining_since: datetime | None
+    ordered_by: str | None
+    finalizing_ms: int
+    now: datetime
+    excused: bool
+    """The database took no heartbeats for some of the time in which the worker was silent."""
+    unacknowledged: str | None = None
+    """The unacknowledged part of its death; read only for that verb."""
+
+    @property
+    def lives(self) -> bool:
+        return self.silent_s is not None and (self.silent_s <= ALIVE_WITHIN_S or self.excused)
+
+    @property
+    def words(self) -> str:
+        if self.silent_s is None:
+            return "unknown: it has told nothing of itself and holds nothing"
+        if not self.lives:
+            return f"lost: no sign of life for {span(self.silent_s)}"
+        if self.draining_since is not None:
+            return f"draining since {clock(self.draining_since)}{by_whom(self.ordered_by)}"
+        return f"alive: last sign of life {self.late}"
+
+    @property
+    def _excuse(self) -> str:
+        late = self.silent_s is not None and self.silent_s > ALIVE_WITHIN_S
+        return ", and the database took no heartbeats meanwhile: try again in a minute" if late and self.excused else ""
+
+    @property
+    def since(self) -> datetime | None:
+        """When the order to drain was given."""
+        return self.draining_since
+
+    @property
+    def late(self) -> str:
+        """How long ago the last sign of life was, and why that is excused."""
+        return f"{span(self.silent_s or 0)} ago{self._excuse}"
+
+    @property
+    def state(self) -> WorkerState:
+        return WorkerState(
+            lives=self.lives,
+            drains=self.draining_since is not None,
+            holds_tasks=bool(self.claimed or self.running),
+            is_unacknowledged=self.unacknowledged is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue and its pause, in the column order of the statement."""
+
+    name: str
+    paused_at: datetime | None
+    paused_by: str | None
+    reason: str | None
+    due: int
+    later: int
+    claimed: int
+    running: int
+    workers: int
+
+    @property
+    def words(self) -> str:
+        if self.paused_at is None:
+            return "open"
+        why = f' "{self.reason}"' if self.reason else ""
+        return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
+
+    @property
+    def since(self) -> datetime | None:
+        return self.paused_at
+
+    @property
+    def waiting(self) -> str:
+        """How many tasks wait in it, as far as they were counted."""
+        more = "at least " if self.due + self.later >= MOST_COUNTED else ""
+        return f"{more}{counted(self.due + self.later, 'task')}"

@@ -1,0 +1,129 @@
+"""What a preview of a verb for schedules reads of them, and its sentences about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies.config.schedule import stored_pattern
+from horsies.domain.digests import enqueue_sha
+from horsies.domain.schedule import missed_slots, next_slot, zone_named
+from horsies.operations.formatting import by_whom, clock
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from horsies.config.schedule import SchedulePattern
+
+_COLUMNS: Final = {"target": str, "queue": str, "priority": int, "max_retries": int}
+_TEXTS: Final = ("args", "kwargs", "task_options")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a scheduler has stored of a schedule: the pattern, and the columns of what it sends."""
+
+    stored: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        return str(self.stored.get("target"))
+
+    @property
+    def queue(self) -> str:
+        return str(self.stored.get("queue"))
+
+    @property
+    def zone(self) -> str:
+        return str(self.stored.get("timezone"))
+
+    @property
+    def pattern(self) -> SchedulePattern | None:
+        """None for a pattern of a later release, or a zone that this machine does not know."""
+        try:
+            zone_named(self.zone)
+            return stored_pattern(self.stored.get("pattern"))
+        except ValueError:
+            return None
+
+    @property
+    def is_workflow(self) -> bool:
+        return self.stored.get("kind") == "workflow"
+
+    @property
+    def problem(self) -> str | None:
+        """Why what it sends cannot be sent by its definition."""
+        if self.is_workflow:
+            return None  # a scheduler builds it
+        wrong = [name for name, kind in _COLUMNS.items() if type(self.stored.get(name)) is not kind]
+        wrong += [name for name in _TEXTS if not isinstance(self.stored.get(name), str | None)]
+        return f"its definition has no usable {', '.join(wrong)}: start its scheduler again" if wrong else None
+
+    def fingerprint(self, sent_at: datetime) -> str:
+        stored = self.stored
+        return enqueue_sha(
+            task_name=self.target,
+            queue_name=self.queue,
+            priority=stored["priority"],
+            args_json=stored.get("args"),
+            kwargs_json=stored.get("kwargs"),
+            sent_at=sent_at,
+            task_options=stored.get("task_options"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFacts:
+    """A schedule, its plan and its orders. `registered_at` is when its definition was stored."""
+
+    name: str
+    definition: Definition
+    registered_at: datetime
+    paused_at: datetime | None
+    paused_by: str | None
+    reason: str | None
+    skip_slot: datetime | None
+    next_run_at: datetime | None
+    now: datetime
+    has_scheduler: bool
+    """Whether a scheduler that runs has it."""
+    is_served: bool = True
+    """Whether a living worker takes what it sends; read only for previews."""
+
+    @property
+    def words(self) -> str:
+        if self.paused_at is not None:
+            why = f' "{self.reason}"' if self.reason else ""
+            return f"paused since {clock(self.paused_at)}{by_whom(self.paused_by)}{why}"
+        if self.next_run_at is None:
+            return "not planned yet"
+        skips = ", which is skipped" if self.skip_slot == self.next_run_at else ""
+        return f"planned for {clock(self.next_run_at)}{skips}"
+
+    @property
+    def since(self) -> datetime | None:
+        return self.paused_at
+
+    @property
+    def following(self) -> datetime | None:
+        """The first run after now, by its plan; None if it has none, or one that this release cannot read."""
+        if self.next_run_at is None or self.next_run_at > self.now:
+            return self.next_run_at
+        return self._after(self.next_run_at)
+
+    @property
+    def after_next(self) -> datetime | None:
+        """The run after the next one."""
+        return None if self.next_run_at is None else self._after(self.next_run_at)
+
+    def passed(self, limit: int) -> list[datetime]:
+        """The slots that are due and were not sent, at most so many."""
+        pattern, slot = self.definition.pattern, self.next_run_at
+        if pattern is None or slot is None or slot > self.now:
+            return []
+        return missed_slots(pattern, slot, self.now, self.definition.zone, limit)
+
+    def _after(self, slot: datetime) -> datetime | None:
+        pattern = self.definition.pattern
+        return None if pattern is None else next_slot(pattern, slot, max(slot, self.now), self.definition.zone)
