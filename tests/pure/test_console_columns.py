@@ -275,8 +275,9 @@ def test_what_is_not_named_looks_as_before_whatever_the_pieces_are(before, after
         return (*made, Piece(" " * (60 - width), 60 - width))
 
     def cells_of(line):
-        """The look of each place; of a wide letter both places."""
-        return [(char, piece.classes) for piece in line for char in piece.text for _ in range(cell_len(char))]
+        """The look of each place; of a wide letter both places. A blank looks the same in all tones."""
+        letters = ((char, () if char == " " else piece.classes) for piece in line for char in piece.text)
+        return [letter for letter in letters for _ in range(cell_len(letter[0]))]
 
     old, new = line_of(before), line_of(after)
     spans = list(changed_spans(old, new)) if old != new else []
