@@ -11,7 +11,7 @@ from horsies.run.claim_order import ClaimOrder
 
 def claimed(after: list[str] | None) -> list[ClaimedTask]:
     token = Token("t", "worker", datetime(2026, 1, 1, tzinfo=UTC))
-    return [ClaimedTask(token, "shop.send", "default", 100, None, None, False, None, 0, 0, False, None, after)]
+    return [ClaimedTask(token, 0.0, "shop.send", "default", 100, None, None, False, None, 0, 0, False, None, after)]
 
 
 def order_after(after: list[str] | None) -> ClaimOrder:

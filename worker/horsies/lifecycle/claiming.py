@@ -26,10 +26,12 @@ class ClaimedTask:
     """What a worker needs to run the task. `large`: it has more than 64 kB of arguments, which were left in the table.
 
     `place`: the task is already RUNNING, in the process at this position of the list given to claim(). `after` is set
-    on the first task of a claim that had to search: the tasks that come next, as the queue was at that moment.
+    on the first task of a claim that had to search: the tasks that come next, as the queue was at that moment. `due_at`
+    is its enqueued_at in seconds, from which its wait is measured.
     """
 
     token: Token
+    due_at: float
     task_name: str
     queue_name: str
     priority: int
@@ -151,6 +153,7 @@ async def unaccounted(
         (
             ClaimedTask(
                 token=Token(row["id"], worker_id, row["claimed_at"]),
+                due_at=0.0,
                 task_name=row["task_name"],
                 queue_name=row["queue_name"],
                 priority=row["priority"],
@@ -197,8 +200,8 @@ async def take_back_unlocked(
 def claimed_tasks(worker_id: str, rows: Iterable[Any]) -> list[ClaimedTask]:
     """The tasks in the order of the queue; the rows come in the order of their ids.
 
-    Each row holds id, claimed_at and enqueued_at, then the fields of ClaimedTask in its order: access by name made a
-    claim of 100 0.05 ms slower. enqueued_at is in seconds, because a timestamp of -infinity or BC that an operator
+    Each row holds id, claimed_at, then the other fields of ClaimedTask in its order: access by name made a claim of 100
+    0.05 ms slower. enqueued_at is in seconds, because a timestamp of -infinity or BC that an operator
     wrote could not be compared or read, and no task of that claim would ever run.
     """
-    return [ClaimedTask(Token(row[0], worker_id, row[1]), *row[3:]) for row in sorted(rows, key=_queue_order)]
+    return [ClaimedTask(Token(row[0], worker_id, row[1]), *row[2:]) for row in sorted(rows, key=_queue_order)]

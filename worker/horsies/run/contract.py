@@ -107,6 +107,11 @@ class ChildResult:
     duration_s: float
     began: bool = True
 
+    @property
+    def run_s(self) -> float | None:
+        """How long user code ran; None if it was not called."""
+        return self.duration_s if self.began else None
+
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:

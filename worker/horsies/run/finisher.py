@@ -53,7 +53,7 @@ class _Ended:
     """An outcome to be stored."""
 
     outcome: Outcome
-    duration_s: float
+    duration_s: float | None
     ended_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -136,10 +136,10 @@ class Finisher:
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
             self.interrupted(held, began=False)  # its lease had expired before
         elif result.status == "ok":
-            self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
+            self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.run_s)
         else:
             outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
-            self._add(held, outcome, result.duration_s)
+            self._add(held, outcome, result.run_s)
 
     def crashed(self, held: InFlightTask, how: str) -> None:
         """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
@@ -156,7 +156,7 @@ class Finisher:
         outcome = self._failure(
             held, dump_task_result(TaskResult(err=error)), code.value, message, failed_reason=message
         )
-        self._add(held, outcome, 0.0)
+        self._add(held, outcome, None)
 
     def interrupted(self, held: InFlightTask, *, began: bool = True) -> None:
         """The shutdown stopped it: requeued if the task allows that, else it waits for an operator's decision.
@@ -171,7 +171,7 @@ class Finisher:
         else:
             kind = OutcomeKind.FAILED
             stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
-        self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
+        self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), None)
 
     def commit_lost(self, held: InFlightTask, outcome: Outcome | None) -> None:
         """Its outcome was stored, but the database has lost the commit: store it again, or count it as a crash."""
@@ -182,12 +182,12 @@ class Finisher:
             now="it is stored again" if outcome else "it counts as a crash, as the outcome is no longer in memory",
         )
         if outcome is not None:
-            self._add(held, outcome, 0.0)
+            self._add(held, outcome, None)
             return
         code = OperationalErrorCode.WORKER_CRASHED
         message = "the database lost the commit of its outcome, and its worker no longer had it in memory"
         stored = dump_task_result(TaskResult(err=TaskError(error_code=code, message=message)))
-        self._add(held, self._failure(held, stored, code.value, message, failed_reason=message), 0.0)
+        self._add(held, self._failure(held, stored, code.value, message, failed_reason=message), None)
 
     async def step(self) -> None:
         batch = self._next_batch()
@@ -363,7 +363,7 @@ class Finisher:
         since = time.monotonic() - _OVERDUE_S
         return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
 
-    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float) -> None:
+    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
         self._in_flight.move(held, Stage.FINISHING)
         self._outcomes[held] = ended = _Ended(outcome, duration_s)
         self._count(ended.size)
@@ -438,20 +438,18 @@ class Finisher:
             retry_delay_s=delay_s,
         )
 
-    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float) -> None:
-        name = held.task.task_name
+    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float | None) -> None:
         if finished.verdict is Verdict.STALE:
-            self._events.claim_lost(held.task_id, name, "finish")
+            self._events.claim_lost(held, "finish")
         elif finished.status is TaskStatus.COMPLETED:
-            self._events.task_finished(held.task_id, name, duration_s)
+            self._events.task_finished(held, duration_s)
         elif outcome.error_code == TASK_INTERRUPTED:
-            self._events.task_interrupted(held.task_id, name, requeued=finished.status is TaskStatus.PENDING)
+            self._events.task_interrupted(held, outcome, requeued=finished.status is TaskStatus.PENDING)
         elif finished.status is TaskStatus.PENDING:
-            delay = outcome.retry_delay_s or 0.0
-            self._events.task_retried(held.task_id, name, outcome.error_code, delay, held.task.retry_count + 1)
-            self._on_retry(delay)
+            self._events.task_retried(held, outcome, finished.due, duration_s)
+            self._on_retry(outcome.retry_delay_s or 0.0)
         else:
-            self._events.task_failed(held.task_id, name, outcome.error_code, outcome.error_message)
+            self._events.task_failed(held, outcome, duration_s)
 
 
 def _is_of_one_row(error: asyncpg.PostgresError) -> bool:

@@ -18,6 +18,7 @@ from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
 from horsies.run.loops import Loop, Supervisor, Wake
+from horsies.run.metrics.probes import Phase, Probes
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.scheduler import Schedules
 from horsies.run.settings import Identity, WorkerSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from horsies.run.child import Child
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
+    from horsies.run.outage import Outage
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
@@ -65,11 +67,16 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._quiet = Wake()
         self._hurry = asyncio.Event()
+        self._lanes: list[Lane] = []
+        self.phase = Phase.STARTING
+        self.probes = None if settings.metrics_port is None else Probes(self)
         self.lost: list[str] = []
         """After stop(): ids of the tasks whose outcomes could not be stored; a sweep counts their runs as crashed."""
 
     async def start(self) -> None:
         """Wait for the database, check its schema, start the children, then the loops."""
+        if self.probes is not None:
+            await self.probes.start(self._resources)
         self.database = await wait_for_database(self.app.config, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
@@ -84,6 +91,7 @@ class Worker:
         self._supervisor.start(loops)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
+        self.phase = Phase.RUNNING
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
@@ -96,6 +104,23 @@ class Worker:
         """The loops that are stuck, and for how many seconds."""
         return self._supervisor.stuck()
 
+    @property
+    def loops(self) -> list[str]:
+        return self._supervisor.names
+
+    @property
+    def outage(self) -> Outage:
+        return self._supervisor.outage
+
+    def idle_s(self, loop: str) -> float:
+        """How long ago a step of this loop last succeeded."""
+        return time.monotonic() - self._supervisor.last_success[loop]
+
+    @property
+    def reconnects(self) -> dict[str, int]:
+        """How many connections were lost and opened again, by their use."""
+        return {lane.use: lane.reconnects for lane in self._lanes}
+
     async def abort(self) -> None:
         """Release the resources of a start() that failed half-way."""
         await self._resources.aclose()
@@ -107,6 +132,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
+        self.phase = Phase.STOPPING
         begin, times = time.monotonic(), self.settings.stop_times
         self._supervisor.hasten()
         await self._stop_claiming()
@@ -243,6 +269,7 @@ class Worker:
         durable = self.app.config.broker.durable
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
+        self._lanes.append(lane)
         return lane
 
     async def _listen(self) -> None:
@@ -315,7 +342,7 @@ class Worker:
 
     def _lost_claim(self, held: InFlightTask) -> None:
         """An operator took it away, or a sweep while this worker was stalled: stop its code."""
-        self.events.claim_lost(held.task_id, held.task.task_name, "beat")
+        self.events.claim_lost(held, "beat")
         self.slots.stop_task(held)
         self.starter.forget(held)
 
