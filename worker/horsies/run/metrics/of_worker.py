@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
-import time
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from horsies import __version__
@@ -123,15 +123,17 @@ SWEPT: Final = Metric(
 METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 
 
-class _TaskSeries:
+class TaskSeries:
     """Of one task in one queue."""
 
-    __slots__ = ("ended", "run", "wait")
+    __slots__ = ("completed", "failed", "run", "wait")
 
     def __init__(self) -> None:
         self.wait = Histogram(_WAIT_S)
         self.run = Histogram(_RUN_S)
-        self.ended: dict[tuple[str, str], int] = {("completed", ""): 0, ("failed", "error"): 0}
+        self.completed = 0
+        self.failed: dict[tuple[str, str], int] = {("failed", "error"): 0}
+        """By outcome and kind: what did not complete."""
 
 
 class WorkerMetrics:
@@ -139,7 +141,7 @@ class WorkerMetrics:
 
     def __init__(self, task_names: Collection[str]) -> None:
         self._known = task_names
-        self._tasks: dict[tuple[str, str], _TaskSeries] = {}
+        self._tasks: dict[tuple[str, str], TaskSeries] = {}
         # From the beginning, so that the first increment is one for rate(), too.
         self._counters: dict[tuple[Metric, tuple[str, ...]], int] = {
             (BEATS, ()): 0,
@@ -153,13 +155,21 @@ class WorkerMetrics:
     def started(self, held: InFlightTask) -> None:
         """Until its claim it has waited by the database's clock, from then on by this machine's."""
         task = held.task
-        waited_s = task.token.claimed_at.timestamp() - task.due_at + time.monotonic() - held.since
-        self._of(held).wait.observe(min(max(waited_s, 0.0), _LONGEST_WAIT_S))
+        held.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(held)
+        waited_s = task.token.claimed_at.timestamp() - task.due_at
+        if task.place is None:
+            waited_s += monotonic() - held.since
+        if not 0.0 <= waited_s <= _LONGEST_WAIT_S:
+            waited_s = 0.0 if waited_s < 0.0 else _LONGEST_WAIT_S
+        series.wait.observe(waited_s)
 
     def ended(self, held: InFlightTask, outcome: str, code: str | None, duration_s: float | None) -> None:
-        series = self._of(held)
-        key = outcome, "" if outcome == "completed" else _KINDS.get(code or "", "error")
-        series.ended[key] = series.ended.get(key, 0) + 1
+        series = held.series or self._new(held)
+        if outcome == "completed":
+            series.completed += 1
+        else:
+            key = outcome, _KINDS.get(code or "", "error")
+            series.failed[key] = series.failed.get(key, 0) + 1
         if duration_s is not None:
             series.run.observe(duration_s)
 
@@ -199,13 +209,8 @@ class WorkerMetrics:
         for change in _CHANGES & counts.keys():
             self.count(SWEPT, change, number=counts[change])
 
-    def _of(self, held: InFlightTask) -> _TaskSeries:
-        task = held.task
-        series = self._tasks.get((task.task_name, task.queue_name))
-        return self._new(held) if series is None else series
-
-    def _new(self, held: InFlightTask) -> _TaskSeries:
-        return self._tasks.setdefault(self._labels(held), _TaskSeries())
+    def _new(self, held: InFlightTask) -> TaskSeries:
+        return self._tasks.setdefault(self._labels(held), TaskSeries())
 
     def _labels(self, held: InFlightTask) -> tuple[str, str]:
         """A name that is not registered is any text from the table, and there may be any number of them."""
@@ -221,7 +226,8 @@ class WorkerMetrics:
         for labels, series in self._tasks.items():
             page.add_histogram(WAIT, series.wait, *labels)
             page.add_histogram(RUN, series.run, *labels)
-            for ending, number in series.ended.items():
+            page.add(RUNS, series.completed, *labels, "completed", "")
+            for ending, number in series.failed.items():
                 page.add(RUNS, number, *labels, *ending)
         for (metric, values), number in self._counters.items():
             page.add(metric, number, *values)
