@@ -9,6 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from horsies.config.url import mask
+from horsies.domain.codes import OperationalErrorCode
+from horsies.hooks import TaskFailed, TaskRetried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
     from horsies.domain.errors import HorsiesError
     from horsies.lifecycle.finishing import Outcome
+    from horsies.lifecycle.recovering import CrashedRun
+    from horsies.run.hook_threads import Hooks
     from horsies.run.in_flight import InFlightTask
     from horsies.run.metrics.of_worker import WorkerMetrics
 
@@ -53,6 +57,8 @@ class Events:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
         self.metrics: WorkerMetrics | None = None
         """Set by a worker that is scraped."""
+        self.hooks: Hooks | None = None
+        """Set by a worker whose application has any."""
         self.finished = 0
         self.failed = 0
         self.retried = 0
@@ -77,6 +83,8 @@ class Events:
         code, message = outcome.error_code, outcome.error_message
         if self.metrics is not None:
             self.metrics.ended(held, "failed", code, duration_s)
+        if self.hooks is not None:
+            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
         self._tell(logging.WARNING, "failed", task=held.task.task_name, id=held.task_id, code=code, message=message)
 
     def task_retried(
@@ -85,6 +93,8 @@ class Events:
         self.retried += 1
         if self.metrics is not None:
             self.metrics.ended(held, "retried", outcome.error_code, duration_s)
+        if self.hooks is not None:
+            self.hooks.tell(_retried(held, outcome, due, self.hooks.worker_id))
         self._tell(
             logging.WARNING,
             "retry",
@@ -98,6 +108,8 @@ class Events:
     def task_interrupted(self, held: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
         if self.metrics is not None:
             self.metrics.ended(held, "requeued" if requeued else "failed", outcome.error_code, None)
+        if self.hooks is not None and not requeued:
+            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
         now = "PENDING" if requeued else "FAILED"
         self._tell(logging.WARNING, "interrupted", task=held.task.task_name, id=held.task_id, now=now)
 
@@ -200,6 +212,17 @@ class Events:
             self.metrics.swept(text, counts)
         self._tell(logging.INFO if changed else logging.DEBUG, text, **counts)
 
+    def run_crashed(self, crash: CrashedRun) -> None:
+        """A sweep of this worker has found a run whose worker is dead; the sweep is logged as a whole."""
+        if self.hooks is not None:
+            self.hooks.tell(_crashed(crash, self.hooks.worker_id))
+
+    def hook_failed(self, hook: str, event: str, error: BaseException, why: str | None) -> None:
+        """With its traceback: it is code of the application."""
+        words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        fields = {"hook": hook, "of": event, "error": words}
+        self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
+
     def note(self, text: str, **fields: Any) -> None:
         self._tell(logging.INFO, text, **fields)
 
@@ -209,6 +232,27 @@ class Events:
     def _tell(self, level: int, event: str, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={"fields": fields})
+
+
+def _failed(held: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
+    task = held.task
+    code, message = outcome.error_code, outcome.error_message
+    return TaskFailed(held.task_id, task.task_name, task.queue_name, code, message, task.retry_count + 1, worker_id)
+
+
+def _retried(held: InFlightTask, outcome: Outcome, due: datetime | None, worker_id: str) -> TaskRetried:
+    task = held.task
+    code, message = outcome.error_code, outcome.error_message
+    attempt = task.retry_count + 1
+    return TaskRetried(held.task_id, task.task_name, task.queue_name, code, message, attempt, due, worker_id)
+
+
+def _crashed(crash: CrashedRun, worker_id: str) -> TaskFailed | TaskRetried:
+    code = OperationalErrorCode.WORKER_CRASHED.value
+    told = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
+    if crash.retry_at is None:
+        return TaskFailed(*told, worker_id, found_by_sweep=True)
+    return TaskRetried(*told, crash.retry_at, worker_id, found_by_sweep=True)
 
 
 class HumanFormatter(logging.Formatter):

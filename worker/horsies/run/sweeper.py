@@ -167,6 +167,8 @@ class _Stale(ABC):
             self._events.note(f"sweep spares {self._rule}", until=f"{until:%H:%M:%S}Z", reason=reason)
         self._spared = until is not None
         done = await self._sweep(connection)
+        for crash in done.crashes:
+            self._events.run_crashed(crash)
         _tell(self._events, self._rule, done)
         return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
 

@@ -10,12 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from horsies.config.url import mask
+from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.contract import LeaseTerms
 from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
+from horsies.run.hook_threads import Hooks
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
 from horsies.run.loops import Loop, Supervisor, Wake
 from horsies.run.metrics.probes import Phase, Probes
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from horsies.run.child import Child
     from horsies.run.contract import ChildResult
     from horsies.run.events import Events
-    from horsies.run.outage import Outage
 
 _TASKS_ARE_BACK = frozenset({"capacity:released", "capacity:interrupted", "capacity:swept"})
 _LANES = ("claim", "start", "finish", "advance", "beat", "upkeep")
@@ -50,6 +51,7 @@ _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
 _CLOSE_S = 0.1
 _STORE_HURRIED_S = 3.0
+_HOOKS_S = 2.0
 
 
 class Worker:
@@ -67,7 +69,7 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._quiet = Wake()
         self._hurry = asyncio.Event()
-        self._lanes: list[Lane] = []
+        self.lanes: list[Lane] = []
         self.phase = Phase.STARTING
         self.probes = None if settings.metrics_port is None else Probes(self)
         self.lost: list[str] = []
@@ -83,6 +85,8 @@ class Worker:
         self._resources.push_async_callback(self.slots.close, 0.0)
         await self.slots.start()
         await self._listen()
+        if self.app.hooks:
+            self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.advancer, self.children_of_workflows, *self.duties]
         if self.schedules:
@@ -92,6 +96,9 @@ class Worker:
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
         self.phase = Phase.RUNNING
+        if self.events.hooks is not None:
+            who = self.identity
+            self.events.hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
@@ -105,24 +112,14 @@ class Worker:
         return self._supervisor.stuck()
 
     @property
-    def loops(self) -> list[str]:
-        return self._supervisor.names
-
-    @property
-    def outage(self) -> Outage:
-        return self._supervisor.outage
-
-    def idle_s(self, loop: str) -> float:
-        """How long ago a step of this loop last succeeded."""
-        return time.monotonic() - self._supervisor.last_success[loop]
-
-    @property
-    def reconnects(self) -> dict[str, int]:
-        """How many connections were lost and opened again, by their use."""
-        return {lane.use: lane.reconnects for lane in self._lanes}
+    def loops(self) -> Supervisor:
+        """Read only: which there are, when they succeeded, whether they hold back."""
+        return self._supervisor
 
     async def abort(self) -> None:
         """Release the resources of a start() that failed half-way."""
+        if self.events.hooks is not None:
+            await self.events.hooks.close(0.0)
         await self._resources.aclose()
 
     def hurry(self) -> None:
@@ -143,7 +140,12 @@ class Worker:
         self.finisher.offer_refused()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
         self.lost = self.finisher.give_up()
+        hooks, who = self.events.hooks, self.identity
+        if hooks is not None:
+            hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
         await self._leave(begin + times.end_s)
+        if hooks is not None:
+            await hooks.close(min(_HOOKS_S, begin + times.end_s - time.monotonic()))
 
     async def _leave(self, end: float) -> None:
         """End the loops, write the last snapshot, close all connections; after `end`, do not wait for an answer."""
@@ -269,7 +271,7 @@ class Worker:
         durable = self.app.config.broker.durable
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
-        self._lanes.append(lane)
+        self.lanes.append(lane)
         return lane
 
     async def _listen(self) -> None:

@@ -215,9 +215,11 @@ class WorkerMetrics:
     def _labels(self, held: InFlightTask) -> tuple[str, str]:
         """A name that is not registered is any text from the table, and there may be any number of them."""
         key = held.task.task_name, held.task.queue_name
-        if key in self._tasks or (key[0] in self._known and len(self._tasks) < MOST_SERIES):
-            return key
-        return OTHER, key[1]
+        if key not in self._tasks:
+            if key[0] not in self._known or len(self._tasks) >= MOST_SERIES:
+                return OTHER, key[1]
+            self._tasks[key] = TaskSeries()
+        return key
 
     def page(self, worker: Worker, *, started: bool) -> Page:
         """`started`: the worker has its parts, whose state is shown."""
@@ -254,7 +256,7 @@ def _add_state(page: Page, worker: Worker) -> None:
     page.add(REFUSED, worker.finisher.refused)
     page.add(DRAINING, worker.claimer.draining)
     page.add(MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
-    for loop in worker.loops:
+    for loop in worker.loops.names:
         page.add(STUCK, loop in worker.stuck, loop)
-    for use, number in worker.reconnects.items():
-        page.add(RECONNECTS, number, use)
+    for lane in worker.lanes:
+        page.add(RECONNECTS, lane.reconnects, lane.use)

@@ -88,9 +88,9 @@ def why_not_ready(worker: Worker) -> str | None:
         return "draining, by an operator's order"
     if not worker.slots.children:
         return "no child process is alive"
-    if worker.outage.holds_back:
+    if worker.loops.outage.holds_back:
         return "the database cannot be reached, or not be written"
-    if (silent_s := worker.idle_s("snapshot")) > _SILENT_S:
+    if (silent_s := time.monotonic() - worker.loops.last_success["snapshot"]) > _SILENT_S:
         return f"the database has not answered for {silent_s:.0f} s"
     if worker.stuck:
         return ", ".join(f"the loop {name} is stuck for {since:.0f} s" for name, since in worker.stuck.items())
