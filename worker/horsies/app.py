@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from horsies.config.app import AppConfig
     from horsies.domain.task_result import TaskResult
+    from horsies.domain.trace import Tracing
     from horsies.handle import TaskHandle, TaskSendResult
     from horsies.hooks import EventName, Hook, TaskFailed, TaskRetried, WorkerStarted, WorkerStopped
     from horsies.registry import AnyTask
@@ -65,6 +66,7 @@ class Horsies:
         self._task_modules: list[str] = []
         self._builders: dict[str, WorkflowBuilder] = {}
         self._suppressed = False
+        self._tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
 
@@ -284,6 +286,26 @@ class Horsies:
         """
         # By name: the sending side must not import the worker, and a program that only sends should not load it.
         return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
+
+    def trace(self, tracer_provider: Any = None) -> None:
+        """From now on sends and runs are spans of OpenTelemetry, by the provider that is set globally, or by this one.
+
+        Call it where the application is defined, so that workers and their children do it too. Needs the extra `otel`.
+        """
+        # By name: without this call nothing of OpenTelemetry is loaded, and it need not be installed.
+        try:
+            module = import_module("horsies.tracing")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("opentelemetry"):
+                raise
+            raise ConfigurationError(
+                f"app.trace() needs OpenTelemetry: {error}", help_text="install it: pip install 'horsies-console[otel]'"
+            ) from error
+        self._tracing = module.OpenTelemetry(tracer_provider)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        return self._tracing
 
     def set_role(self, role: str) -> None:
         """Name the role of this process in the log: producer, worker, scheduler."""

@@ -36,6 +36,7 @@ from horsies.run.sync_runner import SyncRunner
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from horsies.domain.trace import Tracing
     from horsies.run.execute import Tasks
 
 _REASON_LIMIT: Final = 32_000
@@ -102,7 +103,7 @@ def _serve(
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks = _load(locator, parent)
+    tasks, tracing = _load(locator, parent)
     logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
     # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -116,12 +117,12 @@ def _serve(
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, leases, flush_output)
+        many = AsyncRunner(async_channel, tasks, limit, leases, tracing, flush_output)
         runners.append(many)
         many.start()
     leases.start()
     parent.say("ready", list(tasks), coroutines)
-    plain.run(tasks, leases)
+    plain.run(tasks, leases, tracing)
     if coroutines:
         many.join()
     flush_output()
@@ -138,13 +139,13 @@ def _listen(parent: Parent, runners: list[SyncRunner | AsyncRunner]) -> None:
                 runners[kind_of_runner].stop(number, TaskStopped(code, message))
 
 
-def _load(locator: str, parent: Parent) -> Tasks:
-    """All tasks of the application; if it cannot be imported, the parent gets the reason and this process ends."""
+def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
+    """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
             app.import_task_modules()
-        return dict(app.tasks)
+        return dict(app.tasks), app.tracing
     except HorsiesError as error:
         reason = str(error)
     except BaseException:  # noqa: BLE001 - the user's modules run in here

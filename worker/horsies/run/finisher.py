@@ -24,8 +24,7 @@ from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
-from horsies.store.connect import is_transient
-from horsies.store.isolate_bad_rows import is_about_a_row
+from horsies.store.isolate_bad_rows import is_about_one_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,7 +78,7 @@ class Finisher:
         capped: bool,
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
-        on_workflow_task: Callable[[str], None],
+        on_workflow_task: Callable[[str, str | None], None],
         on_backlog: Callable[[bool], None],
         on_capped_end: Callable[[], None],
     ) -> None:
@@ -133,13 +132,15 @@ class Finisher:
         """A child has reported a result."""
         if held.interrupted and result.error_code == TASK_INTERRUPTED:
             self.interrupted(held, began=result.began)
-        elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
+            return
+        if not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
             self.interrupted(held, began=False)  # its lease had expired before
-        elif result.status == "ok":
-            self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.run_s)
+            return
+        if result.status == "ok":
+            outcome = self._outcome(held, OutcomeKind.COMPLETED, result.result_json)
         else:
             outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
-            self._add(held, outcome, result.run_s)
+        self._add(held, outcome.traced(result.span, held.task.task_options), result.run_s)
 
     def crashed(self, held: InFlightTask, how: str) -> None:
         """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
@@ -211,7 +212,7 @@ class Finisher:
             self._in_flight.recent.add(batch[held].outcome)
             self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
             if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
-                self._on_workflow_task(held.task_id)
+                self._on_workflow_task(held.task_id, batch[held].outcome.span)
         self._on_stored()
         if self.pending > len(self._locked):
             self.wake.set()
@@ -261,7 +262,7 @@ class Finisher:
             self._unanswered.update(batch)
             return await self._store_or_set_aside(connection, batch, careful=True)
         except asyncpg.PostgresError as error:
-            if not _is_of_one_row(error):
+            if not is_about_one_row(error):
                 raise
         return await self._one_by_one(connection, batch)
 
@@ -299,7 +300,7 @@ class Finisher:
             except asyncpg.LockNotAvailableError:
                 self._set_aside(held, LockHolder(None, None))
             except asyncpg.PostgresError as error:
-                if not _is_of_one_row(error):
+                if not is_about_one_row(error):
                     raise
                 self._refuse(held, error)
         return finished
@@ -450,8 +451,3 @@ class Finisher:
             self._on_retry(outcome.retry_delay_s or 0.0)
         else:
             self._events.task_failed(held, outcome, duration_s)
-
-
-def _is_of_one_row(error: asyncpg.PostgresError) -> bool:
-    """Whether the error is permanent and caused by certain rows of the batch."""
-    return is_about_a_row(error) and not is_transient(error)

@@ -180,6 +180,7 @@ class Worker:
             LeaseTerms.of(config.recovery),
             events,
             title=self.identity.worker_id,
+            traced=self.app.tracing is not None,
             on_result=self._result,
             on_lost=self._lost_child,
             on_room=self._room,
