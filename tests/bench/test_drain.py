@@ -32,7 +32,14 @@ UNFINISHED = (
 
 
 async def drain(
-    connection: asyncpg.Connection, url: str, *, task: str, count: int, processes: int, prefetch: int, finished: int = 0
+    connection: asyncpg.Connection,
+    url: str,
+    *options: str,
+    task: str,
+    count: int,
+    processes: int,
+    prefetch: int,
+    finished: int = 0,
 ) -> dict[str, float]:
     """Tasks per second from the first start to the last finish, by the database's clock, and the worker's CPU."""
     await connection.execute("TRUNCATE horsies_tasks, horsies_heartbeats CASCADE")
@@ -55,7 +62,7 @@ async def drain(
     await connection.execute("VACUUM ANALYZE horsies_tasks, horsies_task_attempts")
     await connection.execute("CHECKPOINT")
     worker = subprocess.Popen(  # noqa: ASYNC220
-        [HORSIES, "worker", "bench_app:app", "--processes", str(processes), "--loglevel", "WARNING"],
+        [HORSIES, "worker", "bench_app:app", "--processes", str(processes), "--loglevel", "WARNING", *options],
         env={**os.environ, "HORSIES_DATABASE_URL": url, "BENCH_PREFETCH": str(prefetch)},
         cwd=HERE,
         stdout=subprocess.DEVNULL,

@@ -15,7 +15,9 @@ A, B, C = (0, 1), (0, 2), (7, 1)
 
 def claimed(after: list[RowPlace] | None = None, number: int | None = None) -> list[ClaimedTask]:
     token = Token("t", "worker", datetime(2026, 1, 1, tzinfo=UTC))
-    return [ClaimedTask(token, "shop.send", "default", 100, None, None, False, None, 0, 0, False, None, number, after)]
+    return [
+        ClaimedTask(token, 0.0, "shop.send", "default", 100, None, None, False, None, 0, 0, False, None, number, after)
+    ]
 
 
 def order_after(after: list[RowPlace]) -> ClaimOrder:

@@ -37,7 +37,8 @@ def test_each_file_of_the_schema_is_a_part_of_it() -> None:
 
 
 def test_the_schema_makes_each_thing_once() -> None:
-    made = re.findall(r"^CREATE (?:OR REPLACE |UNIQUE |UNLOGGED )?(\w+) (?:IF NOT EXISTS )?(\w+)", SCHEMA.sql, re.MULTILINE)
+    kind_and_name = r"^CREATE (?:OR REPLACE |UNIQUE |UNLOGGED )?(\w+) (?:IF NOT EXISTS )?(\w+)"
+    made = re.findall(kind_and_name, SCHEMA.sql, re.MULTILINE)
     assert {"TABLE", "INDEX", "FUNCTION", "TRIGGER"} == {kind for kind, _ in made}
     assert not [thing for thing, times in Counter(made).items() if times > 1]
     assert len(made) > 80

@@ -80,7 +80,7 @@ def run(fn: Any, kwargs: str) -> Any:
         table = LeaseTable(memory.fileno())
         table.assign(0, 1, clock())
         leases = ChildLeases(table, LeaseTerms.of(RecoveryConfig()), lambda *_: None, lambda: False)
-        ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs, 0), Run(1, 0, leases))
+        ok, text, _, _ = execute({"sum": task}, (1, "key", "sum", None, kwargs, None, 0), Run(1, 0, leases), None)
         table.close()
     tree = json.loads(text)
     return tree["ok"] if ok else tree["err"]

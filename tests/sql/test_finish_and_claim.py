@@ -85,6 +85,7 @@ async def test_one_ends_and_the_next_starts(connection: asyncpg.Connection) -> N
 async def test_what_it_claims_carries_all_that_a_claim_carries(connection: asyncpg.Connection) -> None:
     (token,) = await running(connection, "t")
     columns = {"priority": "7", "args": "'[1]'", "kwargs": "'{}'", "task_options": "'{}'", "max_retries": "3"}
+    columns |= {"enqueued_at": "'2026-01-01Z'"}
     await enqueue(connection, "one", **columns)
     _, (along,) = await finish_and_claim(connection, ME, [ended(token, K.COMPLETED)], request(limit=1))
     await enqueue(connection, "two", **columns)

@@ -26,6 +26,7 @@ from horsies.views import (
     task_page,
     worker_rows,
 )
+from horsies.views.exported import exported
 from horsies.views.search import TASKS
 from horsies.views.searching import Source, Stretch, over
 
@@ -204,7 +205,7 @@ async def test_workers_are_read_by_hops_however_many_snapshots_they_left(conn: a
 
 
 async def test_queues_and_status_are_bounded(conn: asyncpg.Connection) -> None:
-    for read in (lambda: queue_rows(conn), lambda: cluster_status(conn)):
+    for read in (lambda: queue_rows(conn), lambda: cluster_status(conn), lambda: exported(conn)):
         whole, entries = await cost(conn, read)
         assert whole == 0
         assert entries < MOST

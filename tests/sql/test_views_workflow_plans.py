@@ -23,6 +23,7 @@ from horsies.views import (
     workflow_story,
     workflow_values,
 )
+from horsies.views.exported import exported
 from horsies.views.searching import Source, Stretch, over
 from horsies.views.workflow_search import WORKFLOWS
 
@@ -112,6 +113,12 @@ async def test_counts_are_bounded(conn: asyncpg.Connection, text: str) -> None:
     whole, entries = await cost(conn, lambda: workflow_counts(conn, wanted_workflows(text)))
     assert whole == 0
     assert entries < 2 * MOST
+
+
+async def test_what_the_exporter_reads_is_bounded(conn: asyncpg.Connection) -> None:
+    whole, entries = await cost(conn, lambda: exported(conn))
+    assert whole == 0
+    assert entries < 3_000  # the live workflows
 
 
 async def test_counts_are_exact_for_live_rows_and_a_minimum_for_ended_ones(conn: asyncpg.Connection) -> None:

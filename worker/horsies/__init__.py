@@ -85,6 +85,12 @@ if TYPE_CHECKING:  # what type checkers and editors see; __getattr__ is what run
         TaskSendPayload as TaskSendPayload,
         TaskSendResult as TaskSendResult,
     )
+    from horsies.hooks import (
+        TaskFailed as TaskFailed,
+        TaskRetried as TaskRetried,
+        WorkerStarted as WorkerStarted,
+        WorkerStopped as WorkerStopped,
+    )
     from horsies.task import TaskSendOptions as TaskSendOptions
     from horsies.workflow.context import (
         WorkflowContext as WorkflowContext,
@@ -152,6 +158,7 @@ _MODULES = {
         *("BrokerErrorCode", "BrokerOperationError", "BrokerResult", "TaskHandle"),
         *("TaskSendError", "TaskSendErrorCode", "TaskSendPayload", "TaskSendResult"),
     ],
+    "hooks": ["TaskFailed", "TaskRetried", "WorkerStarted", "WorkerStopped"],
     "task": ["TaskSendOptions"],
     "workflow.context": ["WorkflowContext", "WorkflowMeta"],
     "workflow.definition": ["WorkflowDefinition"],

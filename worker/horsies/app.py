@@ -7,12 +7,13 @@ import logging
 import threading
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from horsies import app_checks, discovery
 from horsies.broker import PostgresBroker
-from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, raise_collected
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation, raise_collected
 from horsies.domain.states import OnError
+from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import DEFAULT_QUEUE, queue_problem
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 
     from horsies.config.app import AppConfig
     from horsies.domain.task_result import TaskResult
+    from horsies.domain.trace import Tracing
     from horsies.handle import TaskHandle, TaskSendResult
+    from horsies.hooks import EventName, Hook, TaskFailed, TaskRetried, WorkerStarted, WorkerStopped
     from horsies.registry import AnyTask
     from horsies.task import TaskCall, TaskDecorator, TaskFunction, TaskOptions
     from horsies.workflow.definition import WorkflowDefinition
@@ -36,6 +39,11 @@ if TYPE_CHECKING:
     P = ParamSpec("P")
     T = TypeVar("T")
     E = TypeVar("E")
+    FailedT = TypeVar("FailedT", bound=Hook[TaskFailed])
+    RetriedT = TypeVar("RetriedT", bound=Hook[TaskRetried])
+    StartedT = TypeVar("StartedT", bound=Hook[WorkerStarted])
+    StoppedT = TypeVar("StoppedT", bound=Hook[WorkerStopped])
+    HookT = TypeVar("HookT", bound=Hook[Any])
     BuilderT = TypeVar("BuilderT", bound=Callable[..., WorkflowSpec[Any]])
 
 
@@ -53,10 +61,12 @@ class Horsies:
     def __init__(self, config: AppConfig) -> None:
         self.config = config
         self.tasks = TaskRegistry()
+        self._hooks = HookRegistry()
         self.logger = logging.getLogger("horsies")
         self._task_modules: list[str] = []
         self._builders: dict[str, WorkflowBuilder] = {}
         self._suppressed = False
+        self._tracing: Tracing | None = None
         self._broker: PostgresBroker | None = None
         self._broker_lock = threading.Lock()
 
@@ -91,6 +101,10 @@ class Horsies:
         task = define(self, fn, task_name, options, local_names)
         self.tasks.register(task)
         return task
+
+    @property
+    def hooks(self) -> HookRegistry:
+        return self._hooks
 
     @overload
     def workflow(
@@ -155,6 +169,30 @@ class Horsies:
 
     def get_workflow_builders(self) -> list[WorkflowBuilder]:
         return list(self._builders.values())
+
+    @overload
+    def on(self, event: Literal["task_failed"], hook: None = None) -> Callable[[FailedT], FailedT]: ...
+    @overload
+    def on(self, event: Literal["task_retried"], hook: None = None) -> Callable[[RetriedT], RetriedT]: ...
+    @overload
+    def on(self, event: Literal["worker_started"], hook: None = None) -> Callable[[StartedT], StartedT]: ...
+    @overload
+    def on(self, event: Literal["worker_stopped"], hook: None = None) -> Callable[[StoppedT], StoppedT]: ...
+    @overload
+    def on(self, event: EventName, hook: HookT) -> HookT: ...
+    def on(self, event: Any, hook: Any = None) -> Any:
+        """`@app.on("task_failed")` has workers call the function below with each such event; see horsies.hooks.
+
+        Plain or `async def`, it runs in the worker's process, in a thread of its own.
+        """
+        caller = getattr(inspect.currentframe(), "f_back", None)
+        require_event(event, None if caller is None else SourceLocation(caller.f_code.co_filename, caller.f_lineno))
+
+        def add(fn: Any) -> Any:
+            self._hooks.add(event, fn)
+            return fn
+
+        return add if hook is None else add(hook)
 
     def list_tasks(self) -> list[str]:
         """The names of all tasks, in the order of their definition."""
@@ -248,6 +286,26 @@ class Horsies:
         """
         # By name: the sending side must not import the worker, and a program that only sends should not load it.
         return import_module("horsies.run.lifespan").run_worker(self, settings)  # type: ignore[no-any-return]
+
+    def trace(self, tracer_provider: Any = None) -> None:
+        """From now on sends and runs are spans of OpenTelemetry, by the provider that is set globally, or by this one.
+
+        Call it where the application is defined, so that workers and their children do it too. Needs the extra `otel`.
+        """
+        # By name: without this call nothing of OpenTelemetry is loaded, and it need not be installed.
+        try:
+            module = import_module("horsies.tracing")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("opentelemetry"):
+                raise
+            raise ConfigurationError(
+                f"app.trace() needs OpenTelemetry: {error}", help_text="install it: pip install 'horsies-console[otel]'"
+            ) from error
+        self._tracing = module.OpenTelemetry(tracer_provider)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        return self._tracing
 
     def set_role(self, role: str) -> None:
         """Name the role of this process in the log: producer, worker, scheduler."""

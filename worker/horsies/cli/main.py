@@ -19,6 +19,7 @@ from horsies.cli import (
     check,
     db,
     demo,
+    metrics,
     queues,
     recovery,
     scheduler,
@@ -84,6 +85,7 @@ app = typer.Typer(
 )
 app.command()(worker.worker)
 app.command()(scheduler.scheduler)
+app.command()(metrics.metrics)
 app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)

@@ -78,6 +78,16 @@ def worker(
     with_scheduler: Annotated[
         bool, typer.Option("--with-scheduler", help="Send the tasks of schedules, too.", show_default=False)
     ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Answer GET /metrics (for Prometheus), /healthz and /readyz (for Kubernetes) there; 0: any free port.",
+            show_default=False,
+        ),
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
     log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
     debug: DebugOption = False,
@@ -100,6 +110,8 @@ def worker(
         shutdown_grace_ms=None if shutdown_grace is None else round(shutdown_grace * 1000),
         unknown_tasks=unknown_tasks.value if unknown_tasks else None,
         scheduler=with_scheduler,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
     )
     if _lost_outcomes(settings, loglevel, log_format):
         raise typer.Exit(1)
@@ -163,6 +175,8 @@ def _banner(running: Worker) -> None:
         "stop": f"grace {settings.stop_times.drain_s:g}s: {settings.stop_times.why}",
         "worker": running.identity.worker_id,
     }
+    if running.probes is not None:
+        lines["metrics"] = f"{running.probes.url}/metrics"
     if running.schedules:
         lines["schedules"] = ", ".join(one.schedule.name for one in running.schedules)
     elif names := config.enabled_schedules:

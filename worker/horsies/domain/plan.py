@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from horsies.domain.trace import with_trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from horsies.domain.trace import Trace
 
 MAP_DEFINITION: Final = "__horsies_map__"  # the definition_key of a node that runs one task per item, and of its child
 MAP_ITEMS: Final = "__items__"
@@ -47,3 +51,10 @@ class WorkflowPlan:
     output_index: int | None
     success_policy: str | None
     nodes: tuple[NodePlan, ...]
+
+    def traced(self, trace: Trace) -> WorkflowPlan:
+        """With this trace in every node; the same without one."""
+        if not trace:
+            return self
+        nodes = (replace(node, task_options=with_trace(node.task_options, trace)) for node in self.nodes)
+        return replace(self, nodes=tuple(nodes))

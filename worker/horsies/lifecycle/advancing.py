@@ -18,11 +18,12 @@ from horsies.domain.states import WorkflowStatus, WorkflowTaskStatus
 from horsies.domain.workflow_end import EndedNode, error_of
 from horsies.lifecycle.completing import NodeEnd, complete, parents_ends
 from horsies.lifecycle.node_tasks import enqueue_nodes
+from horsies.lifecycle.node_traces import note_spans
 from horsies.store.connect import transaction
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 _PATIENCE = "5s"
 
@@ -114,15 +115,23 @@ async def _holder(conn: asyncpg.Connection, roots: list[str]) -> str:
     )
 
 
-async def advance(conn: asyncpg.Connection, task_ids: Collection[str], leave: Collection[str] = ()) -> Advanced:
+async def advance(
+    conn: asyncpg.Connection,
+    task_ids: Collection[str],
+    leave: Collection[str] = (),
+    *,
+    spans: Mapping[str, str] | None = None,
+) -> Advanced:
     """In a transaction of its own: write the outcomes of these tasks to their nodes and do everything that follows.
 
     It reads the present state: task ids that still run, belong to no workflow or were advanced before change nothing.
     Families that another session has locked, and those whose roots are in `leave`, are skipped; `locked` names their
-    tasks.
+    tasks. `spans`: the traceparents of runs that were traced, by task.
     """
     async with transaction(conn):
         ids, locked = await _try_tasks(conn, task_ids, leave)
+        if spans and (ours := {task_id: spans[task_id] for task_id in ids if task_id in spans}):
+            await note_spans(conn, ours)
         return replace(await advance_locked(conn, ids), locked=locked) if ids else Advanced(locked=locked)
 
 

@@ -42,6 +42,8 @@ class ReadyChild:
     definition_key: str
     kwargs_json: str
     """The arguments as a task of this node would get them: section 13, results of its dependencies included."""
+    task_options: str | None = None
+    """Only with the trace of its workflow, if there is one."""
 
 
 async def ready_children(
@@ -109,4 +111,4 @@ async def _lock(conn: asyncpg.Connection, workflow_id: str) -> None:
 
 
 def _ready_child(node: ReadyNode, kwargs: str) -> ReadyChild:
-    return ReadyChild(*node.key, node.task_name, node.sub_definition_key or "", kwargs)
+    return ReadyChild(*node.key, node.task_name, node.sub_definition_key or "", kwargs, node.task_options)

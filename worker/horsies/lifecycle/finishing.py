@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from horsies.domain.codec.text import replace_surrogates
 from horsies.domain.states import TaskStatus
+from horsies.domain.trace import following
 from horsies.lifecycle.claim_token import Token, Verdict, claim_times, ids, in_order
 from horsies.store.statements import statement
 
@@ -46,6 +47,17 @@ class Outcome:
     retry_delay_s: float | None = None
     output: str | None = None
     """The last lines that it has written, if it failed."""
+    span: str | None = None
+    """The traceparent of the run, if it was traced."""
+    task_options: str | None = None
+    """For a retry, if they change: it links to the run before it."""
+
+    def traced(self, span: str | None, task_options: str | None) -> Outcome:
+        """With the span of the run; `task_options` are those of the row."""
+        if span is None:
+            return self
+        linked = following(task_options, span) if self.kind is OutcomeKind.RETRY else None
+        return replace(self, span=span, task_options=linked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +149,7 @@ async def _retry(conn: asyncpg.Connection, worker_id: str, outcomes: list[Outcom
         [_storable(outcome.error_message) for outcome in outcomes],
         [_storable(outcome.failed_reason) for outcome in outcomes],
         [_storable(outcome.output) for outcome in outcomes],
+        [outcome.task_options for outcome in outcomes],
     )
     return {tokens[number - 1]: Finished(Verdict.ACCEPTED, TaskStatus.PENDING, due) for number, due in rows}
 

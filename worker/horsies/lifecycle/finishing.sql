@@ -41,7 +41,7 @@ RETURNING free.number
 -- finishing.finish, for tasks that are to run again; the token and RUNNING; for a failure also: retries left, due
 -- before good_until
 -- ($1 worker, $2 tasks, $3 claimed at, $4 delays in s, NULL for an interrupt, $5 error codes, $6 error messages,
--- $7 failed reasons, $8 last lines of output)
+-- $7 failed reasons, $8 last lines of output, $9 task options, NULL to keep them)
 WITH requeued AS (
     UPDATE horsies_tasks task
        SET status = 'PENDING', retry_count = task.retry_count + 1,
@@ -50,11 +50,14 @@ WITH requeued AS (
            enqueued_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.enqueued_at),
            next_retry_at = COALESCE(statement_timestamp() + token.delay_s * interval '1 s', task.next_retry_at),
            result = NULL, error_code = NULL, failed_reason = NULL,
+           task_options = COALESCE(token.task_options, task.task_options),
            claimed_at = NULL, claimed_by_worker_id = NULL, started_at = NULL, worker_pid = NULL,
            worker_hostname = NULL, worker_process_name = NULL, finalizing_at = NULL, finalizing_by_worker_id = NULL,
            updated_at = statement_timestamp()
-      FROM unnest($2::text[], $3::timestamptz[], $4::double precision[], $5::text[], $6::text[], $7::text[], $8::text[])
-           WITH ORDINALITY AS token (id, claimed_at, delay_s, error_code, error_message, failed_reason, output, number)
+      FROM unnest($2::text[], $3::timestamptz[], $4::double precision[], $5::text[], $6::text[], $7::text[], $8::text[],
+                  $9::text[])
+           WITH ORDINALITY
+           AS token (id, claimed_at, delay_s, error_code, error_message, failed_reason, output, task_options, number)
      WHERE task.id = ANY ($2) AND task.id = token.id
        AND CASE WHEN task.status = 'RUNNING' AND task.claimed_by_worker_id = $1 AND task.claimed_at = token.claimed_at
                 THEN token.delay_s IS NULL

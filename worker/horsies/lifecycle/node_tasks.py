@@ -15,7 +15,9 @@ from horsies.domain.injection import MOST_EMBEDDED_BYTES, Meta, NodeRef, SourceR
 from horsies.domain.retry import RetryRule
 from horsies.domain.states import WorkflowTaskStatus
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.domain.trace import following, trace_of
 from horsies.lifecycle.completing import NodeEnd
+from horsies.lifecycle.node_traces import spans_before
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
@@ -101,13 +103,14 @@ def unreadable(node: ReadyNode, error: CodecError) -> NodeEnd:
 async def _enqueue(conn: asyncpg.Connection, nodes: Sequence[ReadyNode], made: Made) -> None:
     rows: list[tuple[Any, ...]] = []
     arguments = await arguments_of(conn, nodes)
+    before = await spans_before(conn, [node.key for node in nodes if trace_of(node.task_options)])
     for node in nodes:
         kwargs = arguments[node.key]
         if isinstance(kwargs, CodecError):
             made.broken.append(unreadable(node, kwargs))
             continue
         try:
-            rows.append(_row(node, kwargs))
+            rows.append(_row(node, kwargs, following(node.task_options, *before.get(node.key, ()))))
         except CodecError as error:
             made.broken.append(unreadable(node, error))
     if rows:
@@ -116,8 +119,8 @@ async def _enqueue(conn: asyncpg.Connection, nodes: Sequence[ReadyNode], made: M
         made.unfinished.update(row[0] for row in rows)
 
 
-def _row(node: ReadyNode, kwargs: str) -> tuple[Any, ...]:
-    options = None if node.task_options is None else parse_json(node.task_options, "task_options")
+def _row(node: ReadyNode, kwargs: str, task_options: str | None) -> tuple[Any, ...]:
+    options = None if task_options is None else parse_json(task_options, "task_options")
     rule = RetryRule.from_stored(options)
     good_until = _good_until(options)
     sha = enqueue_sha(
@@ -128,7 +131,7 @@ def _row(node: ReadyNode, kwargs: str) -> tuple[Any, ...]:
         kwargs_json=kwargs,
         sent_at=node.now,
         good_until=good_until,
-        task_options=node.task_options,
+        task_options=task_options,
     )
     return (
         *node.key,
@@ -139,7 +142,7 @@ def _row(node: ReadyNode, kwargs: str) -> tuple[Any, ...]:
         node.queue_name,
         node.priority,
         kwargs,
-        node.task_options,
+        task_options,
         good_until,
         0 if rule is None else rule.max_retries,
     )

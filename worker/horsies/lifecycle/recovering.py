@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from horsies.domain.codec import dump_task_result
@@ -75,6 +75,18 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class CrashedRun:
+    """A run that a sweep has counted as crashed, in the column order of its statement; `retry_at`: it runs again."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    attempt: int
+    retry_at: datetime | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """How many tasks took each transition. `refused`: ids that the database would not change, and why."""
 
@@ -83,6 +95,8 @@ class Recovered:
     failed: int = 0
     expired: int = 0
     refused: tuple[Refused[str], ...] = ()
+    crashes: tuple[CrashedRun, ...] = field(default=(), compare=False)
+    """The retried and the failed ones."""
 
     def __add__(self, other: Recovered) -> Recovered:
         return Recovered(
@@ -91,6 +105,7 @@ class Recovered:
             self.failed + other.failed,
             self.expired + other.expired,
             self.refused + other.refused,
+            self.crashes + other.crashes,
         )
 
     @property
@@ -175,7 +190,7 @@ async def recover_stale_runs(
     """
     rows = await conn.fetch(with_beats(__name__, "stale_runs"), threshold_ms, finalizing_ms, beat_ms, _MOST_AT_ONCE)
 
-    async def take(runs: Sequence[StaleRun]) -> list[tuple[str, bool]]:
+    async def take(runs: Sequence[StaleRun]) -> list[CrashedRun]:
         crashes = [crash_of(run, threshold_ms=threshold_ms, rng=rng) for run in runs]
         recovered = await conn.fetch(
             with_beats(__name__, "sweep_runs"),
@@ -189,14 +204,15 @@ async def recover_stale_runs(
             finalizing_ms,
             beat_ms,
         )
-        return [(task_id, again) for task_id, again in recovered]
+        return [CrashedRun(task_id, *told) for task_id, _again, *told in recovered]
 
     done = await isolate_bad_rows(_batches([StaleRun(*row) for row in rows]), take)
     taken = [one for answer in done.answers for one in answer]
-    failed = [task_id for task_id, again in taken if not again]
+    failed = [one.task_id for one in taken if one.retry_at is None]
     refused = tuple(Refused(one.item.task_id, one.error) for one in done.refused)
     refused += await follow(conn, failed)
-    return Recovered(retried=len(taken) - len(failed), failed=len(failed), refused=refused)
+    retried = len(taken) - len(failed)
+    return Recovered(retried=retried, failed=len(failed), refused=refused, crashes=tuple(taken))
 
 
 async def end_silent_sessions(conn: asyncpg.Connection, silent_ms: int = _SILENT_MS) -> list[str]:

@@ -125,7 +125,7 @@ WITH judged AS MATERIALIZED (
       FROM stale
            -- Not also `= ANY ($1)`: with that all 200 were read again for each of the 200, 27 ms of 34 ms for a batch.
      WHERE task.id = stale.id
-    RETURNING task.id, task.queue_name, stale.again
+    RETURNING task.id, stale.again, task.task_name, task.queue_name, stale.retry_count, stale.due, stale.message
 ), history AS (
     INSERT INTO horsies_task_attempts (task_id, attempt, outcome, will_retry, started_at, finished_at, error_code,
                                        error_message, failed_reason, worker_id, worker_hostname, worker_pid,
@@ -145,7 +145,7 @@ WITH judged AS MATERIALIZED (
      WHERE claimed_by_worker_id IS NOT NULL
      GROUP BY claimed_by_worker_id
 )
-SELECT id, again
+SELECT id, again, task_name, queue_name, retry_count + 1 AS attempt, CASE WHEN again THEN due END AS retry_at, message
   FROM recovered
        -- Tasks that no longer run make room under a cap, and the next retry is due at a time that no claimer knows yet.
  WHERE (SELECT count(pg_notify('task_queue_' || queue.name, 'capacity:swept'))

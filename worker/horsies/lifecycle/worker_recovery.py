@@ -74,7 +74,7 @@ async def recover_worker(
                 finalizing_ms,
                 None,
             )
-        again = dict(map(tuple, found))
+        again = {row["id"]: row["again"] for row in found}
         ends = {True: TaskStatus.PENDING, False: TaskStatus.FAILED}
         return [
             RecoveredTask(one, TaskStatus.RUNNING, ends[again[one.task_id]]) for one in batch if one.task_id in again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,8 +14,7 @@ import asyncpg
 from horsies.lifecycle.advancing import advance, nodes_started
 from horsies.lifecycle.following import family_by_family
 from horsies.run.loops import Wake
-from horsies.store.connect import is_transient
-from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_a_row
+from horsies.store.isolate_bad_rows import ROW_ERRORS, is_about_one_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -71,6 +71,7 @@ class Advancer:
         self._started: dict[str, float] = {}
         """Start times, in their order; written once the first task has run for some time."""
         self._alarm: asyncio.TimerHandle | None = None
+        self._spans: dict[str, str] = {}
         self._ended: dict[str, object] = {}
         """Each with a mark: a task that ends again during its advance is advanced again."""
         self._aside: dict[str, _Aside] = {}
@@ -87,9 +88,12 @@ class Advancer:
         if self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(_SHORT_TASK_S, self._look)
 
-    def ended(self, task_id: str) -> None:
-        """The task of a node may have ended: finished, expired, or ended by an operator or a sweep."""
+    def ended(self, task_id: str, span: str | None = None) -> None:
+        """The task of a node may have ended: finished, expired, or ended by an operator or a sweep. `span`: if the run
+        was traced, its traceparent, to which the next nodes link."""
         self._started.pop(task_id, None)
+        if span is not None:
+            self._spans[task_id] = span
         self._ended[task_id] = object()
         self.wake.set()
 
@@ -119,9 +123,10 @@ class Advancer:
     async def _advance(self, marks: dict[str, object]) -> None:
         leave = self._blocked()
         locked: dict[str, str] = {}
+        step = partial(advance, spans=self._spans) if self._spans else advance
         async with self.lane.turn() as connection:
             for answers, left in await self._piecemeal(
-                list(marks), lambda ids: family_by_family(advance, connection, ids, leave)
+                list(marks), lambda ids: family_by_family(step, connection, ids, leave)
             ):
                 locked |= left
                 for done in answers:
@@ -129,6 +134,8 @@ class Advancer:
         for task_id, mark in marks.items():
             if self._ended[task_id] is mark:
                 del self._ended[task_id]
+                if task_id not in locked:
+                    self._spans.pop(task_id, None)
         self._put_aside(locked, leave)
         self._on_done()
 
@@ -184,7 +191,7 @@ class Advancer:
         try:
             return [await do(task_ids)]
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
-            if not _is_of_one_row(error):
+            if not is_about_one_row(error):
                 raise
             answers = [await self._alone(task_id, do) for task_id in task_ids]
         return [answer for answer in answers if answer is not None]
@@ -193,13 +200,8 @@ class Advancer:
         try:
             return await do([task_id])
         except (asyncpg.PostgresError, *ROW_ERRORS) as error:
-            if not _is_of_one_row(error):
+            if not is_about_one_row(error):
                 raise
             # The sweep tries it again, and reports it again.
             self._events.warn("workflow not advanced", task=task_id, error=f"{type(error).__name__}: {error}")
             return None
-
-
-def _is_of_one_row(error: Exception) -> bool:
-    """Whether the error is permanent and caused by certain rows of the batch."""
-    return is_about_a_row(error) and not is_transient(error)

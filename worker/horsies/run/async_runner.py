@@ -18,6 +18,7 @@ from horsies.run.frames import CHUNK, FrameReader, pack
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from horsies.domain.trace import Tracing
     from horsies.run.child_leases import ChildLeases
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
@@ -35,10 +36,12 @@ class AsyncRunner:
         tasks: Tasks,
         limit: int,
         leases: ChildLeases,
+        tracing: Tracing | None,
         flush_output: Callable[[], None],
     ) -> None:
         self._channel = channel
         self._leases = leases
+        self._tracing = tracing
         self._tasks = tasks
         self._limit = limit
         self._flush_output = flush_output
@@ -112,7 +115,7 @@ class AsyncRunner:
         begin = perf_counter()
         if run.stop is None:
             self._active[run.number] = run, asyncio.current_task()
-            outcome = await execute_async(self._tasks, job, run)
+            outcome = await execute_async(self._tasks, job, run, self._tracing)
         else:
             outcome = run.stop.outcome(run.stop)
         del self._active[run.number]
@@ -121,7 +124,7 @@ class AsyncRunner:
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
-        self._report((run.number, outcome, duration_s, run.began))
+        self._report((run.number, outcome, duration_s, run.began, run.span))
         self._start_waiting()
 
     def _report(self, report: Report) -> None:
@@ -138,5 +141,5 @@ class AsyncRunner:
         for job in self._waiting:
             if job[0] == number:
                 self._waiting.remove(job)
-                self._report((number, stop.outcome(stop), 0.0, False))
+                self._report((number, stop.outcome(stop), 0.0, False, None))
                 return

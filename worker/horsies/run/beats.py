@@ -127,6 +127,7 @@ class Beats:
         sent_at = clock()
         try:
             stale = await beat(connection, self._identity.worker_id, self._identity.hostname, tokens)
+            self._events.beaten(len(tokens) - len(stale))
         except _NONE_CAN_BEAT as error:
             if len(self.lane.url.hosts) < 2:
                 waited = isinstance(error, asyncpg.LockNotAvailableError)

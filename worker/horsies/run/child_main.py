@@ -38,6 +38,7 @@ from horsies.run.sync_runner import SyncRunner
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from horsies.domain.trace import Tracing
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Tasks
 
@@ -106,7 +107,7 @@ def _serve(
     _take_sigterm(plain)
 
     sys.path[:] = path
-    tasks = _load(locator, parent)
+    tasks, tracing = _load(locator, parent)
     logging.basicConfig(level=log_level, format=_LOG_FORMAT)  # has no effect if the application has configured logging
     # Again: modules of the application may have replaced our handlers with their own.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -120,12 +121,12 @@ def _serve(
     )
     coroutines = [name for name, task in tasks.items() if task.is_async]
     if coroutines:
-        many = AsyncRunner(async_channel, tasks, limit, leases, flush_output)
+        many = AsyncRunner(async_channel, tasks, limit, leases, tracing, flush_output)
         runners.append(many)
         many.start()
     leases.start()
     parent.say("ready", list(tasks), coroutines)
-    plain.run(tasks, leases)
+    plain.run(tasks, leases, tracing)
     if coroutines:
         many.join()
     flush_output()
@@ -153,13 +154,13 @@ def _stack(runner: SyncRunner | AsyncRunner, number: int, *, with_locals: bool) 
         return {"frames": [], "threads": [], "problem": f"{type(error).__name__}: {error}"}
 
 
-def _load(locator: str, parent: Parent) -> Tasks:
-    """All tasks of the application; if it cannot be imported, the parent gets the reason and this process ends."""
+def _load(locator: str, parent: Parent) -> tuple[Tasks, Tracing | None]:
+    """The application's tasks, and its tracing; if it cannot be imported, the parent gets the reason, and this ends."""
     try:
         with _discovery_logs():
             app = locate_app(locator)
             app.import_task_modules()
-        return dict(app.tasks)
+        return dict(app.tasks), app.tracing
     except HorsiesError as error:
         reason = str(error)
     except BaseException:  # noqa: BLE001 - the user's modules run in here

@@ -11,6 +11,7 @@ from horsies.run.guard import clock
 
 if TYPE_CHECKING:
     from horsies.config.recovery import RecoveryConfig
+    from horsies.domain.trace import RunContext
 
 TASK_TIMEOUT = "TASK_TIMEOUT"
 TASK_INTERRUPTED = "TASK_INTERRUPTED"
@@ -91,6 +92,8 @@ class Job:
     args: str | None
     kwargs: str | None
     timeout_ms: int | None = None
+    trace: RunContext | None = None
+    """For a child that traces its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,13 @@ class ChildResult:
     error_message: str | None
     duration_s: float
     began: bool = True
+    span: str | None = None
+    """The traceparent of the run, if it was traced."""
+
+    @property
+    def run_s(self) -> float | None:
+        """How long user code ran; None if it was not called."""
+        return self.duration_s if self.began else None
 
 
 @dataclass(frozen=True, slots=True)

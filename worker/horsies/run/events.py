@@ -9,12 +9,20 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from horsies.config.url import mask
+from horsies.domain.codes import OperationalErrorCode
+from horsies.hooks import TaskFailed, TaskRetried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from horsies.domain.errors import HorsiesError
+    from horsies.lifecycle.finishing import Outcome
+    from horsies.lifecycle.recovering import CrashedRun
     from horsies.lifecycle.scheduling import ScheduleRun
+    from horsies.run.hook_threads import Hooks
+    from horsies.run.in_flight import InFlightTask
+    from horsies.run.metrics.of_worker import WorkerMetrics
 
 LOGGER_NAME = "horsies.worker"
 _STYLES = {
@@ -48,43 +56,74 @@ class Events:
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._logger = logger or logging.getLogger(LOGGER_NAME)
+        self.metrics: WorkerMetrics | None = None
+        """Set by a worker that is scraped."""
+        self.hooks: Hooks | None = None
+        """Set by a worker whose application has any."""
         self.finished = 0
         self.failed = 0
         self.retried = 0
         self.stale = 0
 
-    def started(self, task_id: str, task_name: str, child: int) -> None:
-        self._tell(logging.DEBUG, "started", task=task_name, id=task_id, child=child)
+    def started(self, held: InFlightTask) -> None:
+        """Its row is RUNNING, and its job goes to the child."""
+        if self.metrics is not None:
+            self.metrics.started(held)
+        child = held.child.pid if held.child else 0
+        self._tell(logging.DEBUG, "started", task=held.task.task_name, id=held.task_id, child=child)
 
-    def task_finished(self, task_id: str, task_name: str, duration_s: float) -> None:
+    def task_finished(self, held: InFlightTask, duration_s: float | None) -> None:
         self.finished += 1
-        self._tell(logging.INFO, "finished", task=task_name, id=task_id, took=Seconds(duration_s))
+        if self.metrics is not None:
+            self.metrics.ended(held, "completed", None, duration_s)
+        took = Seconds(duration_s or 0.0)
+        self._tell(logging.INFO, "finished", task=held.task.task_name, id=held.task_id, took=took)
 
-    def task_failed(self, task_id: str, task_name: str, code: str | None, message: str | None) -> None:
+    def task_failed(self, held: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
         self.failed += 1
-        self._tell(logging.WARNING, "failed", task=task_name, id=task_id, code=code, message=message)
+        code, message = outcome.error_code, outcome.error_message
+        if self.metrics is not None:
+            self.metrics.ended(held, "failed", code, duration_s)
+        if self.hooks is not None:
+            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
+        self._tell(logging.WARNING, "failed", task=held.task.task_name, id=held.task_id, code=code, message=message)
 
-    def task_retried(self, task_id: str, task_name: str, code: str | None, delay_s: float, attempt: int) -> None:
+    def task_retried(
+        self, held: InFlightTask, outcome: Outcome, due: datetime | None, duration_s: float | None
+    ) -> None:
         self.retried += 1
+        if self.metrics is not None:
+            self.metrics.ended(held, "retried", outcome.error_code, duration_s)
+        if self.hooks is not None:
+            self.hooks.tell(_retried(held, outcome, due, self.hooks.worker_id))
         self._tell(
             logging.WARNING,
             "retry",
-            task=task_name,
-            id=task_id,
-            code=code,
-            due_in=Seconds(delay_s),
-            failed_attempts=attempt,
+            task=held.task.task_name,
+            id=held.task_id,
+            code=outcome.error_code,
+            due_in=Seconds(outcome.retry_delay_s or 0.0),
+            failed_attempts=held.task.retry_count + 1,
         )
 
-    def task_interrupted(self, task_id: str, task_name: str, *, requeued: bool) -> None:
-        self._tell(logging.WARNING, "interrupted", task=task_name, id=task_id, now="PENDING" if requeued else "FAILED")
+    def task_interrupted(self, held: InFlightTask, outcome: Outcome, *, requeued: bool) -> None:
+        if self.metrics is not None:
+            self.metrics.ended(held, "requeued" if requeued else "failed", outcome.error_code, None)
+        if self.hooks is not None and not requeued:
+            self.hooks.tell(_failed(held, outcome, self.hooks.worker_id))
+        now = "PENDING" if requeued else "FAILED"
+        self._tell(logging.WARNING, "interrupted", task=held.task.task_name, id=held.task_id, now=now)
 
-    def task_expired(self, task_id: str, task_name: str) -> None:
-        self._tell(logging.WARNING, "expired", task=task_name, id=task_id)
+    def task_expired(self, held: InFlightTask) -> None:
+        if self.metrics is not None:
+            self.metrics.expired(held)
+        self._tell(logging.WARNING, "expired", task=held.task.task_name, id=held.task_id)
 
-    def claim_lost(self, task_id: str, task_name: str, doing: str) -> None:
+    def claim_lost(self, held: InFlightTask, doing: str) -> None:
         self.stale += 1
-        self._tell(logging.WARNING, "lost claim", task=task_name, id=task_id, doing=doing)
+        if self.metrics is not None:
+            self.metrics.claim_lost(held, doing)
+        self._tell(logging.WARNING, "lost claim", task=held.task.task_name, id=held.task_id, doing=doing)
 
     def outcome_refused(self, task_id: str, task_name: str, error: Exception) -> None:
         """The database rejects an outcome; it is kept, and sent again from time to time."""
@@ -104,6 +143,8 @@ class Events:
         self._tell(logging.ERROR, "outcome lost", task=task_name, id=task_id)
 
     def child_exited(self, index: int, pid: int, how: str, tasks: int) -> None:
+        if self.metrics is not None:
+            self.metrics.child_exited(crashed=tasks > 0)
         level = logging.ERROR if tasks else logging.INFO
         self._tell(level, "crashed" if tasks else "child exited", child=index, pid=pid, how=how, tasks=tasks)
 
@@ -112,6 +153,8 @@ class Events:
 
     def loop_failed(self, name: str, error: Exception, failures: int, delay_s: float, *, transient: bool) -> None:
         """The first failure in a row is logged with its traceback, later ones in a line."""
+        if self.metrics is not None:
+            self.metrics.step_failed(name)
         self._logger.log(
             logging.WARNING if transient else logging.ERROR,
             "loop failed",
@@ -125,6 +168,16 @@ class Events:
             },
             exc_info=error if failures == 1 and not transient else None,
         )
+
+    def loop_stepped(self, name: str, seconds: float) -> None:
+        """A step succeeded; of interest to metrics alone."""
+        if self.metrics is not None:
+            self.metrics.stepped(name, seconds)
+
+    def beaten(self, runs: int) -> None:
+        """Heartbeats of so many runs were stored."""
+        if self.metrics is not None:
+            self.metrics.beaten(runs)
 
     def blocked(self, name: str, error: Exception) -> None:
         """A lock or a full disk prevents writes. Logged once; unblocked() is the end."""
@@ -161,9 +214,27 @@ class Events:
     def waiting_for_database(self, error: HorsiesError, delay_s: float) -> None:
         self._tell(logging.WARNING, "waiting for the database", reason=error.message, again_in=Seconds(delay_s))
 
+    def sweep_ended(self, sweep: str, seconds: float) -> None:
+        """This worker has run a sweep; `swept` or `pruned` told what it changed."""
+        if self.metrics is not None:
+            self.metrics.sweep_ended(sweep, seconds)
+
     def swept(self, text: str, *, changed: int, **counts: Any) -> None:
         """One record for each sweep, so that the log shows that sweeps run; at DEBUG if nothing was to do."""
+        if self.metrics is not None:
+            self.metrics.swept(text, counts)
         self._tell(logging.INFO if changed else logging.DEBUG, text, **counts)
+
+    def run_crashed(self, crash: CrashedRun) -> None:
+        """A sweep of this worker has found a run whose worker is dead; the sweep is logged as a whole."""
+        if self.hooks is not None:
+            self.hooks.tell(_crashed(crash, self.hooks.worker_id))
+
+    def hook_failed(self, hook: str, event: str, error: BaseException, why: str | None) -> None:
+        """With its traceback: it is code of the application."""
+        words = why or mask(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        fields = {"hook": hook, "of": event, "error": words}
+        self._logger.log(logging.ERROR, "hook failed", extra={"fields": fields}, exc_info=None if why else error)
 
     def note(self, text: str, **fields: Any) -> None:
         self._tell(logging.INFO, text, **fields)
@@ -174,6 +245,27 @@ class Events:
     def _tell(self, level: int, event: str, **fields: Any) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, event, extra={"fields": fields})
+
+
+def _failed(held: InFlightTask, outcome: Outcome, worker_id: str) -> TaskFailed:
+    task = held.task
+    code, message = outcome.error_code, outcome.error_message
+    return TaskFailed(held.task_id, task.task_name, task.queue_name, code, message, task.retry_count + 1, worker_id)
+
+
+def _retried(held: InFlightTask, outcome: Outcome, due: datetime | None, worker_id: str) -> TaskRetried:
+    task = held.task
+    code, message = outcome.error_code, outcome.error_message
+    attempt = task.retry_count + 1
+    return TaskRetried(held.task_id, task.task_name, task.queue_name, code, message, attempt, due, worker_id)
+
+
+def _crashed(crash: CrashedRun, worker_id: str) -> TaskFailed | TaskRetried:
+    code = OperationalErrorCode.WORKER_CRASHED.value
+    told = crash.task_id, crash.task_name, crash.queue_name, code, crash.message, crash.attempt
+    if crash.retry_at is None:
+        return TaskFailed(*told, worker_id, found_by_sweep=True)
+    return TaskRetried(*told, crash.retry_at, worker_id, found_by_sweep=True)
 
 
 class HumanFormatter(logging.Formatter):

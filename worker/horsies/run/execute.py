@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,14 +18,16 @@ from horsies.workflow.context import call_kwargs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from horsies.domain.trace import RunContext, Tracing
     from horsies.run.child_leases import ChildLeases
     from horsies.task import TaskFunction
 
 AnyTask: TypeAlias = "TaskFunction[..., Any, Any, Any]"
 Tasks: TypeAlias = "Mapping[str, AnyTask]"
-Message: TypeAlias = "tuple[int, str, str, str | None, str | None, int]"
-"""A job as it is sent: number, key, task name, args, kwargs, its slot in the table of leases."""
+Message: TypeAlias = "tuple[int, str, str, str | None, str | None, RunContext | None, int]"
+"""A job as it is sent: number, key, task name, args, kwargs, what tracing needs, its slot in the table of leases."""
 
+_log = logging.getLogger("horsies.tracing")
 _LONGEST_CHAIN: Final = 100  # user code can link exceptions in a cycle
 
 
@@ -36,6 +40,8 @@ class Run:
     leases: ChildLeases
     stop: TaskStopped | None = None
     began: bool = False
+    span: str | None = None
+    """The traceparent of its span, if it is traced."""
     raised: BaseException | None = None
     """The exception it failed with, until `let_go`."""
 
@@ -57,7 +63,50 @@ class Run:
         self.raised = self.stop = None
 
 
-def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
+def execute(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None) -> Outcome:
+    """Run a plain task, in a span if the application traces; never raises."""
+    if tracing is None or (context := job[5]) is None:
+        return _execute(tasks, job, run)
+    # A context of its own: whatever a stop interrupts, the next job does not begin inside of this span.
+    return contextvars.copy_context().run(_execute_traced, tasks, job, run, tracing, context)
+
+
+async def execute_async(tasks: Tasks, job: Message, run: Run, tracing: Tracing | None) -> Outcome:
+    """`execute` for an `async def` task."""
+    if tracing is None or (context := job[5]) is None:
+        return await _execute_async(tasks, job, run)
+    outcome: Outcome | None = None
+    try:
+        with tracing.running(_id_of(job), job[2], context) as span:
+            run.span = span.traceparent
+            outcome = await _execute_async(tasks, job, run)
+            if not outcome[0]:
+                span.failed(*outcome[2:])
+    except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
+        _log.exception("a run could not be traced")
+    return await _execute_async(tasks, job, run) if outcome is None else outcome
+
+
+def _execute_traced(tasks: Tasks, job: Message, run: Run, tracing: Tracing, context: RunContext) -> Outcome:
+    outcome: Outcome | None = None
+    try:
+        with tracing.running(_id_of(job), job[2], context) as span:
+            run.span = span.traceparent
+            outcome = _execute(tasks, job, run)
+            if not outcome[0]:
+                span.failed(*outcome[2:])
+    except TaskStopped as stopped:  # before user code was called, or after it had returned
+        outcome = outcome or _stopped(stopped, stopped, run)
+    except Exception:  # noqa: BLE001 - a tracer, or an exporter, that fails
+        _log.exception("a run could not be traced")
+    return _execute(tasks, job, run) if outcome is None else outcome
+
+
+def _id_of(job: Message) -> str:
+    return job[1].partition("/")[0]
+
+
+def _execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
     """Run a plain task. TaskStopped, raised by a signal handler at any point, determines its outcome."""
     result: TaskResult[Any, Any] | None = None
     try:
@@ -72,7 +121,7 @@ def execute(tasks: Tasks, job: Message, run: Run) -> Outcome:
         return _broken(error, run)
 
 
-async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
+async def _execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
     """Run an `async def` task; a cancellation that the parent did not ask for is an outcome as well."""
     try:
         prepared = _prepare(tasks, job)
@@ -88,7 +137,7 @@ async def execute_async(tasks: Tasks, job: Message, run: Run) -> Outcome:
 
 
 def _prepare(tasks: Tasks, job: Message) -> tuple[AnyTask, list[Any], dict[str, Any]] | TaskResult[Any, TaskError]:
-    _, _, name, args, kwargs, _ = job
+    _, _, name, args, kwargs, _, _ = job
     task = tasks.get(name)
     if task is None:
         return TaskResult(err=_unknown(name))

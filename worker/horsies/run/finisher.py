@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import asyncpg
 
-from horsies.config.url import mask
-from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import OperationalErrorCode
-from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.states import TaskStatus
-from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.claim_token import Token, Verdict
 from horsies.lifecycle.finish_and_claim import finish_and_claim, is_end
-from horsies.lifecycle.finishing import Outcome, OutcomeKind, finish, stored_earlier
+from horsies.lifecycle.finishing import finish, stored_earlier
 from horsies.lifecycle.locked_rows import LockHolder, locked_rows
 from horsies.run.contract import TASK_INTERRUPTED
 from horsies.run.in_flight import InFlightTask, Stage
 from horsies.run.loops import Wake
-from horsies.store.connect import is_transient
-from horsies.store.isolate_bad_rows import is_about_a_row
+from horsies.store.isolate_bad_rows import is_about_one_row
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from horsies.lifecycle.finishing import Finished
+    from horsies.lifecycle.finishing import Finished, Outcome
     from horsies.run.child import ChildResult
     from horsies.run.claimer import Claimer, Offer
     from horsies.run.events import Events
     from horsies.run.in_flight import InFlightTasks
-    from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
+    from horsies.run.task_outcomes import TaskOutcomes
     from horsies.store.dedicated_connection import Lane
 
-_FAILURES = frozenset({OutcomeKind.FAILED, OutcomeKind.RETRY, OutcomeKind.INTERRUPT_REQUEUE})
 _LARGEST_BATCH = 200
 _LARGEST_BATCH_CHARS = 8_000_000
 _MOST_WAITING_CHARS = 32_000_000  # of results; two of the largest that are stored
@@ -56,7 +48,7 @@ class _Ended:
     """An outcome to be stored."""
 
     outcome: Outcome
-    duration_s: float
+    duration_s: float | None
     ended_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -78,13 +70,12 @@ class Finisher:
         in_flight: InFlightTasks,
         events: Events,
         *,
-        outputs: OutputRings,
-        kept_bytes: int,
+        make: TaskOutcomes,
         claimer: Claimer,
         capped: bool,
         on_retry: Callable[[float], None],
         on_stored: Callable[[], None],
-        on_workflow_task: Callable[[str], None],
+        on_workflow_task: Callable[[str, str | None], None],
         on_backlog: Callable[[bool], None],
         on_capped_end: Callable[[], None],
     ) -> None:
@@ -93,8 +84,7 @@ class Finisher:
         self.lane = lane
         self._in_flight = in_flight
         self._events = events
-        self._outputs = outputs
-        self._kept_bytes = kept_bytes
+        self._make = make
         self._on_retry = on_retry
         self._on_stored = on_stored
         self._on_workflow_task = on_workflow_task
@@ -109,7 +99,6 @@ class Finisher:
         """Outcomes that the database rejects, each for a reason of its own, and when to try them again."""
         self._locked: dict[InFlightTask, float] = {}
         """Outcomes whose rows other sessions have locked, and when to try them again."""
-        self._rng = random.Random()  # noqa: S311 - jitter
 
     @property
     def pending(self) -> int:
@@ -142,43 +131,19 @@ class Finisher:
             self.interrupted(held, began=result.began)
         elif not result.began and result.error_code == OperationalErrorCode.WORKER_CRASHED.value:
             self.interrupted(held, began=False)  # its lease had expired before
-        elif result.status == "ok":
-            self._add(held, self._outcome(held, OutcomeKind.COMPLETED, result.result_json), result.duration_s)
         else:
-            outcome = self._failure(held, result.result_json, result.error_code, result.error_message)
-            self._add(held, outcome, result.duration_s)
+            self._add(held, self._make.of_result(held, result), result.run_s)
 
     def crashed(self, held: InFlightTask, how: str) -> None:
-        """The child died under it: this is the failure of this task; other jobs of the child are not concerned."""
+        """The child died under it."""
         if held.interrupted:
             self.interrupted(held)
-            return
-        code = OperationalErrorCode.WORKER_CRASHED
-        message = f"the child process that ran this task ended: {how}"
-        error = TaskError(
-            error_code=code,
-            message=message,
-            data={"worker_id": self._identity.worker_id, "worker_hostname": self._identity.hostname, "how": how},
-        )
-        outcome = self._failure(
-            held, dump_task_result(TaskResult(err=error)), code.value, message, failed_reason=message
-        )
-        self._add(held, outcome, 0.0)
+        else:
+            self._add(held, self._make.of_crash(held, how), None)
 
     def interrupted(self, held: InFlightTask, *, began: bool = True) -> None:
-        """The shutdown stopped it: requeued if the task allows that, else it waits for an operator's decision.
-
-        A task whose user code was not called is always requeued, without an attempt: nothing can run twice.
-        """
-        message, stored = "the worker was stopped while this task ran", None
-        if not began:
-            kind = OutcomeKind.NOT_BEGUN
-        elif held.requeue_on_interrupt:
-            kind = OutcomeKind.INTERRUPT_REQUEUE
-        else:
-            kind = OutcomeKind.FAILED
-            stored = dump_task_result(TaskResult(err=TaskError(error_code=TASK_INTERRUPTED, message=message)))
-        self._add(held, self._outcome(held, kind, stored, TASK_INTERRUPTED, message), 0.0)
+        """The shutdown stopped it."""
+        self._add(held, self._make.of_interrupt(held, began=began), None)
 
     def commit_lost(self, held: InFlightTask, outcome: Outcome | None) -> None:
         """Its outcome was stored, but the database has lost the commit: store it again, or count it as a crash."""
@@ -188,13 +153,7 @@ class Finisher:
             id=held.task_id,
             now="it is stored again" if outcome else "it counts as a crash, as the outcome is no longer in memory",
         )
-        if outcome is not None:
-            self._add(held, outcome, 0.0)
-            return
-        code = OperationalErrorCode.WORKER_CRASHED
-        message = "the database lost the commit of its outcome, and its worker no longer had it in memory"
-        stored = dump_task_result(TaskResult(err=TaskError(error_code=code, message=message)))
-        self._add(held, self._failure(held, stored, code.value, message, failed_reason=message), 0.0)
+        self._add(held, outcome or self._make.of_lost_commit(held), None)
 
     async def step(self) -> None:
         batch = self._next_batch()
@@ -218,7 +177,7 @@ class Finisher:
             self._in_flight.recent.add(batch[held].outcome)
             self._tell(held, batch[held].outcome, answer, batch[held].duration_s)
             if held.task.is_workflow_task and answer.status is not TaskStatus.PENDING:
-                self._on_workflow_task(held.task_id)
+                self._on_workflow_task(held.task_id, batch[held].outcome.span)
         self._on_stored()
         if self.pending > len(self._locked):
             self.wake.set()
@@ -268,7 +227,7 @@ class Finisher:
             self._unanswered.update(batch)
             return await self._store_or_set_aside(connection, batch, careful=True)
         except asyncpg.PostgresError as error:
-            if not _is_of_one_row(error):
+            if not is_about_one_row(error):
                 raise
         return await self._one_by_one(connection, batch)
 
@@ -306,7 +265,7 @@ class Finisher:
             except asyncpg.LockNotAvailableError:
                 self._set_aside(held, LockHolder(None, None))
             except asyncpg.PostgresError as error:
-                if not _is_of_one_row(error):
+                if not is_about_one_row(error):
                     raise
                 self._refuse(held, error)
         return finished
@@ -370,7 +329,7 @@ class Finisher:
         since = time.monotonic() - _OVERDUE_S
         return [held.task.token for held, outcome in self._outcomes.items() if outcome.ended_at < since]
 
-    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float) -> None:
+    def _add(self, held: InFlightTask, outcome: Outcome, duration_s: float | None) -> None:
         self._in_flight.move(held, Stage.FINISHING)
         self._outcomes[held] = ended = _Ended(outcome, duration_s)
         self._count(ended.size)
@@ -401,71 +360,15 @@ class Finisher:
         elif self._waiting_chars <= _MOST_WAITING_CHARS // 2 < before:
             self._on_backlog(False)
 
-    def _failure(
-        self,
-        held: InFlightTask,
-        stored: str | None,
-        code: str | None,
-        message: str | None,
-        failed_reason: str | None = None,
-    ) -> Outcome:
-        decision = decide(
-            RetryRule.from_text(held.task.task_options),
-            error_code=code,
-            retry_count=held.task.retry_count,
-            max_retries=held.task.max_retries,
-            now=datetime.now(UTC),
-            good_until=None,  # checked by the statement, with the database's clock
-            rng=self._rng,
-        )
-        if decision == RETRIES_SPENT and stored is not None:
-            task = held.task
-            stored = with_retries_spent(stored, retry_count=task.retry_count, max_retries=task.max_retries)
-        delay = decision.delay_s if isinstance(decision, RetryAt) else None
-        kind = OutcomeKind.FAILED if delay is None else OutcomeKind.RETRY
-        return self._outcome(held, kind, stored, code, message, failed_reason, delay)
-
-    def _outcome(
-        self,
-        held: InFlightTask,
-        kind: OutcomeKind,
-        stored: str | None,
-        code: str | None = None,
-        message: str | None = None,
-        failed_reason: str | None = None,
-        delay_s: float | None = None,
-    ) -> Outcome:
-        return Outcome(
-            token=held.task.token,
-            kind=kind,
-            result_json=stored,
-            error_code=code,
-            error_message=message,
-            failed_reason=failed_reason,
-            retry_delay_s=delay_s,
-            output=self._output(held) if kind in _FAILURES else None,
-        )
-
-    def _output(self, held: InFlightTask) -> str | None:
-        ring = self._outputs.of(held.task.token)
-        return None if ring is None else mask(ring.tail(self._kept_bytes)) or None
-
-    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float) -> None:
-        name = held.task.task_name
+    def _tell(self, held: InFlightTask, outcome: Outcome, finished: Finished, duration_s: float | None) -> None:
         if finished.verdict is Verdict.STALE:
-            self._events.claim_lost(held.task_id, name, "finish")
+            self._events.claim_lost(held, "finish")
         elif finished.status is TaskStatus.COMPLETED:
-            self._events.task_finished(held.task_id, name, duration_s)
+            self._events.task_finished(held, duration_s)
         elif outcome.error_code == TASK_INTERRUPTED:
-            self._events.task_interrupted(held.task_id, name, requeued=finished.status is TaskStatus.PENDING)
+            self._events.task_interrupted(held, outcome, requeued=finished.status is TaskStatus.PENDING)
         elif finished.status is TaskStatus.PENDING:
-            delay = outcome.retry_delay_s or 0.0
-            self._events.task_retried(held.task_id, name, outcome.error_code, delay, held.task.retry_count + 1)
-            self._on_retry(delay)
+            self._events.task_retried(held, outcome, finished.due, duration_s)
+            self._on_retry(outcome.retry_delay_s or 0.0)
         else:
-            self._events.task_failed(held.task_id, name, outcome.error_code, outcome.error_message)
-
-
-def _is_of_one_row(error: asyncpg.PostgresError) -> bool:
-    """Whether the error is permanent and caused by certain rows of the batch."""
-    return is_about_a_row(error) and not is_transient(error)
+            self._events.task_failed(held, outcome, duration_s)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from horsies.lifecycle.claiming import ClaimedTask
     from horsies.run.child import Child
     from horsies.run.contract import Job
+    from horsies.run.metrics.of_worker import TaskSeries
 
 
 class Stage(IntEnum):
@@ -45,6 +46,8 @@ class InFlightTask:
     """When a statement was sent that the database has confirmed and that shows this run alive, by `guard.clock`."""
     interrupted: bool = False
     """The shutdown has asked its child to stop it: if the child dies of that, it was no crash."""
+    series: TaskSeries | None = None
+    """Where its run is counted, if this worker is scraped."""
 
     def confirm(self, sent_at: int) -> None:
         """A statement sent at that time has shown the run alive: its lease counts from then."""

@@ -102,7 +102,7 @@ class Track:
         slot = self._free.pop()
         flight = self._flights[number] = self._by_key[job.key] = RunningJob(number, job, slot)
         self._table.assign(slot, number, confirmed_at)
-        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, slot))
+        self.channel.send((number, job.key, job.task_name, job.args, job.kwargs, job.trace, slot))
         if self._begun < self.limit:
             self._begin(flight)
         else:
@@ -182,11 +182,13 @@ class Track:
 
     def _results(self, results: list[Any]) -> None:
         self._before_results()
-        for number, outcome, duration_s, began in results:
+        for number, outcome, duration_s, began, span in results:
             if (flight := self._flights.get(number)) is not None:
-                self._end(flight, outcome, duration_s, began=began)
+                self._end(flight, outcome, duration_s, began=began, span=span)
 
-    def _end(self, flight: RunningJob, outcome: Outcome, duration_s: float, *, began: bool) -> None:
+    def _end(
+        self, flight: RunningJob, outcome: Outcome, duration_s: float, *, began: bool, span: str | None = None
+    ) -> None:
         key = flight.job.key
         del self._flights[flight.number], self._by_key[key]
         self._table.release(flight.slot)
@@ -201,7 +203,7 @@ class Track:
         if self._waiting and self._begun < self.limit:
             self._begin(self._waiting.popleft())
         ok, text, code, message = outcome
-        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began))
+        self._on_result(key, ChildResult("ok" if ok else "err", text, code, message, duration_s, began, span))
 
 
 def _told(job: Job) -> str:

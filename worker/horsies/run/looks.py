@@ -15,6 +15,7 @@ from horsies.store.statements import statement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from horsies.config.app import AppConfig
     from horsies.run.in_flight import InFlightTasks
     from horsies.run.output_rings import OutputRings
     from horsies.run.settings import Identity
@@ -37,12 +38,12 @@ class Looks:
 
     def __init__(
         self,
+        config: AppConfig,
         identity: Identity,
         lane: Lane,
         in_flight: InFlightTasks,
         outputs: OutputRings,
         *,
-        allowed: bool,
         is_notified: bool,
     ) -> None:
         self.wake = Wake()
@@ -51,7 +52,7 @@ class Looks:
         self._worker_id = identity.worker_id
         self._in_flight = in_flight
         self._outputs = outputs
-        self._allowed = allowed
+        self._allowed = config.allow_looks
         self._pruned: float | None = None
 
     async def step(self) -> None:

@@ -117,6 +117,10 @@ class Supervisor:
     async def stop_all(self) -> None:
         await self.stop(*self._tasks)
 
+    @property
+    def names(self) -> list[str]:
+        return list(self._loops)
+
     def stuck(self) -> dict[str, float]:
         """The loops that should have succeeded by now, and the seconds since they last did."""
         now = time.monotonic()
@@ -198,6 +202,7 @@ class Supervisor:
                 continue
             self._began.pop(loop.name, None)
             self.outage.through(loop.name, began)
+            self._events.loop_stepped(loop.name, time.monotonic() - began)
             if failures or loop.name in self._reported:
                 self._events.loop_recovered(loop.name, failures)
                 self._reported.discard(loop.name)

@@ -28,6 +28,9 @@ class WorkerSettings:
     unknown_tasks: Literal["leave", "fail"] | None = None
     scheduler: bool = False
     """Also send the tasks of the schedules that come due."""
+    metrics_port: int | None = None
+    """Answer scrapes and probes there; 0 for any free port, None for none."""
+    metrics_host: str = "127.0.0.1"
     platform: Platform = field(default_factory=Platform.here)
 
     @property

@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from typing import TYPE_CHECKING
 
+from horsies.domain.trace import run_context
 from horsies.run.child import Child
 from horsies.run.contract import ChildFailed, ChildSpec, Job
 from horsies.run.leases import Guard
@@ -51,6 +52,7 @@ class Slots:
         *,
         title: str,
         outputs: OutputRings,
+        traced: bool,
         on_result: Callable[[InFlightTask, ChildResult], None],
         on_lost: Callable[[InFlightTask, str], None],
         on_room: Callable[[], None],
@@ -62,6 +64,7 @@ class Slots:
         self._events = events
         self._title = title
         self._outputs = outputs
+        self._traced = traced
         self._on_result = on_result
         self._on_lost = on_lost
         self._on_room = on_room
@@ -125,7 +128,9 @@ class Slots:
 
     def submit(self, held: InFlightTask, args: str | None, kwargs: str | None) -> None:
         """Pass the task to its child, or to another one if that child has ended since the reservation."""
-        job = Job(f"{held.task_id}/{next(self._numbers)}", held.task.task_name, args, kwargs, held.timeout_ms)
+        task = held.task
+        trace = run_context(task.queue_name, task.retry_count + 1, task.task_options) if self._traced else None
+        job = Job(f"{held.task_id}/{next(self._numbers)}", task.task_name, args, kwargs, held.timeout_ms, trace)
         self._held[job.key] = held
         held.job = job
         if held.child in self._by_child:

@@ -82,7 +82,7 @@ class Starter:
 
     def begin(self, held: InFlightTask) -> None:
         """Its row is RUNNING and names its child: run the user code."""
-        self._events.started(held.task_id, held.task.task_name, held.child.pid if held.child else 0)
+        self._events.started(held)
         args, kwargs = self._arguments(held)
         if held.task.is_workflow_task:
             self._on_begun(held.task_id)
@@ -219,11 +219,11 @@ class Starter:
         self._leave_child(held)
         self._in_flight.drop(held)
         if held.task.token in verdicts.expired:
-            self._events.task_expired(held.task_id, held.task.task_name)
+            self._events.task_expired(held)
             if held.task.is_workflow_task:
                 self._on_expired(held.task_id)
         elif held.task.token in verdicts.stale:
-            self._events.claim_lost(held.task_id, held.task.task_name, "start")
+            self._events.claim_lost(held, "start")
         self._on_room()
 
     def _put_back(self, batch: list[InFlightTask]) -> None:

@@ -13,6 +13,7 @@ import asyncpg
 from horsies.domain.codec import dump_task_result
 from horsies.domain.codes import OperationalErrorCode
 from horsies.domain.task_result import TaskError, TaskResult
+from horsies.domain.trace import trace_of
 from horsies.lifecycle.children import TooDeepError, fail_child, read_child, ready_children, start_child
 from horsies.run.loops import Wake
 from horsies.run.threads import in_thread
@@ -153,7 +154,8 @@ async def build_child(
 async def _start(turn: Turn, child: ReadyChild, plan: WorkflowPlan) -> None:
     try:
         async with turn() as connection:
-            await start_child(connection, child.workflow_id, child.index, plan)
+            traced = plan.traced(trace_of(child.task_options))
+            await start_child(connection, child.workflow_id, child.index, traced)
     except (TooDeepError, asyncpg.DataError) as error:  # errors of data: a name too long, a number that no column holds
         raise BuildFailed(f"the child workflow {plan.name!r:.300} cannot be stored: {error}") from error
 

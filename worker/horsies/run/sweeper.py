@@ -67,9 +67,11 @@ class Duty:
         upkeep: Lane,
         lane: Lane,
         *,
+        on_done: Callable[[str, float], None] = lambda _chore, _seconds: None,
         step_timeout_s: float = _SWEEP_TIMEOUT_S,
     ) -> None:
         self.name = name
+        self._on_done = on_done
         self.step_timeout_s = step_timeout_s
         self.interval_s = min(chore.interval_ms for chore in chores) / 1000
         self.wake = Wake()
@@ -110,7 +112,9 @@ class Duty:
     async def _do(self, chore: Chore) -> None:
         """The duty is kept after a failure: no other worker checks before the next interval."""
         connection = await self.lane.ready()
+        began = time.monotonic()
         report = await chore.do(connection)
+        self._on_done(chore.name, time.monotonic() - began)
         await write_report(connection, chore.name, self._worker_id, report)
         self._on_duty.discard(chore)
 
@@ -119,10 +123,11 @@ def duties(
     config: RecoveryConfig, events: Events, identity: Identity, upkeep: Lane, lane: Callable[[str], Lane]
 ) -> list[Duty]:
     """The duties that a worker with these settings offers."""
-    prune = [Retention(config, events)]
+    rules, done = rules_of(config, events), events.sweep_ended
+    prune, prune_s = [Retention(config, events)], _PRUNE_TIMEOUT_S
     return [
-        Duty("recovery", rules_of(config, events), identity, upkeep, lane("recovery")),
-        Duty("retention", prune, identity, upkeep, lane("retention"), step_timeout_s=_PRUNE_TIMEOUT_S),
+        Duty("recovery", rules, identity, upkeep, lane("recovery"), on_done=done),
+        Duty("retention", prune, identity, upkeep, lane("retention"), on_done=done, step_timeout_s=prune_s),
     ]
 
 
@@ -162,6 +167,8 @@ class _Stale(ABC):
             self._events.note(f"sweep spares {self._rule}", until=f"{until:%H:%M:%S}Z", reason=reason)
         self._spared = until is not None
         done = await self._sweep(connection)
+        for crash in done.crashes:
+            self._events.run_crashed(crash)
         _tell(self._events, self._rule, done)
         return done.report() | {"threshold_ms": self._threshold_ms, "spared_until": until and until.isoformat()}
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from horsies.domain.trace import Tracing
     from horsies.run.child_leases import ChildLeases
     from horsies.run.child_stack import Stack
     from horsies.run.execute import Message, Tasks
@@ -39,13 +40,14 @@ class SyncRunner:
         self.current_key: str | None = None  # the job of the prints
         self._tasks: Tasks = {}
         self._leases: ChildLeases
+        self._tracing: Tracing | None = None
         self._current: Run | None = None
         self._stops: dict[int, TaskStopped] = {}
         self._pid = os.getpid()
 
-    def run(self, tasks: Tasks, leases: ChildLeases) -> None:
+    def run(self, tasks: Tasks, leases: ChildLeases, tracing: Tracing | None) -> None:
         """Run jobs until the parent closes the socket."""
-        self._tasks, self._leases = tasks, leases
+        self._tasks, self._leases, self._tracing = tasks, leases, tracing
         frames = FrameReader()
         while data := self._channel.recv(CHUNK):
             # Removed one by one: 100 MB of arguments would otherwise stay here until the next job comes.
@@ -95,7 +97,7 @@ class SyncRunner:
         if self._stops and (stop := self._take_stop(number)) is not None:
             outcome = stop.outcome(stop)
         else:
-            outcome = execute(self._tasks, job, run)
+            outcome = execute(self._tasks, job, run, self._tracing)
         self._current = None
         duration_s = perf_counter() - begin
         self._flush_output()  # still under its key, but no longer open to a stop
@@ -103,7 +105,7 @@ class SyncRunner:
         if os.getpid() != self._pid:
             os._exit(0)  # user code has forked and returned in both processes
         run.let_go()
-        return number, outcome, duration_s, run.began
+        return number, outcome, duration_s, run.began, run.span
 
     def _take_stop(self, number: int) -> TaskStopped | None:
         """The stop request for this job, if any; those that came too late for earlier jobs are dropped."""

@@ -170,7 +170,7 @@ class UnknownTasks:
             else:
                 self._in_flight.drop(held)
                 if held.task.token in verdicts.expired:
-                    self._events.task_expired(held.task_id, held.task.task_name)
+                    self._events.task_expired(held)
                     if held.task.is_workflow_task:
                         self._on_expired(held.task_id)
         self._on_room()  # they used some places for a moment

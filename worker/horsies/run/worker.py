@@ -10,15 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from horsies.config.url import mask
+from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats
 from horsies.run.claimer import Claimer, ClaimRules
 from horsies.run.contract import LeaseTerms
 from horsies.run.database import wait_for_database
 from horsies.run.finisher import Finisher
+from horsies.run.hook_threads import Hooks
 from horsies.run.in_flight import InFlightTask, InFlightTasks, Stage
 from horsies.run.looks import CHANNEL as LOOK_CHANNEL, Looks
 from horsies.run.loops import Loop, Supervisor, Wake
+from horsies.run.metrics.probes import Phase, Probes
 from horsies.run.orders import CHANNEL, Orders
 from horsies.run.output_rings import OutputRings
 from horsies.run.scheduler import Schedules
@@ -28,6 +31,7 @@ from horsies.run.snapshots import Snapshots
 from horsies.run.starter import Starter
 from horsies.run.subworkflow_builder import CHANNEL as READY_CHANNEL, SubworkflowBuilder
 from horsies.run.sweeper import duties
+from horsies.run.task_outcomes import TaskOutcomes
 from horsies.run.unknown_tasks import UnknownTasks
 from horsies.store.dedicated_connection import Lane, look_at_server
 from horsies.store.listener import Listener
@@ -50,6 +54,7 @@ _GIVE_BACK_S = 5.0
 _GOODBYE_S = 2.0
 _CLOSE_S = 0.1
 _STORE_HURRIED_S = 3.0
+_HOOKS_S = 2.0
 
 
 class Worker:
@@ -68,17 +73,24 @@ class Worker:
         self._supervisor = Supervisor(app.config.resilience, events)
         self._quiet = Wake()
         self._hurry = asyncio.Event()
+        self.lanes: list[Lane] = []
+        self.phase = Phase.STARTING
+        self.probes = None if settings.metrics_port is None else Probes(self)
         self.lost: list[str] = []
         """After stop(): ids of the tasks whose outcomes could not be stored; a sweep counts their runs as crashed."""
 
     async def start(self) -> None:
         """Wait for the database, check its schema, start the children, then the loops."""
+        if self.probes is not None:
+            await self.probes.start(self._resources)
         self.database = await wait_for_database(self.app.config, self.events, self._resources)
         self.behind_pooler, self.warnings = await look_at_server(self.database, durable=self.app.config.broker.durable)
         self._wire()
         self._resources.push_async_callback(self.slots.close, 0.0)
         await self.slots.start()
         await self._listen()
+        if self.app.hooks:
+            self.events.hooks = Hooks(self.app.hooks, self.events, self.identity.worker_id)
         loops: list[Loop] = [self.claimer, self.starter, self.finisher, self.beats, self.snapshots, self.unknown_tasks]
         loops += [self.orders, self.looks, self.advancer, self.subworkflow_builder, *self.duties]
         if self.schedules:
@@ -89,6 +101,10 @@ class Worker:
         self._supervisor.start(loops)
         for text in self.warnings:
             self.events.warn("server setting", reason=text)
+        self.phase = Phase.RUNNING
+        if self.events.hooks is not None:
+            who = self.identity
+            self.events.hooks.tell(WorkerStarted(who.worker_id, who.hostname, who.pid, tuple(self.claimer.queues)))
         self.events.note("ready", worker=self.identity.worker_id, processes=self.settings.processes)
 
     @property
@@ -101,8 +117,15 @@ class Worker:
         """The loops that are stuck, and for how many seconds."""
         return self._supervisor.stuck()
 
+    @property
+    def loops(self) -> Supervisor:
+        """Read only: which there are, when they succeeded, whether they hold back."""
+        return self._supervisor
+
     async def abort(self) -> None:
         """Release the resources of a start() that failed half-way."""
+        if self.events.hooks is not None:
+            await self.events.hooks.close(0.0)
         await self._resources.aclose()
 
     def hurry(self) -> None:
@@ -112,6 +135,7 @@ class Worker:
 
     async def stop(self) -> None:
         """Stop claiming, release claims, drain while beats go on, interrupt the rest, store every outcome."""
+        self.phase = Phase.STOPPING
         begin, times = time.monotonic(), self.settings.stop_times
         self._supervisor.hasten()
         await self._stop_claiming()
@@ -122,7 +146,12 @@ class Worker:
         self.finisher.offer_refused()
         await self._until(self._is_stored, begin + times.store_s, hurried=_STORE_HURRIED_S)
         self.lost = self.finisher.give_up()
+        hooks, who = self.events.hooks, self.identity
+        if hooks is not None:
+            hooks.tell(WorkerStopped(who.worker_id, who.hostname, who.pid, tuple(self.lost)))
         await self._leave(begin + times.end_s)
+        if hooks is not None:
+            await hooks.close(min(_HOOKS_S, begin + times.end_s - time.monotonic()))
 
     async def _leave(self, end: float) -> None:
         """End the loops, write the last snapshot, close all connections; after `end`, do not wait for an answer."""
@@ -158,6 +187,7 @@ class Worker:
             events,
             title=self.identity.worker_id,
             outputs=self.outputs,
+            traced=self.app.tracing is not None,
             on_result=self._result,
             on_lost=self._lost_child,
             on_room=self._room,
@@ -192,8 +222,7 @@ class Worker:
             lanes["finish"],
             self.in_flight,
             events,
-            outputs=self.outputs,
-            kept_bytes=config.failed_output_bytes,
+            make=TaskOutcomes(self.identity, self.outputs, config.failed_output_bytes),
             claimer=self.claimer,
             capped=self.claim_rules.capped,
             on_retry=self._retry_due,
@@ -244,14 +273,8 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
-        self.looks = Looks(
-            self.identity,
-            upkeep,
-            self.in_flight,
-            self.outputs,
-            allowed=config.allow_looks,
-            is_notified=not self.behind_pooler,
-        )
+        notified = not self.behind_pooler
+        self.looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, is_notified=notified)
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
@@ -259,6 +282,7 @@ class Worker:
         durable = self.app.config.broker.durable
         lane = Lane(self.database, f"worker {role}", behind_pooler=self.behind_pooler, durable=durable)
         self._resources.push_async_callback(lane.close)
+        self.lanes.append(lane)
         return lane
 
     async def _listen(self) -> None:
@@ -338,7 +362,7 @@ class Worker:
 
     def _lost_claim(self, held: InFlightTask) -> None:
         """An operator took it away, or a sweep while this worker was stalled: stop its code."""
-        self.events.claim_lost(held.task_id, held.task.task_name, "beat")
+        self.events.claim_lost(held, "beat")
         self.slots.stop_task(held)
         self.starter.forget(held)
 

@@ -60,7 +60,15 @@ class Lane:
         self._durable = durable and role in _TASKS_ON_THEIR_WAY
         self._behind_pooler = behind_pooler
         self._connection: asyncpg.Connection | None = None
+        self._was_lost = False
+        self.reconnects = 0
+        """How often a lost connection was replaced."""
         self._turns = asyncio.Lock()
+
+    @property
+    def use(self) -> str:
+        """`claim`, `beat`: the loop that it belongs to."""
+        return self._role.removeprefix("worker ")
 
     @property
     def url(self) -> DatabaseUrl:
@@ -69,7 +77,10 @@ class Lane:
     async def ready(self) -> asyncpg.Connection:
         """The connection, open as far as this side can know."""
         if self._connection is None or self._connection.is_closed():
+            self._was_lost = self._was_lost or self._connection is not None
             self._connection = await self._connect()
+            self.reconnects += self._was_lost
+            self._was_lost = False
         return self._connection
 
     @asynccontextmanager
@@ -90,6 +101,7 @@ class Lane:
         """Give up this connection: after a timeout its socket may be dead without any error."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            self._was_lost = True
             connection.terminate()
 
     async def close(self) -> None:

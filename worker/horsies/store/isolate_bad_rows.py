@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import asyncpg
 
 from horsies.domain.errors import HorsiesError
-from horsies.store.connect import DatabaseUnavailable
+from horsies.store.connect import DatabaseUnavailable, is_transient
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -78,6 +78,11 @@ async def isolate_bad_rows(
 def is_about_a_row(error: Exception) -> bool:
     """Whether the error may be caused by one row among many that the statement touched."""
     return not isinstance(error, _NOT_ABOUT_A_ROW)
+
+
+def is_about_one_row(error: Exception) -> bool:
+    """Whether the error is permanent and caused by certain rows of the batch."""
+    return is_about_a_row(error) and not is_transient(error)
 
 
 def is_blocked(error: BaseException) -> bool:

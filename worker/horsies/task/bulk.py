@@ -13,8 +13,10 @@ from horsies.task.sending import Sender, invalid, no_broker, not_stored, read_st
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from horsies.broker import PostgresBroker
+    from horsies.domain.trace import Sending, Trace, Tracing
     from horsies.handle import BrokerResult, TaskHandle, TaskSendError, TaskSendResult
     from horsies.store.enqueue import Enqueued, EnqueueRequest
     from horsies.task.options import TaskSendOptions
@@ -30,20 +32,26 @@ class TaskCall:
     kwargs: Mapping[str, Any]
     options: TaskSendOptions
 
-    def prepare(self, *, suppressed: bool, sent_at: datetime) -> Result[EnqueueRequest, TaskSendError]:
+    def prepare(
+        self, *, suppressed: bool, sent_at: datetime, trace: Trace | None = None
+    ) -> Result[EnqueueRequest, TaskSendError]:
         if self.options.connection is not None:
             return invalid("the calls of one send_many share a connection: write send_many(calls, connection=...)")
-        return self.sender.prepare(self.args, self.kwargs, self.options, suppressed=suppressed, sent_at=sent_at)
+        return self.sender.prepare(
+            self.args, self.kwargs, self.options, suppressed=suppressed, sent_at=sent_at, trace=trace
+        )
 
 
 class _Batch:
     """The calls in their order; `requests` are those that can be sent."""
 
-    def __init__(self, calls: Iterable[TaskCall]) -> None:
+    def __init__(self, calls: Iterable[TaskCall], trace: Trace | None = None) -> None:
         # Checked once per task: to find that a variable is not in the environment takes 0.5 µs.
         is_suppressed = cache(Sender.is_suppressed)
         now = datetime.now(UTC)
-        self._prepared = [call.prepare(suppressed=is_suppressed(call.sender), sent_at=now) for call in calls]
+        self._prepared = [
+            call.prepare(suppressed=is_suppressed(call.sender), sent_at=now, trace=trace) for call in calls
+        ]
         self.requests = [result.ok_value for result in self._prepared if isinstance(result, Ok)]
 
     def answered(
@@ -62,7 +70,32 @@ class _Batch:
 
 def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     """One result per call, in their order. A call that cannot be sent does not prevent the others."""
-    batch = _Batch(calls)
+    if app.tracing is None:
+        return _send(app, _Batch(calls), connection)
+    calls = list(calls)
+    with _span(app.tracing, calls) as span:
+        return span.sent(_send(app, _Batch(calls, span.trace), connection))
+
+
+async def send_many_async(
+    app: App, calls: Iterable[TaskCall], connection: object
+) -> list[TaskSendResult[TaskHandle[Any]]]:
+    """`send_many` for a running event loop."""
+    if app.tracing is None:
+        return await _send_async(app, _Batch(calls), connection)
+    calls = list(calls)
+    with _span(app.tracing, calls) as span:
+        return span.sent(await _send_async(app, _Batch(calls, span.trace), connection))
+
+
+def _span(tracing: Tracing, calls: Sequence[TaskCall]) -> AbstractContextManager[Sending]:
+    """One for the batch, as its tasks are stored with one statement."""
+    queues = {call.sender.queue_name for call in calls}
+    destination = queues.pop() if len(queues) == 1 else "several queues"
+    return tracing.sending(destination, {"messaging.batch.message_count": len(calls)})
+
+
+def _send(app: App, batch: _Batch, connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     if not batch.requests:
         return batch.in_place([])
     try:
@@ -72,11 +105,7 @@ def send_many(app: App, calls: Iterable[TaskCall], connection: object) -> list[T
     return batch.answered(broker, broker.send_many(batch.requests, connection=connection))
 
 
-async def send_many_async(
-    app: App, calls: Iterable[TaskCall], connection: object
-) -> list[TaskSendResult[TaskHandle[Any]]]:
-    """`send_many` for a running event loop."""
-    batch = _Batch(calls)
+async def _send_async(app: App, batch: _Batch, connection: object) -> list[TaskSendResult[TaskHandle[Any]]]:
     if not batch.requests:
         return batch.in_place([])
     try:

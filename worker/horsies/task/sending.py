@@ -11,6 +11,7 @@ from horsies.domain.digests import enqueue_sha
 from horsies.domain.errors import HorsiesError
 from horsies.domain.ids import new_task_id
 from horsies.domain.result import Err, Ok, Result
+from horsies.domain.trace import with_trace
 from horsies.handle import BrokerErrorCode, TaskHandle, TaskSendError, TaskSendErrorCode, TaskSendPayload
 from horsies.store.enqueue import EnqueueOutcome, EnqueueRequest
 from horsies.task.options import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from horsies.broker import PostgresBroker
     from horsies.config.retry_policy import RetryPolicy
+    from horsies.domain.trace import Trace, Tracing
     from horsies.handle import BrokerOperationError, BrokerResult, TaskSendResult
     from horsies.store.enqueue import Enqueued
     from horsies.task.parameters import Parameters
@@ -39,6 +41,9 @@ class App(Protocol):
     def are_sends_suppressed(self) -> bool: ...
 
     def get_broker(self) -> PostgresBroker: ...
+
+    @property
+    def tracing(self) -> Tracing | None: ...
 
 
 class Sender:
@@ -57,7 +62,7 @@ class Sender:
         self.parameters = parameters
         self._app = app
         self._task_name = task_name
-        self._queue_name = queue_name
+        self.queue_name = queue_name
         self._priority = priority
         self._stored_policy = None if retry_policy is None else retry_policy.to_stored()
         self.options_json = self._options_json(None)
@@ -65,12 +70,22 @@ class Sender:
     def send(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
+        if (tracing := self._app.tracing) is not None:
+            with tracing.sending(self.queue_name, {"horsies.task.name": self._task_name}) as span:
+                prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed(), trace=span.trace)
+                return span.sent(prepared.and_then(lambda request: self._store(request, options.connection)))
         prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
         return prepared if isinstance(prepared, Err) else self._store(prepared.ok_value, options.connection)
 
     async def send_async(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions
     ) -> TaskSendResult[TaskHandle[Any]]:
+        if (tracing := self._app.tracing) is not None:
+            with tracing.sending(self.queue_name, {"horsies.task.name": self._task_name}) as span:
+                prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed(), trace=span.trace)
+                if isinstance(prepared, Err):
+                    return span.sent(prepared)
+                return span.sent(await self._store_async(prepared.ok_value, options.connection))
         prepared = self.prepare(args, kwargs, options, suppressed=self.is_suppressed())
         return prepared if isinstance(prepared, Err) else await self._store_async(prepared.ok_value, options.connection)
 
@@ -97,13 +112,14 @@ class Sender:
         *,
         suppressed: bool,
         sent_at: datetime | None = None,
+        trace: Trace | None = None,
     ) -> Result[EnqueueRequest, TaskSendError]:
-        """The row of one call, or the error. It is sent now, or with others at `sent_at`."""
+        """The row of one call, or the error. It is sent now, or with others at `sent_at`; `trace` travels with it."""
         if suppressed:
             return self._suppressed()
         try:
             self._check_arguments(args, kwargs)
-            request = self._request(args, kwargs, options, sent_at or datetime.now(UTC))
+            request = self._request(args, kwargs, options, sent_at or datetime.now(UTC), trace)
             # After the codec, which names the replacement for a Decimal or a set.
             if (reason := self.parameters.why_not_by_type(args, kwargs)) is not None:
                 raise UnsendableError(f"the {reason}")
@@ -120,17 +136,24 @@ class Sender:
         raise UnsendableError(f"the {reason}{hint}")
 
     def _request(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], options: TaskSendOptions, sent_at: datetime
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        options: TaskSendOptions,
+        sent_at: datetime,
+        trace: Trace | None,
     ) -> EnqueueRequest:
         good_until = checked_deadline(options.good_until)
         priority = checked_priority(options.priority) or self._priority
         delay_seconds = checked_delay(options.delay)
         args_json, kwargs_json = dump_args(args), dump_kwargs(kwargs)
         task_options = self.options_json if good_until is None else self._options_json(good_until)
+        if trace:
+            task_options = with_trace(task_options, trace)
         return EnqueueRequest(
             task_id=new_task_id(),
             task_name=self._task_name,
-            queue_name=self._queue_name,
+            queue_name=self.queue_name,
             priority=priority,
             args_json=args_json,
             kwargs_json=kwargs_json,
@@ -141,7 +164,7 @@ class Sender:
             unique_key=checked_unique_key(options.unique_key),
             enqueue_sha=enqueue_sha(
                 task_name=self._task_name,
-                queue_name=self._queue_name,
+                queue_name=self.queue_name,
                 priority=priority,
                 args_json=args_json,
                 kwargs_json=kwargs_json,

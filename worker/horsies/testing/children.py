@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from horsies.app import Horsies
+    from horsies.run.in_flight import InFlightTask
 
 _LOOK_S = 0.02
 
@@ -29,9 +30,9 @@ class CountingEvents(Events):
         super().__init__()
         self.expired = 0
 
-    def task_expired(self, task_id: str, task_name: str) -> None:
+    def task_expired(self, held: InFlightTask) -> None:
         self.expired += 1
-        super().task_expired(task_id, task_name)
+        super().task_expired(held)
 
     @property
     def ran(self) -> Ran:

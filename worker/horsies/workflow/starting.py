@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
@@ -11,18 +12,21 @@ from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationErr
 from horsies.domain.ids import new_task_id
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.result import Err, Ok, Result
+from horsies.domain.trace import UNTRACED
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle.create_workflow import create_workflow
 from horsies.workflow.handle import WorkflowHandle
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     import asyncpg
 
     from horsies.broker import PostgresBroker
     from horsies.domain.plan import WorkflowPlan
+    from horsies.domain.trace import Sending, Trace, Tracing
     from horsies.handle import BrokerResult
     from horsies.lifecycle.create_workflow import CreatedWorkflow
     from horsies.store.producer_client import Link
@@ -80,6 +84,16 @@ class _Start:
     sent_at: datetime | None
     resend: bool
 
+    def span(self) -> AbstractContextManager[Sending]:
+        app, name = self.broker.app, self.plan.name
+        tracing: Tracing | None = None if app is None else app.tracing
+        if tracing is None:
+            return nullcontext(UNTRACED)
+        return tracing.sending(name, {"horsies.workflow.name": name, "horsies.workflow.id": self.workflow_id})
+
+    def traced(self, trace: Trace) -> _Start:
+        return replace(self, plan=self.plan.traced(trace)) if trace else self
+
     def store(self) -> BrokerResult[CreatedWorkflow]:
         return self.broker.perform(BrokerErrorCode.ENQUEUE_FAILED, self._act, resend=self.resend)
 
@@ -121,7 +135,11 @@ def start_workflow(
     An existing workflow with the id and the same name is returned as it is, whatever its nodes are.
     """
     prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
-    return prepared.and_then(lambda start: start.handle(start.store()))
+    if isinstance(prepared, Err):
+        return prepared
+    start = prepared.ok_value
+    with start.span() as span:
+        return span.sent(start.handle(start.traced(span.trace).store()))
 
 
 async def start_workflow_async(
@@ -134,7 +152,11 @@ async def start_workflow_async(
 ) -> WorkflowStartResult[WorkflowHandle[T]]:
     """`start_workflow` for a running event loop."""
     prepared = _prepare(spec, broker, workflow_id, sent_at, resend=resend_on_transient_err)
-    return prepared if isinstance(prepared, Err) else prepared.ok_value.handle(await prepared.ok_value.store_async())
+    if isinstance(prepared, Err):
+        return prepared
+    start = prepared.ok_value
+    with start.span() as span:
+        return span.sent(start.handle(await start.traced(span.trace).store_async()))
 
 
 def start_own(spec: Startable[T], workflow_id: str | None) -> WorkflowStartResult[WorkflowHandle[T]]:

@@ -1,0 +1,42 @@
+"""`horsies metrics`: the cluster as Prometheus scrapes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, LogLevel, choose_existing
+from horsies.cli.worker import LogFormat
+
+_PORT = 9464
+
+
+def metrics(
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Answer GET /metrics, /healthz and /readyz there; 0: any free port.")
+    ] = _PORT,
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 in a pod.")] = "127.0.0.1",
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.INFO,
+    log_format: Annotated[LogFormat, typer.Option(help="`json` prints one object per line.")] = LogFormat.HUMAN,
+    debug: DebugOption = False,
+) -> None:
+    """Show the cluster to Prometheus until SIGTERM or ctrl+c: queues, workers, workflows, schedules, sweeps.
+
+    One process for the whole cluster; it needs no application, no worker, and only the right to read. What single
+    workers count and measure is at their own `--metrics-port`.
+    """
+    from horsies.run.events import Events, configure_logging
+    from horsies.run.metrics.exporter import Exporter
+    from horsies.run.metrics.http import Address
+    from horsies.run.serve import serve
+
+    choice = choose_existing(database_url, context)
+    configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
+    exporter = Exporter(choice, Address(host, port, f"--port {port}"), Events())
+    asyncio.run(serve(exporter, on_ready=lambda: None))

@@ -1,0 +1,136 @@
+"""`app.on(...)`: functions of the application that its workers call when something happens.
+
+They are called in the worker's process, not in its children, each in a thread of its own: one that raises or hangs is
+logged and holds up neither tasks nor other hooks. Each event is told at most once, by one worker; what happens while
+that worker is killed is not told.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+
+from horsies.domain.errors import ConfigurationError, SourceLocation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """A task is FAILED and will not run again by itself.
+
+    Also one that a stop of the worker interrupted, and one whose worker died, which the sweep of another worker found.
+    Not one that an operator ended, that was cancelled, or that expired before it ran.
+    """
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    error_code: str | None
+    error_message: str | None
+    attempt: int
+    """Which run of the task failed, from 1 on."""
+    worker_id: str
+    """The worker that tells it."""
+    found_by_sweep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRetried:
+    """A run of a task has failed, and the task is PENDING again."""
+
+    task_id: str
+    task_name: str
+    queue_name: str
+    error_code: str | None
+    error_message: str | None
+    attempt: int
+    retry_at: datetime | None
+    """When it may run again, by the database's clock."""
+    worker_id: str
+    found_by_sweep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """A worker has begun to claim tasks."""
+
+    worker_id: str
+    hostname: str
+    pid: int
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped:
+    """A worker has stopped, and stored what it could. One that is killed tells nothing."""
+
+    worker_id: str
+    hostname: str
+    pid: int
+    lost: tuple[str, ...]
+    """Ids of the tasks whose outcomes it could not store."""
+
+
+Event: TypeAlias = TaskFailed | TaskRetried | WorkerStarted | WorkerStopped
+EventName: TypeAlias = Literal["task_failed", "task_retried", "worker_started", "worker_stopped"]
+E = TypeVar("E")
+Hook: TypeAlias = Callable[[E], Coroutine[Any, Any, object] | object]
+
+EVENTS: Final[dict[str, type[Event]]] = {
+    "task_failed": TaskFailed,
+    "task_retried": TaskRetried,
+    "worker_started": WorkerStarted,
+    "worker_stopped": WorkerStopped,
+}
+
+
+class HookRegistry:
+    """The hooks of an application, in the order of their registration."""
+
+    def __init__(self) -> None:
+        self._hooks: list[tuple[type[Event], Hook[Any]]] = []
+
+    def __iter__(self) -> Iterator[tuple[type[Event], Hook[Any]]]:
+        return iter(self._hooks)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def add(self, event: str, hook: Hook[Any]) -> None:
+        """ConfigurationError if it cannot be called with an event. Twice the same is once."""
+        if not callable(hook) or not _takes_one(hook):
+            raise ConfigurationError(
+                f"the hook {getattr(hook, '__name__', hook)!r} for {event!r} cannot be called with one argument",
+                location=SourceLocation.of_function(hook) if callable(hook) else None,
+                help_text=f"define it with one parameter for the event: def hook(event: {EVENTS[event].__name__})",
+            )
+        if (EVENTS[event], hook) not in self._hooks:
+            self._hooks.append((EVENTS[event], hook))
+
+
+def require_event(event: str, location: SourceLocation | None) -> None:
+    """ConfigurationError, with the place of the call, if there is no such event."""
+    if event in EVENTS:
+        return
+    near = difflib.get_close_matches(str(event), EVENTS, n=1)
+    raise ConfigurationError(
+        f"there is no event {event!r}",
+        location=location,
+        help_text=f"did you mean {near[0]!r}?" if near else f"the events are {', '.join(EVENTS)}",
+    )
+
+
+def _takes_one(hook: Callable[..., object]) -> bool:
+    try:
+        inspect.signature(hook).bind(object())
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature
+        return True
+    return True

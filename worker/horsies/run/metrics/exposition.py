@@ -1,0 +1,87 @@
+"""Metrics in the text format of Prometheus (version 0.0.4): their descriptions, histograms, and the page of a scrape.
+
+Not prometheus_client: what a worker counts is read once per scrape, so that a task costs it an addition or two, and the
+text is forty lines. The tests read it with that package's parser.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+OTHER: Final = "other"
+"""The value of a label for everything beyond its bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric, with the names of its labels."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def head(self) -> str:
+        text = self.help.replace("\\", r"\\").replace("\n", r"\n")
+        return f"# HELP {self.name} {text}\n# TYPE {self.name} {self.kind}\n"
+
+
+class Histogram:
+    """Counts of values up to each bound, and their sum."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+class Page:
+    """The answer to one scrape; the samples of each metric stand together, below its description."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Metric, list[str]] = {}
+
+    def add(self, metric: Metric, value: float, *labels: str) -> None:
+        self._lines(metric).append(f"{metric.name}{_labels(metric.labels, labels)} {_number(value)}\n")
+
+    def add_histogram(self, metric: Metric, histogram: Histogram, *labels: str) -> None:
+        lines, so_far = self._lines(metric), 0
+        shown = _labels(metric.labels, labels)
+        before = f"{{{shown[1:-1]}," if shown else "{"
+        for bound, count in zip([*map(_number, histogram.bounds), "+Inf"], histogram.counts, strict=True):
+            so_far += count
+            lines.append(f'{metric.name}_bucket{before}le="{bound}"}} {so_far}\n')
+        lines.append(f"{metric.name}_sum{shown} {_number(histogram.total)}\n{metric.name}_count{shown} {so_far}\n")
+
+    def encoded(self) -> bytes:
+        text = "".join(metric.head + "".join(lines) for metric, lines in self._samples.items())
+        return text.encode(errors="replace")
+
+    def _lines(self, metric: Metric) -> list[str]:
+        return self._samples.setdefault(metric, [])
+
+
+def _labels(names: Sequence[str], values: Sequence[str]) -> str:
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _number(value: float) -> str:
+    return repr(int(value)) if value == int(value) else repr(value)

@@ -1,0 +1,145 @@
+"""The page of the exporter: the cluster as its tables show it, whichever workers answer."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Final
+
+from horsies import __version__
+from horsies.run.metrics.exposition import OTHER, Metric, Page
+from horsies.run.metrics.of_worker import BUILD
+from horsies.views import Liveness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.views import ClusterStatus, QueueRow
+    from horsies.views.exported import Exported, ScheduleTotals
+
+MOST_QUEUES: Final = 200
+"""Tasks can be sent to queues of any name; those beyond this number are one queue, `other`."""
+
+UP: Final = Metric("horsies_up", "gauge", "1 if the database answered the last read in time, else 0.")
+SCHEMA: Final = Metric("horsies_schema_current", "gauge", "1 if the tables are as this release needs them, else 0.")
+READ_S: Final = Metric("horsies_exporter_read_seconds", "gauge", "How long the last read of the database took.")
+READ_AT: Final = Metric("horsies_exporter_read_time_seconds", "gauge", "When that was, as a Unix time.")
+QUEUE_TASKS: Final = Metric(
+    "horsies_queue_tasks",
+    "gauge",
+    "Tasks by queue and status: due (PENDING, may run now), later (delayed, or waits for a retry), claimed, running.",
+    ("queue", "status"),
+)
+QUEUE_CUT: Final = Metric(
+    "horsies_queue_tasks_at_least", "gauge", "1 if due and later were counted up to a bound only, else 0.", ("queue",)
+)
+QUEUE_AGE: Final = Metric(
+    "horsies_queue_oldest_due_age_seconds", "gauge", "How long its oldest due task has waited; 0 for none.", ("queue",)
+)
+QUEUE_PAUSED: Final = Metric("horsies_queue_paused", "gauge", "1 while the queue is paused, else 0.", ("queue",))
+QUEUE_WORKERS: Final = Metric(
+    "horsies_queue_workers", "gauge", "Live workers that claim from the queue, without draining ones.", ("queue",)
+)
+QUEUE_CAP: Final = Metric(
+    "horsies_queue_max_concurrency", "gauge", "How many of its tasks may run at once, if that is limited.", ("queue",)
+)
+WORKERS: Final = Metric(
+    "horsies_workers",
+    "gauge",
+    "Workers of the last hour: alive, draining, late (12 s without a sign of life), lost (30 s), died (its tasks were"
+    " recovered).",
+    ("state",),
+)
+PROCESSES: Final = Metric("horsies_cluster_processes", "gauge", "Child processes of the workers that live.")
+ENDED: Final = Metric(
+    "horsies_tasks_ended_5m", "gauge", "Tasks that ended in the last 5 minutes, by status: completed, failed, other.",
+    ("status",),
+)  # fmt: skip
+INTERRUPTED: Final = Metric(
+    "horsies_tasks_interrupted", "gauge", "Tasks that were stopped at a shutdown and wait for an operator's decision."
+)
+WORKFLOWS: Final = Metric(
+    "horsies_workflows", "gauge", "Workflows that have not ended: pending, running, paused.", ("status",)
+)
+SWEEP_AGE: Final = Metric(
+    "horsies_sweep_age_seconds",
+    "gauge",
+    "How long ago a worker last swept: runs, claims, recovery, retention.",
+    ("rule",),
+)
+SCHEDULES: Final = Metric("horsies_schedules", "gauge", "Schedules that are known; paused ones among them.")
+SCHEDULES_PAUSED: Final = Metric("horsies_schedules_paused", "gauge", "Schedules that an operator has paused.")
+SCHEDULES_OVERDUE: Final = Metric(
+    "horsies_schedules_overdue", "gauge", "Schedules whose next run should have been sent over a minute ago."
+)
+SCHEDULE_LATE: Final = Metric("horsies_schedule_overdue_seconds", "gauge", "How late the most overdue one is.")
+SCHEDULERS: Final = Metric("horsies_schedulers", "gauge", "Schedulers that are alive.")
+
+METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+def cluster_page(read: Exported | None, *, up: bool, current: bool, took_s: float, at: float) -> Page:
+    """`read` is None if the database is away, or has no tables of ours."""
+    page = Page()
+    page.add(BUILD, 1, __version__, platform.python_version())
+    page.add(UP, up)
+    page.add(READ_S, took_s)
+    page.add(READ_AT, at)
+    if up:
+        page.add(SCHEMA, current)
+    if read is not None:
+        _add_queues(page, read.status)
+        _add_totals(page, read)
+        if read.schedules is not None:
+            _add_schedules(page, read.schedules)
+    return page
+
+
+def _add_queues(page: Page, status: ClusterStatus) -> None:
+    shown = sorted(status.queues, key=lambda queue: (queue.workers == 0, queue.name))
+    for queue in shown[:MOST_QUEUES]:
+        for state, number in _depth(queue):
+            page.add(QUEUE_TASKS, number, queue.name, state)
+        age_s = 0.0 if queue.oldest_due_at is None else (status.now - queue.oldest_due_at).total_seconds()
+        page.add(QUEUE_AGE, max(age_s, 0.0), queue.name)
+        page.add(QUEUE_CUT, queue.due.at_least, queue.name)
+        page.add(QUEUE_PAUSED, queue.paused_at is not None, queue.name)
+        page.add(QUEUE_WORKERS, queue.claiming, queue.name)
+        if queue.cap is not None:
+            page.add(QUEUE_CAP, queue.cap, queue.name)
+    if rest := shown[MOST_QUEUES:]:
+        for states in zip(*map(_depth, rest), strict=True):
+            page.add(QUEUE_TASKS, sum(number for _, number in states), OTHER, states[0][0])
+
+
+def _depth(queue: QueueRow) -> Iterator[tuple[str, int]]:
+    yield "due", queue.due.number
+    yield "later", queue.later.number
+    yield "claimed", queue.claimed
+    yield "running", queue.running
+
+
+def _add_totals(page: Page, read: Exported) -> None:
+    workers = read.status.workers
+    for state in Liveness:
+        if state is not Liveness.STOPPED:
+            page.add(WORKERS, sum(worker.liveness is state for worker in workers), state.value)
+    page.add(PROCESSES, sum(one.snapshot.processes for one in workers if one.lives and one.snapshot is not None))
+    for name, count in (
+        ("completed", read.status.completed),
+        ("failed", read.status.failed),
+        ("other", read.status.other),
+    ):
+        page.add(ENDED, count.number, name)
+    page.add(INTERRUPTED, read.status.interrupted.number)
+    for name in ("PENDING", "RUNNING", "PAUSED"):
+        page.add(WORKFLOWS, read.workflows[name].number if name in read.workflows else 0, name.lower())
+    for rule, age_s in sorted(read.sweeps.items()):
+        page.add(SWEEP_AGE, age_s, rule)
+
+
+def _add_schedules(page: Page, totals: ScheduleTotals) -> None:
+    page.add(SCHEDULES, totals.schedules)
+    page.add(SCHEDULES_PAUSED, totals.paused)
+    page.add(SCHEDULES_OVERDUE, totals.overdue)
+    page.add(SCHEDULE_LATE, totals.overdue_s)
+    page.add(SCHEDULERS, totals.schedulers)

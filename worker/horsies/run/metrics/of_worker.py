@@ -1,0 +1,262 @@
+"""What one worker counts and measures, and the page of a scrape.
+
+It is kept in the worker's own process, so that restarts of its children lose nothing. A task costs it two histograms'
+additions and one counter's; everything else is read at the scrape.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from horsies import __version__
+from horsies.domain.codes import OperationalErrorCode
+from horsies.run.contract import TASK_INTERRUPTED, TASK_TIMEOUT
+from horsies.run.in_flight import Stage
+from horsies.run.metrics.exposition import OTHER, Histogram, Metric, Page
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from horsies.run.in_flight import InFlightTask
+    from horsies.run.worker import Worker
+
+MOST_SERIES: Final = 100
+"""Pairs of a task and a queue that have series of their own, about 40 lines of a page each; all others are `other`."""
+
+_WAIT_S: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_RUN_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+_STEP_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SWEEP_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+_LONGEST_WAIT_S: Final = 31_536_000.0
+"""A year. A time that was written by hand, -infinity for example, would make the sum useless for good."""
+_CHANGES: Final = frozenset({"requeued", "retried", "failed", "expired", "repairs"})
+
+_KINDS: Final = {
+    OperationalErrorCode.UNHANDLED_EXCEPTION.value: "exception",
+    OperationalErrorCode.TASK_EXCEPTION.value: "exception",
+    OperationalErrorCode.WORKER_CRASHED.value: "crashed",
+    OperationalErrorCode.WORKER_SERIALIZATION_ERROR.value: "serialization",
+    OperationalErrorCode.WORKER_RESOLUTION_ERROR.value: "unknown_task",
+    TASK_TIMEOUT: "timeout",
+    TASK_INTERRUPTED: "interrupted",
+}
+
+BUILD: Final = Metric("horsies_build_info", "gauge", "The release, and Python's; always 1.", ("version", "python"))
+WAIT: Final = Metric(
+    "horsies_task_wait_seconds",
+    "histogram",
+    "From when a task was due (sent, or its delay, retry or node had come) to the start of its code.",
+    ("task", "queue"),
+)
+RUN: Final = Metric(
+    "horsies_task_run_seconds",
+    "histogram",
+    "How long task code ran, of runs whose end was reported: a child that dies reports none.",
+    ("task", "queue"),
+)
+RUNS: Final = Metric(
+    "horsies_task_runs_total",
+    "counter",
+    "Runs whose end was stored. outcome: completed, failed, retried, or requeued by a stop of the worker; kind of a"
+    " failure: error (returned by the task), exception, timeout, crashed, interrupted, serialization, unknown_task.",
+    ("task", "queue", "outcome", "kind"),
+)
+EXPIRED: Final = Metric(
+    "horsies_tasks_expired_total", "counter", "Claimed tasks whose deadline had passed.", ("task", "queue")
+)
+CLAIMS_LOST: Final = Metric(
+    "horsies_claims_lost_total",
+    "counter",
+    "Tasks that were taken from this worker, by a sweep or an operator; found out at: start, beat, finish.",
+    ("task", "queue", "at"),
+)
+CHILD_EXITS: Final = Metric(
+    "horsies_child_exits_total", "counter", "Child processes that ended: crashed (under a task) or replaced.", ("how",)
+)
+CHILDREN: Final = Metric("horsies_worker_children", "gauge", "Child processes that are alive.")
+PROCESSES: Final = Metric("horsies_worker_processes", "gauge", "Child processes that there should be.")
+SLOTS: Final = Metric(
+    "horsies_worker_slots", "gauge", "Places for tasks in living children; kind: sync or async.", ("kind",)
+)
+SLOTS_USED: Final = Metric(
+    "horsies_worker_slots_used", "gauge", "Places in use, by tasks from their claim to their stored end.", ("kind",)
+)
+IN_FLIGHT: Final = Metric(
+    "horsies_worker_tasks",
+    "gauge",
+    "Tasks in flight: claimed, running, finishing (the outcome waits), storing.",
+    ("stage",),
+)
+REFUSED: Final = Metric(
+    "horsies_worker_outcomes_refused", "gauge", "Outcomes that the database rejects; they are sent again."
+)
+DRAINING: Final = Metric("horsies_worker_draining", "gauge", "1 while the worker claims nothing more, else 0.")
+STARTED: Final = Metric("horsies_worker_start_time_seconds", "gauge", "When the worker started, as a Unix time.")
+MEMORY: Final = Metric("horsies_worker_memory_bytes", "gauge", "Resident memory of the worker and its children.")
+CPU: Final = Metric("process_cpu_seconds_total", "counter", "CPU time of the worker, without its children.")
+BEATS: Final = Metric("horsies_heartbeats_total", "counter", "Stored heartbeats, one per run and interval.")
+STEPS: Final = Metric(
+    "horsies_loop_duration_seconds",
+    "histogram",
+    "Steps of the worker's loops: claim, start, finish, advance, beat and the others.",
+    ("loop",),
+)
+STEP_FAILURES: Final = Metric("horsies_loop_failures_total", "counter", "Steps that failed, to be repeated.", ("loop",))
+STUCK: Final = Metric("horsies_loop_stuck", "gauge", "1 for a loop that has not succeeded for too long.", ("loop",))
+RECONNECTS: Final = Metric(
+    "horsies_database_reconnects_total", "counter", "Connections that were lost and replaced, by use.", ("use",)
+)
+SWEEPS: Final = Metric(
+    "horsies_sweep_duration_seconds", "histogram", "Sweeps that this worker has run, by their rule.", ("rule",)
+)
+SWEPT: Final = Metric(
+    "horsies_swept_total",
+    "counter",
+    "What sweeps of this worker changed: tasks requeued, retried, failed, expired; repairs of workflows; rows pruned.",
+    ("change",),
+)
+
+METRICS: Final = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+
+class TaskSeries:
+    """Of one task in one queue."""
+
+    __slots__ = ("completed", "failed", "run", "wait")
+
+    def __init__(self) -> None:
+        self.wait = Histogram(_WAIT_S)
+        self.run = Histogram(_RUN_S)
+        self.completed = 0
+        self.failed: dict[tuple[str, str], int] = {("failed", "error"): 0}
+        """By outcome and kind: what did not complete."""
+
+
+class WorkerMetrics:
+    """The counters. `Events` calls it, so each fact is told once for the log and for this."""
+
+    def __init__(self, task_names: Collection[str]) -> None:
+        self._known = task_names
+        self._tasks: dict[tuple[str, str], TaskSeries] = {}
+        # From the beginning, so that the first increment is one for rate(), too.
+        self._counters: dict[tuple[Metric, tuple[str, ...]], int] = {
+            (BEATS, ()): 0,
+            (CHILD_EXITS, ("crashed",)): 0,
+            (CHILD_EXITS, ("replaced",)): 0,
+            **{(SWEPT, (change,)): 0 for change in sorted(_CHANGES | {"pruned"})},
+        }
+        self._steps: dict[str, Histogram] = {}
+        self._sweeps: dict[str, Histogram] = {}
+
+    def started(self, held: InFlightTask) -> None:
+        """Until its claim it has waited by the database's clock, from then on by this machine's."""
+        task = held.task
+        held.series = series = self._tasks.get((task.task_name, task.queue_name)) or self._new(held)
+        waited_s = task.token.claimed_at.timestamp() - task.due_at
+        if task.place is None:
+            waited_s += monotonic() - held.since
+        if not 0.0 <= waited_s <= _LONGEST_WAIT_S:
+            waited_s = 0.0 if waited_s < 0.0 else _LONGEST_WAIT_S
+        series.wait.observe(waited_s)
+
+    def ended(self, held: InFlightTask, outcome: str, code: str | None, duration_s: float | None) -> None:
+        series = held.series or self._new(held)
+        if outcome == "completed":
+            series.completed += 1
+        else:
+            key = outcome, _KINDS.get(code or "", "error")
+            series.failed[key] = series.failed.get(key, 0) + 1
+        if duration_s is not None:
+            series.run.observe(duration_s)
+
+    def expired(self, held: InFlightTask) -> None:
+        self.count(EXPIRED, *self._labels(held))
+
+    def claim_lost(self, held: InFlightTask, at: str) -> None:
+        self.count(CLAIMS_LOST, *self._labels(held), at)
+
+    def count(self, metric: Metric, *labels: str, number: int = 1) -> None:
+        key = metric, labels
+        self._counters[key] = self._counters.get(key, 0) + number
+
+    def child_exited(self, *, crashed: bool) -> None:
+        self.count(CHILD_EXITS, "crashed" if crashed else "replaced")
+
+    def beaten(self, runs: int) -> None:
+        self.count(BEATS, number=runs)
+
+    def step_failed(self, loop: str) -> None:
+        self.count(STEP_FAILURES, loop)
+
+    def stepped(self, loop: str, seconds: float) -> None:
+        histogram = self._steps.get(loop)
+        if histogram is None:
+            histogram = self._steps[loop] = Histogram(_STEP_S)
+        histogram.observe(seconds)
+
+    def sweep_ended(self, sweep: str, seconds: float) -> None:
+        """Its name has the threshold of its rule behind it: `runs 30000`."""
+        self._sweeps.setdefault(sweep.partition(" ")[0], Histogram(_SWEEP_S)).observe(seconds)
+
+    def swept(self, text: str, counts: Mapping[str, Any]) -> None:
+        """The counts of the log record of a sweep: of retention by table, and whether it got through."""
+        if text == "pruned":
+            self.count(SWEPT, "pruned", number=sum(counts.values()) - counts["complete"])
+        for change in _CHANGES & counts.keys():
+            self.count(SWEPT, change, number=counts[change])
+
+    def _new(self, held: InFlightTask) -> TaskSeries:
+        return self._tasks.setdefault(self._labels(held), TaskSeries())
+
+    def _labels(self, held: InFlightTask) -> tuple[str, str]:
+        """A name that is not registered is any text from the table, and there may be any number of them."""
+        key = held.task.task_name, held.task.queue_name
+        if key not in self._tasks:
+            if key[0] not in self._known or len(self._tasks) >= MOST_SERIES:
+                return OTHER, key[1]
+            self._tasks[key] = TaskSeries()
+        return key
+
+    def page(self, worker: Worker, *, started: bool) -> Page:
+        """`started`: the worker has its parts, whose state is shown."""
+        page = Page()
+        page.add(BUILD, 1, __version__, platform.python_version())
+        for labels, series in self._tasks.items():
+            page.add_histogram(WAIT, series.wait, *labels)
+            page.add_histogram(RUN, series.run, *labels)
+            page.add(RUNS, series.completed, *labels, "completed", "")
+            for ending, number in series.failed.items():
+                page.add(RUNS, number, *labels, *ending)
+        for (metric, values), number in self._counters.items():
+            page.add(metric, number, *values)
+        for loop, histogram in self._steps.items():
+            page.add_histogram(STEPS, histogram, loop)
+        for rule, histogram in self._sweeps.items():
+            page.add_histogram(SWEEPS, histogram, rule)
+        page.add(STARTED, worker.started_at.timestamp())
+        page.add(CPU, sum(os.times()[:2]))
+        page.add(PROCESSES, worker.settings.processes)
+        if started:
+            _add_state(page, worker)
+        return page
+
+
+def _add_state(page: Page, worker: Worker) -> None:
+    """What is known of the worker at this moment."""
+    page.add(CHILDREN, len(worker.slots.children))
+    for kind, is_async in (("sync", False), ("async", True)):
+        page.add(SLOTS, worker.slots.capacity(is_async=is_async), kind)
+        page.add(SLOTS_USED, worker.in_flight.occupied(is_async=is_async), kind)
+    for stage in Stage:
+        page.add(IN_FLIGHT, worker.in_flight.count(stage), stage.name.lower())
+    page.add(REFUSED, worker.finisher.refused)
+    page.add(DRAINING, worker.claimer.draining)
+    page.add(MEMORY, worker.snapshots.memory_mb * 1024 * 1024)
+    for loop in worker.loops.names:
+        page.add(STUCK, loop in worker.stuck, loop)
+    for lane in worker.lanes:
+        page.add(RECONNECTS, lane.reconnects, lane.use)

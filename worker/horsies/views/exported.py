@@ -1,0 +1,66 @@
+"""What the exporter of the cluster publishes: the state that `horsies status` shows, and counts for alerts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from horsies.store.statements import statement
+from horsies.views.cluster import cluster_status
+from horsies.views.counts import Count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import asyncpg
+
+    from horsies.views.cluster import ClusterStatus
+
+_MOST_WORKFLOWS: Final = 20_000
+OVERDUE_AFTER_S: Final = 60.0
+"""A scheduler looks every second, so a slot this late has been missed by all."""
+_SCHEDULER_GONE_AFTER_S: Final = 30.0
+"""Three of the intervals at which a scheduler renews its row."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleTotals:
+    """In the column order of the statement. A schedule that no scheduler has served since its end is not overdue."""
+
+    schedules: int
+    paused: int
+    overdue: int
+    overdue_s: float
+    """How late the most overdue one is."""
+    schedulers: int
+    """How many are alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    status: ClusterStatus
+    workflows: Mapping[str, Count]
+    """Those that have not ended, by status."""
+    sweeps: Mapping[str, float]
+    """How long ago a sweep of each rule began, in seconds; empty in a database of upstream."""
+    schedules: ScheduleTotals | None
+    """None without our tables of schedules."""
+
+
+async def exported(conn: asyncpg.Connection) -> Exported:
+    """For READER_SETTINGS, as all views."""
+    sweeps, schedules = await conn.fetchrow(statement(__name__, "view_exported_tables"))
+    rows = await conn.fetch(statement(__name__, "view_live_workflows"), _MOST_WORKFLOWS)
+    partly = sum(row["number"] for row in rows) >= _MOST_WORKFLOWS
+    ages = await conn.fetch(statement(__name__, "view_sweep_ages")) if sweeps else []
+    return Exported(
+        status=await cluster_status(conn),
+        workflows={row["status"]: Count(row["number"], partly) for row in rows},
+        sweeps={row["rule"]: max(row["age_s"], 0.0) for row in ages},
+        schedules=await _schedules(conn) if schedules else None,
+    )
+
+
+async def _schedules(conn: asyncpg.Connection) -> ScheduleTotals:
+    row = await conn.fetchrow(statement(__name__, "view_schedule_totals"), OVERDUE_AFTER_S, _SCHEDULER_GONE_AFTER_S)
+    return ScheduleTotals(*row)

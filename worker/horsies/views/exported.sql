@@ -1,0 +1,38 @@
+-- name: view_exported_tables
+-- views/exported.py; reads only: which of our own tables exist
+SELECT to_regclass('horsies_sweep_state') IS NOT NULL AS sweeps,
+       to_regclass('horsies_schedule_state') IS NOT NULL AND to_regclass('horsies_schedules') IS NOT NULL
+       AND to_regclass('horsies_schedulers') IS NOT NULL AS schedules
+
+-- name: view_live_workflows
+-- views/exported.py; reads only ($1 counted at most): workflows that have not ended, by status, from the index of it
+SELECT status, count(*) AS number
+  FROM (SELECT status FROM horsies_workflows WHERE status IN ('PENDING', 'RUNNING', 'PAUSED') LIMIT $1) AS live
+ GROUP BY status
+
+-- name: view_sweep_ages
+-- views/exported.py; reads only: how long ago each rule was swept; its name may be followed by a threshold
+SELECT split_part(sweep, ' ', 1) AS rule, extract(epoch FROM statement_timestamp() - max(ran_at))::float8 AS age_s
+  FROM horsies_sweep_state
+ GROUP BY 1
+ LIMIT 100
+
+-- name: view_schedule_totals
+-- views/exported.py; reads only ($1 from how late on a slot is overdue, in s; $2 how old the sign of life of a live
+-- scheduler may be, in s)
+-- No row of a schedule is deleted: one that no known scheduler serves any more is not overdue, but over. Without any
+-- scheduler there is nothing to tell them apart by.
+WITH served AS (
+    SELECT DISTINCT name FROM horsies_schedulers, unnest(schedules) AS name
+)
+SELECT count(*) AS schedules, count(paused_at) AS paused, count(late_s) AS overdue, COALESCE(max(late_s), 0) AS overdue_s,
+       (SELECT count(*) FROM horsies_schedulers
+         WHERE seen_at > statement_timestamp() - $2::float8 * interval '1 s') AS schedulers
+  FROM (SELECT schedule.paused_at,
+               CASE WHEN schedule.paused_at IS NULL
+                         AND state.next_run_at < statement_timestamp() - $1::float8 * interval '1 s'
+                         AND (state.schedule_name IN (SELECT name FROM served)
+                              OR NOT EXISTS (SELECT FROM horsies_schedulers))
+                    THEN extract(epoch FROM statement_timestamp() - state.next_run_at)::float8 END AS late_s
+          FROM horsies_schedule_state state
+          LEFT JOIN horsies_schedules schedule USING (schedule_name)) each
