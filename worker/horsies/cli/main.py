@@ -31,8 +31,8 @@ from horsies.cli import (
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, debugging
-from horsies.config.url import mask, mask_word
 from horsies.domain.errors import HorsiesError, render
+from horsies.domain.masking import mask, mask_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from horsies.config.url import mask
+from horsies.domain.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from horsies.domain.errors import ErrorCode, WorkflowValidationError
+from horsies.domain.places import calling_place
 from horsies.workflow.context import id_of
-from horsies.workflow.places import calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
