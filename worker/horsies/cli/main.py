@@ -19,6 +19,7 @@ from horsies.cli import (
     check,
     db,
     demo,
+    doctor,
     queues,
     recovery,
     scheduler,
@@ -86,6 +87,7 @@ app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(status.status)
+app.command()(doctor.doctor)
 
 
 def _show_version(value: bool) -> None:

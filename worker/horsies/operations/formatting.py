@@ -25,3 +25,13 @@ def clock(moment: datetime) -> str:
 def counted(count: int, noun: str) -> str:
     """1 task, 12 tasks."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def size(count: int) -> str:
+    """412 B, 1.5 kB, 16.0 MB, 2.3 GB."""
+    amount, units = float(count), ("B", "kB", "MB", "GB", "TB")
+    for unit in units:
+        if amount < 1024 or unit == units[-1]:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
