@@ -74,6 +74,36 @@ def test_a_worker_has_no_more_connections_than_the_budget_counts() -> None:
     assert len(_LANES) + listening + schedules + sweeps + prunes == connections.MOST_OF_A_WORKER
 
 
+async def test_a_limit_of_the_role_or_the_database_counts_too(
+    connection: asyncpg.Connection, database: str, role: str
+) -> None:
+    name = await connection.fetchval("SELECT current_database()")
+    await connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+    await connection.execute(f"ALTER ROLE {role} CONNECTION LIMIT 3; ALTER DATABASE {name} CONNECTION LIMIT 30")
+    await snapshot(connection, "web-7-00000001")
+    server, of_role, of_database = await lines(url_with(database, role=role), "connections")
+    assert [server.verdict, of_role.verdict, of_database.verdict] == [OK, WARN, OK]
+    assert of_role.evidence == f"1 of the 3 that role {role} may have; our workers use up to 11"
+    await mend(connection, of_role)
+    await connection.execute(f"ALTER DATABASE {name} CONNECTION LIMIT 2")
+    server, of_role, of_database = await lines(url_with(database, role=role), "connections")
+    assert [server.verdict, of_role.verdict, of_database.verdict] == [OK, OK, FAIL]
+    await mend(connection, of_database)
+    assert (await lines(url_with(database, role=role), "connections"))[2].verdict is OK
+
+
+@pytest.mark.parametrize("version", ["upstream_shape.sql", "version_7_shape.sql"])
+async def test_older_tables_are_told_how_to_be_upgraded(empty_database: str, version: str) -> None:
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute(Path(__file__).with_name(version).read_text("utf-8"))
+    await connection.close()
+    found = {each.check: each for each in (await examined(empty_database)).lines}
+    assert found["schema"].verdict is FAIL
+    for each in (found["schema"], found["vacuum"], found["retention"]):
+        assert "`horsies db upgrade`" in str(each.remedy)
+    assert {each.verdict for each in found.values()} == {OK, FAIL, UNKNOWN}
+
+
 async def test_an_empty_database_is_told_how_to_get_its_tables(empty_database: str) -> None:
     found = {each.check: each for each in (await examined(empty_database)).lines}
     assert found["schema"].verdict is FAIL

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from horsies.doctor import Check, Line, Verdict
 from horsies.operations.formatting import counted
+from horsies.store.schema.migrations import quoted
 from horsies.store.statements import statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import asyncpg
 
     from horsies.doctor import Patient
 
@@ -23,28 +26,50 @@ _STEP: Final = 50
 
 async def _connections(patient: Patient) -> Iterable[Line]:
     (row,) = await patient.fetch(statement(__name__, "doctor_budget"))
-    workers = await _workers(patient)
-    usable = row["max_connections"] - row["reserved"]
+    # Behind a pooler the sessions of workers share its connections, which are counted as they are.
+    workers = 0 if patient.pooled else await _workers(patient)
+    config = patient.config
+    sender = 0 if config is None or patient.pooled else config.broker.pool_size + config.broker.max_overflow + 1
+    lines = [_of_server(row, workers, sender)]
+    for what, name in (("role", row["role"]), ("database", row["database"])):
+        limit, used = row[f"{what}_limit"], row[f"{what}_used"]
+        if limit >= 0 and not row["is_superuser"]:
+            most = used - row[f"{what}_workers"] + workers * MOST_OF_A_WORKER
+            remedy = f"ALTER {what.upper()} {quoted(name)} CONNECTION LIMIT {_enough(max(used, most) + sender)}"
+            evidence = f"{used} of the {limit} that {what} {name} may have; our workers use up to {most}"
+            lines.append(_line(used, most, limit, evidence, remedy))
+    return lines
+
+
+def _of_server(row: asyncpg.Record, workers: int, sender: int) -> Line:
+    limit, used = row["max_connections"] - row["reserved"], row["used"]
     # At most: what others use now, and what our workers would use all at once.
-    most = row["used"] - row["workers"] + workers * MOST_OF_A_WORKER
+    most = used - row["workers"] + workers * MOST_OF_A_WORKER
     evidence = (
-        f"{row['used']} of {usable} in use ({row['max_connections']} less {row['reserved']} reserved), "
+        f"{used} of {limit} in use ({row['max_connections']} less {row['reserved']} reserved), "
         f"{row['ours']} by us: {counted(workers, 'worker')}, which {_use(workers)} up to {workers * MOST_OF_A_WORKER}"
     )
-    sender = 0
-    if patient.config is not None:
-        sender = patient.config.broker.pool_size + patient.config.broker.max_overflow + 1
+    if sender:
         evidence += f"; each process of the application that sends may open up to {sender}"
-    needed = -(-(max(most, row["used"]) + sender + row["reserved"]) * 5 // (4 * _STEP)) * _STEP
-    remedy = f"ALTER SYSTEM SET max_connections = {needed}, and restart PostgreSQL; or put PgBouncer between"
-    if row["used"] >= _NEARLY_ALL * usable:
-        return [Line(Verdict.FAIL, evidence, remedy)]
-    if row["used"] >= _MUCH * usable or most > usable:
-        return [Line(Verdict.WARN, evidence, remedy)]
-    if workers * MOST_OF_A_WORKER + sender > usable:
+    if workers * MOST_OF_A_WORKER + sender > limit >= most and used < _MUCH * limit:
         smaller = "lower pool_size and max_overflow of PostgresConfig, or put PgBouncer between"
-        return [Line(Verdict.WARN, evidence, smaller)]
-    return [Line(Verdict.OK, evidence)]
+        return Line(Verdict.WARN, evidence, smaller)
+    enough = _enough(max(most, used) + sender + row["reserved"])
+    remedy = f"ALTER SYSTEM SET max_connections = {enough}, and restart PostgreSQL; or put PgBouncer between"
+    return _line(used, most, limit, evidence, remedy)
+
+
+def _line(used: int, most: int, limit: int, evidence: str, remedy: str) -> Line:
+    if used >= _NEARLY_ALL * limit:
+        return Line(Verdict.FAIL, evidence, remedy)
+    if used >= _MUCH * limit or most > limit:
+        return Line(Verdict.WARN, evidence, remedy)
+    return Line(Verdict.OK, evidence)
+
+
+def _enough(needed: int) -> int:
+    """A quarter more, rounded up."""
+    return -(-needed * 5 // (4 * _STEP)) * _STEP
 
 
 def _use(workers: int) -> str:

@@ -6,8 +6,17 @@ SELECT current_setting('max_connections')::integer AS max_connections,
            + COALESCE(current_setting('reserved_connections', true), '0')::integer AS reserved,
        count(*) FILTER (WHERE backend_type = 'client backend' OR (backend_type IS NULL AND datid IS NOT NULL)) AS used,
        count(*) FILTER (WHERE application_name LIKE 'horsies %') AS ours,
-       count(*) FILTER (WHERE application_name LIKE 'horsies worker %') AS workers
+       count(*) FILTER (WHERE application_name LIKE 'horsies worker %') AS workers,
+       count(*) FILTER (WHERE usesysid = me.oid) AS role_used,
+       count(*) FILTER (WHERE usesysid = me.oid AND application_name LIKE 'horsies worker %') AS role_workers,
+       count(*) FILTER (WHERE datid = here.oid) AS database_used,
+       count(*) FILTER (WHERE datid = here.oid AND application_name LIKE 'horsies worker %') AS database_workers,
+       me.rolname::text AS role, me.rolconnlimit AS role_limit, me.rolsuper AS is_superuser,
+       here.datname::text AS database, here.datconnlimit AS database_limit
   FROM pg_stat_activity
+ CROSS JOIN (SELECT oid, rolname, rolconnlimit, rolsuper FROM pg_roles WHERE rolname = current_user) me
+ CROSS JOIN (SELECT oid, datname, datconnlimit FROM pg_database WHERE datname = current_database()) here
+ GROUP BY me.oid, me.rolname, me.rolconnlimit, me.rolsuper, here.oid, here.datname, here.datconnlimit
 
 -- name: doctor_has_snapshots
 -- connections.py; reads only
