@@ -8,8 +8,8 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Final
 
-from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
+from horsies.domain.masking import mask
 from horsies.store.pool import CONNECTION_ERRORS
 from horsies.store.schema.state import SchemaKind, SchemaState
 

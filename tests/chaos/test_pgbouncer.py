@@ -14,6 +14,7 @@ from pgbouncer import pgbouncer
 
 from horsies.config.broker import PostgresConfig
 from horsies.config.url import DatabaseUrl
+from horsies.doctor.examine import examine
 from horsies.store.connect import Database, transaction
 from horsies.store.producer_client import Link
 from horsies.store.schema import create
@@ -63,3 +64,20 @@ async def test_what_a_pooler_does_not_take_at_the_start_holds_in_transactions(st
         link = await Link.open(PostgresConfig(database_url=pooled))
         assert await link.use(lambda connection: connection.fetchval("SELECT 1")) == 1
         await link.close()
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_the_doctor_tells_the_mode_and_leaves_nothing_on_the_backends(strict_database: str, mode: str) -> None:
+    connection = await asyncpg.connect(strict_database)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await create(connection)
+    with pgbouncer(strict_database, mode) as pooled:
+        examination = await examine(Database(DatabaseUrl.parse(pooled), "in a test", None))
+        settings = await connection.fetch("SELECT query FROM pg_stat_activity WHERE query ILIKE '%listen%'")
+    await connection.close()
+    found = [(line.verdict.value, line.evidence) for line in examination.lines if line.check == "pooler"]
+    assert found[0][0] == ("ok" if mode == "session" else "warn")
+    assert found[0][1].startswith(f"in {mode} mode: ")
+    assert found[1][0] == "warn"  # of the role's default isolation
+    assert {line.check for line in examination.lines if line.verdict.value != "ok"} == {"pooler"}
+    assert len(settings) <= 1  # this query itself

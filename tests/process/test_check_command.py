@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import psycopg
 import pytest
 
 APP = """
@@ -43,7 +45,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def check(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "horsies", "check", *words]
+    return horsies(directory, "check", *words)
+
+
+def horsies(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    # -B: a module that is written twice within a second would be taken from its bytecode
+    command = [sys.executable, "-BP", "-m", "horsies", *words]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60)
 
 
@@ -71,7 +78,8 @@ def test_errors_are_a_report_on_stderr(project: Path) -> None:
     done = check(project, "jobs")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error[HRS-100]: task function second() has no return type\n")
-    assert f"--> {project}/more_jobs.py:9" in done.stderr
+    assert f"--> {project}/more_jobs.py:10:1\n" in done.stderr
+    assert "10 | def second():\n" in done.stderr
     assert done.stderr.endswith("error: aborting due to 1 previous error\n")
 
 
@@ -85,6 +93,67 @@ def test_the_live_check_asks_the_database_and_shows_no_password(project: Path) -
 def test_the_log_level_counts_in_any_case(project: Path) -> None:
     assert "more jobs are coming" in check(project, "jobs", "--loglevel", "info").stderr
     assert check(project, "jobs", "--loglevel", "loud").returncode == 2
+
+
+def test_json_has_each_error_with_its_place_in_a_stable_shape(project: Path) -> None:
+    done = check(project, "jobs", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"ok": True, "tasks": 2, "errors": []})
+    (project / "more_jobs.py").write_text(MORE.replace(" -> TaskResult[str, TaskError]", ""))
+    done = check(project, "jobs", "--json")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout) == {
+        "ok": False,
+        "tasks": None,
+        "errors": [
+            {
+                "code": "HRS-100",
+                "name": "TASK_NO_RETURN_TYPE",
+                "message": "task function second() has no return type",
+                "location": {
+                    "file": f"{project}/more_jobs.py",
+                    "line": 10,
+                    "column": 1,
+                    "end_column": 14,
+                    "source": "def second():",
+                },
+                "notes": [],
+                "help": "write -> TaskResult[T, TaskError], T being the type of the value",
+            }
+        ],
+    }
+    (error,) = json.loads(check(project, "nowhere", "--json").stdout)["errors"]
+    assert (error["code"], error["location"]) == ("HRS-206", None)
+
+
+@pytest.mark.parametrize("command", ["worker", "scheduler"])
+def test_a_worker_and_a_scheduler_begin_with_the_same_report(project: Path, command: str) -> None:
+    """The database is not asked: nothing answers there, and a worker would wait for it."""
+    (project / "jobs.py").write_text(
+        APP + "from horsies import WorkflowSpec\ndef loose() -> WorkflowSpec[int]: ...\n@app.workflow_builder()\n"
+        "def broken() -> WorkflowSpec[int]:\n    return 1 / 0\n"
+    )
+    checked, started = check(project, "jobs"), horsies(project, command, "jobs")
+    assert (started.returncode, started.stdout) == (1, "")
+    assert started.stderr.endswith(checked.stderr)
+    assert "error[HRS-029]: jobs.broken raised ZeroDivisionError: division by zero\n" in started.stderr
+    assert f"--> {project}/jobs.py:14:12\n" in started.stderr
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_live_check_wants_the_tables_that_a_worker_needs(
+    project: Path, database: str, empty_database: str, as_json: bool
+) -> None:
+    words = ["jobs", "--live", *(["--json"] if as_json else [])]
+    for url in (database, empty_database):
+        (project / "jobs.py").write_text(APP.replace("postgresql://me:secret@localhost:1/none", url))
+        assert check(project, *words).returncode == 0
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("DROP TABLE horsies_pulse")
+    (project / "jobs.py").write_text(APP.replace("postgresql://me:secret@localhost:1/none", database))
+    done = check(project, *words)
+    assert done.returncode == 1
+    assert "HRS-211" in (done.stdout if as_json else done.stderr)
+    assert "the table horsies_pulse is missing" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from task_apps import make_app
 
-from horsies import ErrorCode, TaskError, TaskResult
+from horsies import ErrorCode, MultipleValidationErrors, TaskError, TaskResult
 
 
 def good() -> TaskResult[int, TaskError]:
@@ -132,3 +133,12 @@ async def test_a_live_check_works_inside_an_event_loop() -> None:
 
 APPS: list[Any] = []
 OUTCOMES: list[Any] = []
+
+
+async def test_a_worker_inside_another_program_begins_with_the_check_too() -> None:
+    """It raises before it connects: nothing answers there, and it would wait for the database."""
+    app = make_app(default_unhandled_error_code="TASK_EXPIRED")
+    with pytest.raises(MultipleValidationErrors) as caught:
+        async with app.run_worker(locator="nowhere:app"):
+            raise NotImplementedError
+    assert [error.code for error in caught.value.report.errors] == [ErrorCode.CHECK_RESERVED_CODE_COLLISION]

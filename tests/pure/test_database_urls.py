@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from horsies.config.app import AppConfig
 from horsies.config.broker import PostgresConfig
-from horsies.config.url import DatabaseUrl, mask, mask_whole, mask_word
+from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.masking import mask, mask_whole, mask_word
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+asyncpg"])

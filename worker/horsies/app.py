@@ -17,7 +17,6 @@ from horsies.hooks import HookRegistry, require_event
 from horsies.registry import TaskRegistry
 from horsies.task import bulk, define, suppression
 from horsies.task.checks import DEFAULT_QUEUE, queue_problem
-from horsies.task.scheduled import schedule_errors
 from horsies.workflow.builders import WorkflowBuilder
 from horsies.workflow.spec import WorkflowSpec
 
@@ -248,14 +247,7 @@ class Horsies:
 
     def check(self, *, live: bool = False) -> list[HorsiesError]:
         """All errors that would keep a worker from running this application; `live` checks the database as well."""
-        modules, errors = app_checks.imported(self._task_modules)
-        return (
-            errors
-            or app_checks.workflow_errors(self, self.get_workflow_builders(), modules)
-            or app_checks.task_errors(self.config, self.tasks)
-            or schedule_errors(self, self.tasks)
-            or (app_checks.database_errors(self.config) if live else [])
-        )
+        return app_checks.all_errors(self, live=live)
 
     def get_broker(self) -> PostgresBroker:
         """The application's broker, created on first use; it connects at its first operation."""

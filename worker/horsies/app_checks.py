@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from horsies.config.contexts import DatabaseChoice
 from horsies.discovery import import_reference
 from horsies.domain.codes import BUILTIN_CODE_REGISTRY, OperationalErrorCode
 from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, TaskDefinitionError, flatten
 from horsies.store.connect import DatabaseUnavailable, open_database
+from horsies.store.schema import SchemaError, SchemaKind, inspect_schema
 from horsies.task import sends_suppressed
+from horsies.task.scheduled import schedule_errors
 from horsies.workflow.builders import building_errors, definition_errors, undecorated_errors
+from horsies.workflow.spec import WorkflowApp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +25,41 @@ if TYPE_CHECKING:
     from horsies.config.app import AppConfig
     from horsies.registry import AnyTask, TaskRegistry
     from horsies.workflow.builders import WorkflowBuilder
-    from horsies.workflow.spec import WorkflowApp
+
+
+_FIT: Final = (SchemaKind.CURRENT, SchemaKind.EMPTY)
+"""A worker creates the tables in an empty database."""
+
+
+class CheckedApp(WorkflowApp, Protocol):
+    """What a check reads of an application."""
+
+    tasks: TaskRegistry
+
+    def get_discovered_task_modules(self) -> list[str]: ...
+
+    def get_workflow_builders(self) -> list[WorkflowBuilder]: ...
+
+
+def all_errors(app: CheckedApp, *, live: bool, located_in: ModuleType | None = None) -> list[HorsiesError]:
+    """Those of the first phase that finds any: modules that cannot be imported, definitions without a key, workflows
+    that cannot be built, functions that would build unchecked ones, tasks, schedules, and if `live` the database.
+
+    Workflows are looked for in the discovered modules, in those with a task or a builder, and in the one in which a
+    command line found the application.
+    """
+    modules, errors = imported(app.get_discovered_task_modules())
+    builders = app.get_workflow_builders()
+    functions = [*app.tasks.values(), *(builder.fn for builder in builders)]
+    found = [*modules, located_in, *(sys.modules.get(function.__module__) for function in functions)]
+    modules = list(dict.fromkeys(module for module in found if module is not None))
+    return (
+        errors
+        or _workflow_errors(app, builders, modules)
+        or _task_errors(app.config, app.tasks)
+        or schedule_errors(app, app.tasks)
+        or (_database_errors(app.config) if live else [])
+    )
 
 
 def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesError]]:
@@ -37,7 +75,7 @@ def imported(references: Iterable[str]) -> tuple[list[ModuleType], list[HorsiesE
     return modules, errors
 
 
-def workflow_errors(
+def _workflow_errors(
     app: WorkflowApp, builders: Sequence[WorkflowBuilder], modules: Sequence[ModuleType]
 ) -> list[HorsiesError]:
     """Three phases: every definition has a key, every workflow can be built, every builder function is tried."""
@@ -49,9 +87,12 @@ def workflow_errors(
         )
 
 
-def task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:
+def _task_errors(config: AppConfig, tasks: TaskRegistry) -> list[HorsiesError]:
     """User codes that equal built-in ones, and return types against which no value can be checked."""
-    errors = [*_reserved_codes("AppConfig", config.exception_mapper, config.default_unhandled_error_code)]
+    errors: list[HorsiesError] = [
+        error.with_location(config.defined_at())
+        for error in _reserved_codes("AppConfig", config.exception_mapper, config.default_unhandled_error_code)
+    ]
     for task in tasks.values():
         mapper, default = task.exception_mapper or {}, task.default_unhandled_error_code
         own = [*_reserved_codes(f"task {task.task_name!r}", mapper, default), *_unusable_return_types(task)]
@@ -87,8 +128,8 @@ def _unusable_return_types(task: AnyTask) -> Iterable[HorsiesError]:
         )
 
 
-def database_errors(config: AppConfig) -> list[HorsiesError]:
-    """Why the database does not answer a query."""
+def _database_errors(config: AppConfig) -> list[HorsiesError]:
+    """Why the database does not answer a query, or why its tables are not those that a worker needs."""
     with ThreadPoolExecutor(1) as thread:  # the caller may be inside an event loop
         return thread.submit(asyncio.run, _ask_database(config)).result()
 
@@ -99,8 +140,9 @@ async def _ask_database(config: AppConfig) -> list[HorsiesError]:
             connection = await database.connect("check")
             try:
                 await connection.execute("SELECT 1")
+                state = await inspect_schema(connection)
             finally:
                 await connection.close()
-    except DatabaseUnavailable as error:
-        return [error]
-    return []
+    except (DatabaseUnavailable, SchemaError) as error:
+        return [error.with_location(config.broker.defined_at())]
+    return [] if state.kind in _FIT else [state.error.with_location(config.broker.defined_at())]

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Required, TypedDict, TypeVar
 
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.url import mask
 from horsies.domain.codes import OperationalErrorCode, RetrievalCode
 from horsies.domain.errors import HorsiesError
+from horsies.domain.masking import mask
 from horsies.domain.result import Err, Ok
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.handle import BrokerErrorCode, BrokerOperationError, BrokerResult

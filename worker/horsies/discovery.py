@@ -15,7 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError, SourceLocation
+from horsies.domain.errors import ConfigurationError, ErrorCode, HorsiesError
+from horsies.domain.places import raising_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -170,16 +171,6 @@ def _raised(reference: str, error: BaseException) -> ConfigurationError:
     return ConfigurationError(
         f"importing {reference} raised {kind}: {text}" if text else f"importing {reference} raised {kind}",
         code=ErrorCode.MODULE_EXEC_ERROR,
-        location=_origin(error),
+        location=raising_place(error),
         help_text="the module must import without side effects; try it alone with `python -c 'import ...'`",
     )
-
-
-def _origin(error: BaseException) -> SourceLocation | None:
-    """The line of user code that failed: the innermost one outside the engine and the import machinery."""
-    if isinstance(error, SyntaxError) and error.filename is not None and error.lineno is not None:
-        return SourceLocation(error.filename, error.lineno, error.offset)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if frame.lineno is not None and not frame.filename.startswith("<frozen") and frame.filename != __file__:
-            return SourceLocation(frame.filename, frame.lineno)
-    return None

@@ -8,9 +8,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from horsies import app_checks
 from horsies.app import Horsies
 from horsies.discovery import import_reference, put_on_path
-from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.errors import (
+    ConfigurationError,
+    ErrorCode,
+    HorsiesError,
+    MultipleValidationErrors,
+    ValidationReport,
+    flatten,
+)
 from horsies.task import sends_suppressed
 
 if TYPE_CHECKING:
@@ -27,11 +35,31 @@ def locate_app(locator: str) -> Horsies:
     The task modules that the application discovers are not imported: call `app.import_task_modules()`.
     ConfigurationError HRS-206 or HRS-207 if nothing is found, HRS-210 for a module that raises.
     """
+    return _locate(locator)[0]
+
+
+def checked_app(locator: str, *, live: bool = False) -> Horsies:
+    """The application with all its task modules imported, if a worker or a scheduler can run it.
+
+    Otherwise MultipleValidationErrors with the report of `horsies check`.
+    """
+    try:
+        app, module = _locate(locator)
+        errors = app_checks.all_errors(app, live=live, located_in=module)
+    except HorsiesError as error:
+        errors = [error]
+    if errors:
+        raise MultipleValidationErrors(ValidationReport(tuple(flatten(errors))))
+    return app
+
+
+def _locate(locator: str) -> tuple[Horsies, ModuleType]:
     reference, attribute = _take_apart(locator)
     _put_working_directory_on_path()
     with sends_suppressed():
         module = import_reference(reference)
-    return _only_app(module, reference) if attribute is None else _named_app(module, reference, attribute)
+    app = _only_app(module, reference) if attribute is None else _named_app(module, reference, attribute)
+    return app, module
 
 
 def _take_apart(locator: str) -> tuple[str, str | None]:

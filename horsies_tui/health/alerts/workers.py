@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from horsies.views import WorkerRow
 
-AHEAD_S: Final = 2.0
-BEHIND_S: Final = 30.0
-"""A worker takes some seconds from start to first snapshot; only a longer delay means that its clock is behind."""
 SWEEPS_MISSED: Final = 3
 _ENDED_NOTED_S: Final = 600.0
 """A worker that stopped or was lost without tasks is mentioned for this long."""
@@ -71,7 +68,7 @@ def _settings(scene: Scene) -> Iterator[Alert]:
 
 
 def _clocks(scene: Scene) -> Iterator[Alert]:
-    off = [clock for clock in scene.glance.clocks if clock.ahead_s > AHEAD_S or clock.ahead_s < -BEHIND_S]
+    off = [clock for clock in scene.glance.clocks if clock.is_off]
     if not off:
         return
     worst = max(off, key=lambda clock: abs(clock.ahead_s))

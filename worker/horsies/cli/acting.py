@@ -17,8 +17,8 @@ from horsies.cli.tables import Screen, say
 from horsies.cli.targets import check, selected
 from horsies.cli.verb_options import Asked
 from horsies.cli.verb_report import BROKEN_OFF, INTERRUPTED, STOPPING, code_of, outcome_lines, preview_lines, report
-from horsies.config.url import mask_word
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.masking import mask_word
 from horsies.operations.actor import Actor
 from horsies.operations.audit import require_writable
 from horsies.operations.pipeline import apply, preview

@@ -4,30 +4,67 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from horsies.cli.options import DebugOption, LogLevel, ModuleArgument, ModuleOption, only_module
-from horsies.domain.errors import MultipleValidationErrors, ValidationReport
+from horsies.cli.options import DebugOption, JsonOption, LogLevel, ModuleArgument, ModuleOption, only_module
+from horsies.domain.errors import HorsiesError, flatten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 def check(
     module: ModuleArgument = None,
     module_option: ModuleOption = None,
     loglevel: Annotated[LogLevel, typer.Option(case_sensitive=False)] = LogLevel.WARNING,
-    live: Annotated[bool, typer.Option("--live", help="Also check the database.", show_default=False)] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Also check the database and its tables.", show_default=False)
+    ] = False,
+    as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Import an application and its task modules, and report everything that is wrong with them.
 
-    Nothing is sent or stored. The exit code is 0 if a worker could start, otherwise 1.
+    Nothing is sent or stored. `horsies worker` and `horsies scheduler` begin with the same check. The exit code is 0 if
+    a worker could start, 1 if not, and 2 for a wrong command line.
     """
-    from horsies.locate import locate_app
+    from horsies.cli.machine import print_json
+    from horsies.locate import checked_app
     from horsies.run.events import configure_logging
 
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr))
-    app = locate_app(only_module(module, module_option))
-    if errors := app.check(live=live):
-        raise MultipleValidationErrors(ValidationReport(tuple(errors)))
-    typer.echo(f"ok: all validations passed\n  {len(app.tasks)} task(s) registered")
+    try:
+        app = checked_app(only_module(module, module_option), live=live)
+    except HorsiesError as error:
+        if not as_json:
+            raise
+        print_json({"ok": False, "tasks": None, "errors": _as_json(flatten([error]))})
+        raise typer.Exit(1) from None
+    if as_json:
+        print_json({"ok": True, "tasks": len(app.tasks), "errors": []})
+    else:
+        typer.echo(f"ok: all validations passed\n  {len(app.tasks)} task(s) registered")
+
+
+def _as_json(errors: Iterable[HorsiesError]) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": error.code.value if error.code else None,
+            "name": error.code.name if error.code else None,
+            "message": error.message,
+            "location": _place(error),
+            "notes": error.notes,
+            "help": error.help_text,
+        }
+        for error in errors
+    ]
+
+
+def _place(error: HorsiesError) -> dict[str, Any] | None:
+    place = error.location
+    if place is None:
+        return None
+    column, end_column = place.columns
+    return {"file": place.file, "line": place.line, "column": column, "end_column": end_column, "source": place.source}

@@ -19,6 +19,7 @@ from horsies.cli import (
     check,
     db,
     demo,
+    doctor,
     metrics,
     queues,
     recovery,
@@ -33,8 +34,8 @@ from horsies.cli import (
 )
 from horsies.cli.groups import MARKUP, GroupsOnDemand
 from horsies.cli.options import DebugOption, debugging
-from horsies.config.url import mask, mask_word
 from horsies.domain.errors import HorsiesError, render
+from horsies.domain.masking import mask, mask_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,7 @@ app.command()(check.check)
 app.command()(tui.tui)
 app.command()(demo.demo)
 app.command()(status.status)
+app.command()(doctor.doctor)
 
 
 def _show_version(value: bool) -> None:

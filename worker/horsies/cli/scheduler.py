@@ -30,7 +30,7 @@ def scheduler(
     """
     import asyncio
 
-    from horsies.locate import locate_app
+    from horsies.locate import checked_app
     from horsies.run.events import Events, configure_logging
     from horsies.run.scheduler import Scheduler
     from horsies.run.serve import serve
@@ -38,8 +38,7 @@ def scheduler(
     locator = only_module(module, module_option)
     configure_logging(loglevel.value, logging.StreamHandler(sys.stderr), as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: scheduler {locator}")
-    app = locate_app(locator)
-    app.import_task_modules()
+    app = checked_app(locator)
     running = Scheduler(app, Events())
 
     def on_ready() -> None:

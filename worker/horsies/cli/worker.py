@@ -122,15 +122,14 @@ def _lost_outcomes(settings: WorkerSettings, loglevel: LogLevel, log_format: Log
     import asyncio
 
     from horsies.cli.status_line import StatusLine
-    from horsies.locate import locate_app
+    from horsies.locate import checked_app
     from horsies.run.events import Events, configure_logging
     from horsies.run.worker import Worker
 
     line = StatusLine(sys.stderr)
     configure_logging(loglevel.value, line, as_json=log_format is LogFormat.JSON)
     setproctitle(f"horsies: worker {settings.locator}")
-    app = locate_app(settings.locator)
-    app.import_task_modules()
+    app = checked_app(settings.locator)
     running = Worker(app, settings, Events())
     asyncio.run(_run(running, line, human=log_format is LogFormat.HUMAN))
     return running.lost

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from horsies.config.rules import CheckedModel
-from horsies.config.url import DatabaseUrl, mask
+from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ConfigurationError
+from horsies.domain.masking import mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -35,8 +35,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horsies.config.url import DatabaseUrl, mask, mask_word
+from horsies.config.url import DatabaseUrl
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.masking import mask, mask_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,9 +9,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from horsies.domain.errors import ConfigurationError, ConfigurationErrors, HorsiesError, raise_collected
+from horsies.domain.places import calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from horsies.domain.errors import SourceLocation
 
 
 class CheckedModel(BaseModel):
@@ -27,18 +30,25 @@ class CheckedModel(BaseModel):
     rules_stand_alone: ClassVar[bool] = False
     """Whether the rules can be reported together with a field error without repeating it."""
 
+    __slots__ = ("_place",)  # no field: two configurations are equal wherever they stand
+
     def __init__(self, **data: Any) -> None:
-        refused = None
+        refused, place = None, calling_place()
         try:
             super().__init__(**data)
         except ValidationError as error:
-            raise_collected(_rules_broken_inside(error), ConfigurationErrors)
+            raise_collected(_located(_rules_broken_inside(error), place), ConfigurationErrors)
             if self.rules_stand_alone and (rules := _rules_broken_too(type(self), data, error)):
-                raise_collected([*_as_ours(error), *rules], ConfigurationErrors)
+                raise_collected(_located([*_as_ours(error), *rules], place), ConfigurationErrors)
             refused = _without_inputs(error)
         if refused is not None:  # outside the except block, so that the error with the inputs is not its context
             raise refused
-        raise_collected(self.broken_rules(), ConfigurationErrors)
+        raise_collected(_located(self.broken_rules(), place), ConfigurationErrors)
+        object.__setattr__(self, "_place", place)
+
+    def defined_at(self) -> SourceLocation | None:
+        """Where the user made it; None for a copy."""
+        return getattr(self, "_place", None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         refused = None
@@ -52,6 +62,11 @@ class CheckedModel(BaseModel):
     def broken_rules(self) -> Iterable[ConfigurationError]:
         """Each cross-field rule that these values break."""
         return ()
+
+
+def _located(errors: Iterable[HorsiesError], place: SourceLocation | None) -> Iterable[HorsiesError]:
+    """Those of a nested model given as a dict have their place already."""
+    return [error.with_location(error.location or place) for error in errors]
 
 
 def in_child_process() -> bool:

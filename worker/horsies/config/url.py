@@ -8,19 +8,12 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.masking import is_secret, mask_whole
 
 EMBEDDED_SCHEME = "embedded"
 _DRIVERS = re.compile(r"postgres(?:ql)?(?:\+\w+)?")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*")
-_PASSWORD_BEFORE_HOST = re.compile(r"(//[^:@\s]*):.*@", re.DOTALL)
-# A URL without a host is //user:password, which reads like //host:port; only a number may be a port.
-_PORT = r"(?!\d{1,5}(?:[/?,;:.'\")\]\s]|$))"
-_PASSWORD_WITHOUT_HOST = re.compile(rf"(//(?:\[[^\]\s]*\]|[^:@\s/?#\[]*)):(?!\*\*\*@){_PORT}\S+")
-_ASSIGNMENT = re.compile(r"([\w%+]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^&\s]*)")
-_WHOLE_LOGIN = re.compile(r"^([^:@]*):.*@", re.DOTALL)
-_WHOLE_WITHOUT_HOST = re.compile(r"^(\[[^\]]*\]|[^:@/?#\[]*):(?!\*\*\*@|\d{1,5}(?:[/?]|$)).+", re.DOTALL)
 SESSION_ATTRS = ("any", "read-write", "read-only", "primary", "standby", "prefer-standby")
-_PARAMETER = re.compile(r"[?&]([^=&?]*)=")
 _FORMS = (
     "write postgresql://user:password@host:5432/database\n"
     "percent-encode / # ? % and spaces in the password (for example # as %23)"
@@ -94,39 +87,6 @@ class DatabaseUrl:
         return _take_apart(text, parts.netloc, unquote(parts.path.lstrip("/")), parts.query)
 
 
-def mask(text: str) -> str:
-    """`text` with every password that looks like part of a URL or a connection string replaced by ***."""
-    text = _ASSIGNMENT.sub(_mask_assignment, text)  # first: an '@' in there would look like the end of a login
-    return _PASSWORD_WITHOUT_HOST.sub(r"\1:***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", text))
-
-
-def mask_whole(text: str) -> str:
-    """Like `mask` for a text that is a single URL, so that spaces do not end its password."""
-    scheme, found, rest = text.partition("://")
-    if not found or not _SCHEME.fullmatch(scheme):
-        scheme, found, rest = "", "", text
-    for parameter in _PARAMETER.finditer(rest):
-        if _is_secret(parameter[1]):  # its value may contain a raw '&': nothing after it is shown
-            rest = f"{rest[: parameter.end()]}***"
-            break
-    rest = _WHOLE_WITHOUT_HOST.sub(r"\1:***", _WHOLE_LOGIN.sub(r"\1:***@", rest))
-    return mask(scheme + found + rest)
-
-
-def mask_word(text: str) -> str:
-    """For a name or an argument, which may be a URL by mistake; `shop.tasks:app` is returned unchanged."""
-    return mask_whole(text) if "://" in text or "@" in text else mask(text)
-
-
-def _mask_assignment(found: re.Match[str]) -> str:
-    name, equals, _ = found.groups()
-    return f"{name}{equals}***" if _is_secret(name) else found[0]
-
-
-def _is_secret(name: str) -> bool:
-    return "password" in unquote(name).casefold()
-
-
 def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
     parameters = _parameters(query)
     login, _, address = netloc.rpartition("@")
@@ -140,7 +100,7 @@ def _take_apart(text: str, netloc: str, path: str, query: str) -> DatabaseUrl:
     credentials = _encode(user) + (f":{_encode(password)}" if password else "")
     credentials = credentials and f"{credentials}@"
     tail = f"/{quote(path, safe='', errors='surrogateescape')}" + (f"?{_encode_all(kept)}" if kept else "")
-    shown = {name: "***" if _is_secret(name) else value for name, value in parameters.items()}
+    shown = {name: "***" if is_secret(name) else value for name, value in parameters.items()}
     shown_login = user + (":***" if password else "")
     return DatabaseUrl(
         secret_text=f"postgresql://{credentials}{address}{tail}",

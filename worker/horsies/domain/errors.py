@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from horsies.domain.masking import mask
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Self
@@ -80,7 +82,7 @@ class ErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """A place in the user's code; columns count from 1, as editors do."""
+    """A place in the user's code; columns count from 1, as editors do. Without a column, the whole line is meant."""
 
     file: str
     line: int
@@ -94,13 +96,22 @@ class SourceLocation:
         return None if code is None else cls(code.co_filename, code.co_firstlineno)
 
     def __str__(self) -> str:
-        column = "" if self.column is None else f":{self.column}"
-        return f"{self.file}:{self.line}{column}"
+        start = self.columns[0]
+        return f"{self.file}:{self.line}" if start is None else f"{self.file}:{self.line}:{start}"
 
     @property
     def source(self) -> str:
-        """The line itself, empty where the file cannot be read."""
-        return linecache.getline(self.file, self.line).rstrip("\n")
+        """The line itself, passwords masked; empty where the file cannot be read."""
+        return mask(linecache.getline(self.file, self.line).rstrip())
+
+    @property
+    def columns(self) -> tuple[int | None, int | None]:
+        """The first column of what is meant, and the one after its last; without an end, as far as the line goes."""
+        line = self.source
+        if not line:
+            return self.column, self.end_column
+        start = len(line) - len(line.lstrip()) + 1 if self.column is None else self.column
+        return start, min(self.end_column or len(line) + 1, max(len(line), start) + 1)
 
 
 class HorsiesError(Exception):
@@ -236,7 +247,7 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
         lines.append(f"{margin[:-1]}{paint(BLUE, '-->')} {error.location}")
         if source := error.location.source:
             lines += [f"{margin}{bar}", f"{paint(BLUE, number)} {bar} {source}"]
-            lines.append(f"{margin}{bar} {_underline(error.location, source)}".rstrip())
+            lines.append(f"{margin}{bar} {_underline(error.location)}".rstrip())
     label = paint(BLUE, "=")
     lines += [f"{margin}{label} note: {_hang(note, margin, 'note')}" for note in error.notes]
     if error.help_text:
@@ -244,12 +255,9 @@ def render(error: HorsiesError, *, colour: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _underline(location: SourceLocation, source: str) -> str:
-    if location.column is None:
-        start = len(source) - len(source.lstrip())
-        return " " * start + "^" * (len(source) - start)
-    end = location.end_column or location.column + 1
-    return " " * (location.column - 1) + "^" * max(1, end - location.column)
+def _underline(location: SourceLocation) -> str:
+    start, end = location.columns
+    return "" if start is None or end is None else " " * (start - 1) + "^" * max(1, end - start)
 
 
 def _hang(text: str, margin: str, label: str) -> str:

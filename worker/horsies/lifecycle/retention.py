@@ -166,6 +166,19 @@ async def prunable(conn: asyncpg.Connection, ages: Ages) -> dict[str, int]:
     return dict(rows)
 
 
+async def overdue_by(conn: asyncpg.Connection, ages: Ages) -> dict[Category, float]:
+    """By how many seconds the oldest row of each category that `prune` would delete is past its age. Reads only, and of
+    each table one row."""
+    now = await conn.fetchval(statement(__name__, "retention_now"))
+    late: dict[Category, float] = {}
+    for part, age_s in _due(ages):
+        oldest = await conn.fetchrow(statement(__name__, f"old_{part.scan}"), age_s, _LONG_AGO, part.first_id, 1)
+        if oldest is not None:
+            by_s = (now - oldest["after"]).total_seconds() - age_s
+            late[part.category] = max(by_s, late.get(part.category, 0.0))
+    return late
+
+
 async def _delete(conn: asyncpg.Connection, part: _Part, age_s: float, ids: list[int | str]) -> dict[str, int]:
     command = statement(__name__, f"prune_{part.delete}")
     if not part.families:

@@ -6,6 +6,10 @@ SELECT worker_id, recovery_config
  ORDER BY snapshot_at DESC
  LIMIT 1
 
+-- name: retention_now
+-- retention.overdue_by; reads only
+SELECT statement_timestamp() AS now
+
 -- name: prune_lock
 -- retention.py, before its families are pruned; the roots of these workflows, or the workflow itself if its root was
 -- deleted; a locked one is left: every transaction that changes a family holds its root
@@ -21,9 +25,9 @@ SELECT id FROM horsies_workflows
 -- retention.py, a page of its scan; reads only ($1 age in s, $2 any time and $3 after this id, $4 how many)
 -- In the order of the ids, which is that of the times. After a page without an old row nothing older follows, so the
 -- page is empty.
-SELECT id, $2::timestamptz AS after, id AS after_id, 1 AS rows
+SELECT id, sent_at AS after, id AS after_id, 1 AS rows
   FROM (SELECT id, sent_at FROM horsies_heartbeats WHERE id > $3 ORDER BY id LIMIT $4) page
- WHERE sent_at < statement_timestamp() - $1 * interval '1 s'
+ WHERE sent_at < statement_timestamp() - $1 * interval '1 s' AND $2::timestamptz IS NOT NULL
  ORDER BY id
 
 -- name: old_operator_actions

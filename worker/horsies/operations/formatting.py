@@ -29,3 +29,13 @@ def counted(count: int, noun: str) -> str:
 
 def by_whom(actor: str | None) -> str:
     return f" by {actor}" if actor else ""
+
+
+def size(count: int) -> str:
+    """412 B, 1.5 kB, 16.0 MB, 2.3 GB."""
+    amount, units = float(count), ("B", "kB", "MB", "GB", "TB")
+    for unit in units:
+        if amount < 1024 or unit == units[-1]:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"

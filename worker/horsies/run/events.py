@@ -8,8 +8,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
-from horsies.config.url import mask
 from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.masking import mask
 from horsies.hooks import TaskFailed, TaskRetried
 
 if TYPE_CHECKING:

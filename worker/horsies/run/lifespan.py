@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from horsies.domain.errors import ConfigurationError, ErrorCode
+from horsies.domain.errors import ConfigurationError, ErrorCode, MultipleValidationErrors, ValidationReport
 from horsies.run.events import Events
 from horsies.run.settings import WorkerSettings
 from horsies.run.worker import Worker
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def run_worker(app: Horsies, settings: dict[str, Any]) -> AsyncIterator[Worker]:
-    """Start a worker in the running loop, and stop it as SIGTERM would at the end of the block."""
+    """Start a worker in the running loop, and stop it as SIGTERM would at the end of the block.
+
+    MultipleValidationErrors for an application that `horsies check` refuses, before anything is claimed.
+    """
+    if errors := app.check():
+        raise MultipleValidationErrors(ValidationReport(tuple(errors)))
     settings = {"locator": settings.pop("locator", None) or locator_of(app), **settings}
     worker = Worker(app, WorkerSettings(**settings), Events())
     try:

@@ -6,9 +6,9 @@ import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from horsies.config.url import mask
 from horsies.domain.codec import dump_task_result, with_retries_spent
 from horsies.domain.codes import OperationalErrorCode
+from horsies.domain.masking import mask
 from horsies.domain.retry import RETRIES_SPENT, RetryAt, RetryRule, decide
 from horsies.domain.task_result import TaskError, TaskResult
 from horsies.lifecycle.finishing import Outcome, OutcomeKind

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from horsies.config.url import mask
+from horsies.domain.masking import mask
 from horsies.hooks import WorkerStarted, WorkerStopped
 from horsies.run.advancer import Advancer
 from horsies.run.beats import Beats

@@ -15,7 +15,8 @@ from typing_extensions import TypeAliasType
 
 from horsies.domain.argument_types import spell
 from horsies.domain.codes import ContractCode
-from horsies.domain.errors import ErrorCode, SourceLocation, TaskDefinitionError
+from horsies.domain.errors import ErrorCode, TaskDefinitionError
+from horsies.domain.places import signature_place
 from horsies.domain.task_result import TaskError, TaskResult
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _return_hint(fn: Callable[..., Any], local_names: Mapping[str, Any]) -> Any:
         raise TaskDefinitionError(
             f"task function {fn.__name__}() has no return type",
             code=ErrorCode.TASK_NO_RETURN_TYPE,
-            location=SourceLocation.of_function(fn),
+            location=signature_place(fn),
             help_text=_WAY_OUT,
         )
     annotation = fn.__annotations__["return"]
@@ -118,7 +119,7 @@ def _refused(fn: Callable[..., Any], message: str, help_text: str = _WAY_OUT) ->
     return TaskDefinitionError(
         message,
         code=ErrorCode.TASK_INVALID_RETURN_TYPE,
-        location=SourceLocation.of_function(fn),
+        location=signature_place(fn),
         help_text=help_text,
     )
 

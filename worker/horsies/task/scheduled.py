@@ -196,6 +196,7 @@ def _task(
         raise RegistryError(
             f"schedule {schedule.name!r}: task {schedule.task_name!r} is not registered",
             code=ErrorCode.TASK_NOT_REGISTERED,
+            location=schedule.defined_at(),
             help_text=f"{hint}import its module where the application is defined, or name it in discover_tasks",
         )
     prepared = task.to_send(*schedule.args, **schedule.kwargs).prepare(suppressed=False, sent_at=datetime.now(UTC))
@@ -235,5 +236,8 @@ def _workflow(app: WorkflowApp, schedule: WorkflowSchedule) -> ScheduledWorkflow
 
 def _invalid(schedule: Schedule, message: str, help_text: str | None) -> ConfigurationError:
     return ConfigurationError(
-        f"schedule {schedule.name!r}: {message}", code=ErrorCode.CONFIG_INVALID_SCHEDULE, help_text=help_text
+        f"schedule {schedule.name!r}: {message}",
+        code=ErrorCode.CONFIG_INVALID_SCHEDULE,
+        location=schedule.defined_at(),
+        help_text=help_text,
     )

@@ -174,6 +174,12 @@ class Clock:
     worker_id: str
     ahead_s: float
 
+    @property
+    def is_off(self) -> bool:
+        """A worker takes some seconds from its start to its first snapshot; only a longer delay means that it is
+        behind."""
+        return not -30.0 <= self.ahead_s <= 2.0
+
 
 async def worker_clocks(conn: asyncpg.Connection) -> tuple[Clock, ...]:
     """From the start time that each reported, for those whose first snapshot still exists."""

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from horsies.domain.errors import ErrorCode, HorsiesError, SourceLocation, WorkflowValidationError, flatten
+from horsies.domain.errors import ErrorCode, HorsiesError, WorkflowValidationError, flatten
+from horsies.domain.places import raising_place, signature_place
 from horsies.workflow.definition import WorkflowDefinition
 from horsies.workflow.spec import WorkflowSpec
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
+    from horsies.domain.errors import SourceLocation
     from horsies.workflow.spec import WorkflowApp
 
 NO_CHECK: Final = "__horsies_no_check__"
@@ -59,7 +61,7 @@ def undecorated_errors(builders: Iterable[WorkflowBuilder], modules: Iterable[Mo
         WorkflowValidationError(
             f"{fn.__name__}() returns a WorkflowSpec, but is not checked",
             code=ErrorCode.WORKFLOW_CHECK_UNDECORATED_BUILDER,
-            location=SourceLocation.of_function(fn),
+            location=signature_place(fn),
             help_text=_DECORATE.format(name=fn.__name__),
         )
         for fn in _functions_of(modules)
@@ -126,7 +128,7 @@ def _why_not_callable(fn: Callable[..., Any], case: Mapping[str, Any]) -> str | 
 
 def _errors_of(build: Callable[..., Any], arguments: Mapping[str, Any], where: str) -> list[HorsiesError]:
     """Call it; errors of the engine as they are, any other as HRS-029."""
-    location = SourceLocation.of_function(inspect.unwrap(getattr(build, "__func__", build)))
+    location = signature_place(inspect.unwrap(getattr(build, "__func__", build)))
     try:
         spec = build(**arguments)
         if isinstance(spec, WorkflowSpec):
@@ -136,7 +138,7 @@ def _errors_of(build: Callable[..., Any], arguments: Mapping[str, Any], where: s
         return [each.with_note(f"found by building {where}") for each in flatten([error])]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code; sys.exit() in it must not end the check
         text = traceback.TracebackException(type(error), error, None)
-        return [_failed(f"{where} raised {type(error).__name__}: {text}", location)]
+        return [_failed(f"{where} raised {type(error).__name__}: {text}", raising_place(error) or location)]
     if inspect.iscoroutine(spec):
         spec.close()  # else Python warns that it was never awaited
     return [_failed(f"{where} returned {type(spec).__name__}, not a WorkflowSpec", location)]
@@ -156,7 +158,7 @@ def _cases_required(builder: WorkflowBuilder, required: list[str]) -> WorkflowVa
     return WorkflowValidationError(
         f"{builder.name}() needs {', '.join(required)}, so a check cannot call it",
         code=ErrorCode.WORKFLOW_CHECK_CASES_REQUIRED,
-        location=SourceLocation.of_function(builder.fn),
+        location=signature_place(builder.fn),
         help_text=f"give it examples: @app.workflow_builder(cases=[{{{example}}}])",
     )
 
@@ -165,6 +167,6 @@ def _bad_case(builder: WorkflowBuilder, message: str) -> WorkflowValidationError
     return WorkflowValidationError(
         message,
         code=ErrorCode.WORKFLOW_CHECK_CASE_INVALID,
-        location=SourceLocation.of_function(builder.fn),
+        location=signature_place(builder.fn),
         help_text="each case is a dict with the arguments of one call, by name",
     )

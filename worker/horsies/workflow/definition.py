@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from typing_extensions import TypeVar
 
 from horsies.domain.errors import ErrorCode, WorkflowValidationError
+from horsies.domain.places import calling_place
 from horsies.domain.plan import MAP_DEFINITION
 from horsies.domain.states import OnError
 from horsies.workflow.nodes import Definition
-from horsies.workflow.places import calling_place
 from horsies.workflow.spec import WorkflowSpec
 
 if TYPE_CHECKING:

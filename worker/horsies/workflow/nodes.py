@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NoReturn, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from horsies.domain.errors import ErrorCode, WorkflowContextMissingIdError, WorkflowValidationError
-from horsies.workflow.places import calling_place
+from horsies.domain.places import calling_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

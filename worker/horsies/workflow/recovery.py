@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from horsies.broker import PostgresBroker
 from horsies.config.recovery import RecoveryConfig
-from horsies.config.url import mask
 from horsies.domain.errors import HorsiesError
+from horsies.domain.masking import mask
 from horsies.domain.result import Err
 from horsies.handle import BrokerErrorCode
 from horsies.lifecycle.reconciling import Reconciled, reconcile_all

@@ -11,13 +11,13 @@ from typing_extensions import TypeVar
 
 from horsies.domain.codec import dump_value, load_value
 from horsies.domain.errors import raise_collected
+from horsies.domain.places import calling_place
 from horsies.domain.plan import WorkflowPlan
 from horsies.domain.states import OnError
 from horsies.workflow import starting
 from horsies.workflow.checks import Draft, all_problems, bare_problems, id_problems, key_problems
 from horsies.workflow.graph import Graph
 from horsies.workflow.nodes import MapNode, Node, SuccessPolicy
-from horsies.workflow.places import calling_place
 from horsies.workflow.planning import node_plan, policy_json
 from horsies.workflow.routing import route, route_problems, unrouted_problems
 

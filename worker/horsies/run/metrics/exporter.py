@@ -7,7 +7,7 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
-from horsies.config.url import mask
+from horsies.domain.masking import mask
 from horsies.run.metrics.exposition import CONTENT_TYPE
 from horsies.run.metrics.http import HttpServer, Reply
 from horsies.run.metrics.of_cluster import cluster_page

@@ -7,7 +7,7 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from horsies.config.url import mask
+from horsies.domain.masking import mask
 from horsies.run.metrics.exposition import CONTENT_TYPE
 from horsies.run.metrics.http import Address, HttpServer, Reply
 from horsies.run.metrics.of_worker import WorkerMetrics

@@ -1,0 +1,114 @@
+"""`horsies doctor`: is the database well?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from horsies.cli.options import ContextOption, DatabaseUrlOption, DebugOption, JsonOption, choose_existing
+from horsies.domain.masking import mask_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from horsies.cli.tables import Screen
+    from horsies.config.app import AppConfig
+    from horsies.config.contexts import DatabaseChoice
+    from horsies.doctor.examine import Examination
+
+_MARKS: Final = {
+    "ok": ("✓", "+", "green"),
+    "unknown": ("?", "?", "dim"),
+    "warn": ("▲", "!", "yellow"),
+    "fail": ("✗", "x", "red"),
+}
+_NAME: Final = 21
+_VERDICT: Final = 9
+
+
+def doctor(
+    module: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[APP]",
+            help="Also compare with the settings of this application, and use its database: `shop.tasks:app`.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+    database_url: DatabaseUrlOption = None,
+    context: ContextOption = None,
+    debug: DebugOption = False,
+) -> None:
+    """Examine the database: schema, connections, pooler, notifications, indexes, vacuum, WAL, retention, workers.
+
+    Each line is `ok`, `warn`, `fail` or `unknown` (the role may not see it), with the evidence and the command that
+    mends it. Nothing is changed: it reads within 5 s, waits for no lock, and notifies itself. The exit code is 0, and 1
+    if a line is `fail`. `--json` prints `database`, `now`, `counts` and `lines`.
+    """
+    from horsies.cli.machine import plain, print_json
+    from horsies.cli.tables import Screen, say
+    from horsies.doctor import Verdict
+
+    config = None if module is None else _config_of(module)
+    own = config is None or database_url is not None or context is not None
+    choice = choose_existing(database_url, context) if own else _database_of(config)
+    label, found = asyncio.run(_examine(choice, config))
+    counts = {verdict.value: found.count(verdict) for verdict in Verdict}
+    if as_json:
+        print_json({"database": label, "now": found.now, "counts": counts, "lines": plain(found.lines)})
+    else:
+        screen = Screen.of(sys.stdout)
+        say(screen.paint(f"{label}: {_headline(found)}", "bold"))
+        for line in _lines(found, screen):
+            say(line)
+    raise typer.Exit(1 if counts["fail"] else 0)
+
+
+def _config_of(module: str) -> AppConfig:
+    from horsies.locate import locate_app
+
+    if "://" in module:
+        raise typer.BadParameter(f"{mask_word(module)} is no application; write --database-url before it")
+    return locate_app(module).config
+
+
+def _database_of(config: AppConfig | None) -> DatabaseChoice:
+    from horsies.config.contexts import DatabaseChoice
+
+    assert config is not None
+    return DatabaseChoice(config.broker.url, "from AppConfig.broker")
+
+
+async def _examine(choice: DatabaseChoice, config: AppConfig | None) -> tuple[str, Examination]:
+    from horsies.doctor.examine import examine
+    from horsies.store.connect import open_database
+
+    async with open_database(choice) as database:
+        return database.label, await examine(database, config)
+
+
+def _headline(found: Examination) -> str:
+    from horsies.doctor import Verdict
+
+    bad = [f"{found.count(verdict)} {verdict}" for verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)]
+    return ", ".join(text for text in bad if not text.startswith("0 ")) or "well"
+
+
+def _lines(found: Examination, screen: Screen) -> Iterator[str]:
+    """A line each; evidence and remedy go on below themselves where the terminal is narrow."""
+    from horsies.cli.tables import clean
+
+    margin = _VERDICT + _NAME
+    width = None if screen.width is None else max(screen.width - margin, 30)
+    for line in found.lines:
+        unicode, ascii_only, style = _MARKS[line.verdict]
+        mark = screen.paint(f"{screen.glyph(unicode, ascii_only)} {line.verdict:<{_VERDICT - 2}}", style)
+        text = [clean(line.evidence)] if width is None else wrap(clean(line.evidence), width)
+        if line.remedy is not None:
+            text.append(f"{screen.glyph('→', '->')} {clean(line.remedy)}")
+        yield f"{mark}{line.check:<{_NAME}}  {text[0]}"
+        yield from (f"{' ' * margin}  {more}" for more in text[1:])

@@ -1,0 +1,57 @@
+"""What is between us and PostgreSQL: a pooler, in which mode, and settings that matter because of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.doctor import Check, Line, Verdict
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import asyncpg
+
+    from horsies.doctor import Patient
+
+_TRIES: Final = 5
+
+
+async def _pooler(patient: Patient) -> Iterable[Line]:
+    lines = [Line(Verdict.WARN, warning) for warning in patient.pooler_warnings]
+    if not patient.pooled:
+        return lines or [Line(Verdict.OK, "none: sessions reach PostgreSQL directly")]
+    poll_s = _poll_interval_s(patient)
+    if await _shares_backends(patient):
+        evidence = (
+            f"in transaction mode: no LISTEN, no settings of a session, no prepared statements; workers need none of "
+            f"them and poll every {poll_s}, so a task waits up to that long"
+        )
+        return [Line(Verdict.WARN, evidence, "name PostgreSQL itself in the URL of the workers"), *lines]
+    evidence = f"in session mode: each session of ours holds one of its connections; workers poll every {poll_s}"
+    return [Line(Verdict.OK, evidence), *lines]
+
+
+def _poll_interval_s(patient: Patient) -> str:
+    """As the application has it; otherwise the default."""
+    return "5s" if patient.config is None else f"{patient.config.resilience.notify_poll_interval_ms / 1000:g}s"
+
+
+async def _shares_backends(patient: Patient) -> bool:
+    """Whether two sessions get the same backend in turn, as only a pooler does that takes it back at each commit.
+
+    PgBouncer gives away first what came back last, so on a quiet pool the first try shows it.
+    """
+    async with patient.database.connected("doctor") as one, patient.database.connected("doctor") as other:
+        for _ in range(_TRIES):
+            if await _backend(one) == await _backend(other):
+                return True
+    return False
+
+
+async def _backend(connection: asyncpg.Connection) -> int:
+    pid: int = await connection.fetchval(statement(__name__, "doctor_backend"))
+    return pid
+
+
+CHECKS = (Check("pooler", 30, _pooler),)

@@ -1,0 +1,3 @@
+-- name: doctor_backend
+-- pooler.py; reads only
+SELECT pg_backend_pid()

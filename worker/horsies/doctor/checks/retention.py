@@ -1,0 +1,55 @@
+"""Whether old rows are deleted when they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.doctor import Check, Line, Verdict
+from horsies.lifecycle.retention import ages_in_use, ages_of, overdue_by
+from horsies.operations.formatting import span
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from horsies.doctor import Patient
+
+_LATE_S: Final = 2 * 3_600.0
+"""The sweep prunes once an hour; a large backlog takes it some more runs."""
+_VERY_LATE_S: Final = 86_400.0
+_REMEDY: Final = "horsies db prune --dry-run, then horsies db prune; and see why no worker does it each hour"
+
+
+async def _retention(patient: Patient) -> Iterable[Line]:
+    async with patient.reading() as connection:
+        if patient.config is None:
+            ages, worker = await ages_in_use(connection)
+            whose = "the defaults" if worker is None else f"worker {worker}"
+        else:
+            ages, whose = ages_of(patient.config.recovery), "the application"
+        late = await overdue_by(connection, ages)
+    last = await _last_sweep(patient)
+    lines = [
+        Line(
+            Verdict.FAIL if late_s > _VERY_LATE_S else Verdict.WARN,
+            f"{category.replace('_', ' ')}: the oldest was to be deleted {span(late_s)} ago "
+            f"(kept {_kept(ages[category])}, by {whose}); {last}",
+            _REMEDY,
+        )
+        for category, late_s in late.items()
+        if late_s > _LATE_S
+    ]
+    kept = ", ".join(f"{category.replace('_', ' ')} {_kept(age)}" for category, age in ages.items())
+    return lines or [Line(Verdict.OK, f"nothing is overdue; {last}; kept: {kept} (by {whose})")]
+
+
+def _kept(age_s: float | None) -> str:
+    return "for ever" if age_s is None else span(age_s)
+
+
+async def _last_sweep(patient: Patient) -> str:
+    rows = await patient.fetch(statement(__name__, "doctor_last_retention"))
+    return f"last swept {span(rows[0]['ago_s'])} ago by {rows[0]['worker_id']}" if rows else "never swept yet"
+
+
+CHECKS = (Check("retention", 120, _retention, needs_tables=True),)

@@ -1,0 +1,58 @@
+"""Transactions that stay open: while they do, no dead row is removed, and their locks stay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from horsies.doctor import Check, Line, Verdict
+from horsies.operations.formatting import span
+from horsies.store.statements import statement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import asyncpg
+
+    from horsies.doctor import Patient
+
+WARN_AFTER_S: Final = 300.0
+FAIL_AFTER_S: Final = 3_600.0
+_MOST: Final = 10
+
+
+async def _long(patient: Patient) -> Iterable[Line]:
+    rows = await patient.fetch(statement(__name__, "doctor_long_transactions"), WARN_AFTER_S, _MOST)
+    lines = [_session(row) for row in rows]
+    if not patient.sees_all_sessions:
+        lines.append(patient.not_seen("how long transactions of other roles have been open"))
+    return lines or [Line(Verdict.OK, f"none has been open for more than {span(WARN_AFTER_S)}")]
+
+
+def _session(row: asyncpg.Record) -> Line:
+    who = f"pid {row['pid']}, {row['application']!r} of {row['role']}, {row['state']}"
+    holds = "holds back vacuum" if row["holds_vacuum"] else "keeps its locks"
+    call = "pg_cancel_backend" if row["state"] == "active" else "pg_terminate_backend"
+    return Line(
+        _verdict(row["age_s"]), f"{who}: open for {span(row['age_s'])}, {holds}", f"SELECT {call}({row['pid']})"
+    )
+
+
+async def _prepared(patient: Patient) -> Iterable[Line]:
+    rows = await patient.fetch(statement(__name__, "doctor_prepared_transactions"), WARN_AFTER_S, _MOST)
+    lines = [
+        Line(
+            _verdict(row["age_s"]),
+            f"{row['gid']!r} of {row['owner']} was prepared {span(row['age_s'])} ago: "
+            "it holds back vacuum and keeps its locks",
+            f"ROLLBACK PREPARED {row['literal']}  -- or COMMIT PREPARED, as its coordinator says",
+        )
+        for row in rows
+    ]
+    return lines or [Line(Verdict.OK, f"none is older than {span(WARN_AFTER_S)}")]
+
+
+def _verdict(age_s: float) -> Verdict:
+    return Verdict.FAIL if age_s >= FAIL_AFTER_S else Verdict.WARN
+
+
+CHECKS = (Check("long transactions", 80, _long), Check("prepared transactions", 90, _prepared))

@@ -1,0 +1,109 @@
+"""Runs all checks on a database."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Final
+
+import asyncpg
+
+from horsies.doctor import Check, Line, Patient, Verdict, checks
+from horsies.domain.masking import mask
+from horsies.store.connect import DatabaseUnavailable, transaction
+from horsies.store.dedicated_connection import look_at_server
+from horsies.store.schema import SchemaError, SchemaKind, SchemaState, inspect_schema
+from horsies.store.schema.migrations import quoted
+from horsies.store.statements import statement
+from horsies.views import READER_SETTINGS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from horsies.config.app import AppConfig
+    from horsies.store.connect import Database
+
+# No statement of the doctor may hold up others: none waits for a lock, none runs for long, none writes.
+_LIMITS: Final = (("statement_timeout", "5s"), ("lock_timeout", "100ms"))
+_SETTINGS: Final = (*READER_SETTINGS, *_LIMITS, ("default_transaction_read_only", "on"))
+_LONGEST_CHECK_S: Final = 20.0
+_USABLE: Final = frozenset({SchemaKind.CURRENT, SchemaKind.READ_ONLY, SchemaKind.DAMAGED})
+_NOT_THERE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError)
+_TOO_SLOW: Final = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One line, with the name of its check."""
+
+    check: str
+    verdict: Verdict
+    evidence: str
+    remedy: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    now: datetime
+    lines: tuple[Examined, ...]
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(line.verdict is verdict for line in self.lines)
+
+
+@cache
+def all_checks() -> tuple[Check, ...]:
+    """Those of each module of the package `checks`, in their order."""
+    modules = (import_module(f"{checks.__name__}.{module.name}") for module in iter_modules(checks.__path__))
+    return tuple(sorted((check for module in modules for check in module.CHECKS), key=lambda check: check.place))
+
+
+async def examine(database: Database, config: AppConfig | None = None) -> Examination:
+    """Every check, whatever the others find; one that cannot be made is `unknown` and says why.
+
+    DatabaseUnavailable if there is no connection.
+    """
+    pooled, warnings = await look_at_server(database, durable=config is None or config.broker.durable)
+    async with database.connected("doctor", settings=_LIMITS) as connection:
+        schema = await _schema_of(connection)  # in a session that may write, if this role may
+    async with database.connected("doctor", settings=_SETTINGS) as connection:
+        async with transaction(connection):
+            now, role, sees_all = await connection.fetchrow(statement(__name__, "doctor_examiner"))
+        patient = Patient(connection, database, config, schema, role, now, sees_all, pooled, tuple(warnings))
+        found = [
+            Examined(check.name, line.verdict, line.evidence, line.remedy)
+            for check in all_checks()
+            for line in await _lines(check, patient)
+        ]
+    return Examination(now, tuple(found))
+
+
+async def _schema_of(connection: asyncpg.Connection) -> SchemaState:
+    """For a role that may not even look, a state that says so."""
+    try:
+        return await inspect_schema(connection)
+    except SchemaError as error:
+        return SchemaState(SchemaKind.FOREIGN, "public", 0, error.message, error.help_text or "")
+
+
+async def _lines(check: Check, patient: Patient) -> list[Line]:
+    if check.needs_tables and patient.schema.kind not in _USABLE:
+        return [Line(Verdict.UNKNOWN, patient.schema.problem, patient.schema.way_out or None)]
+    try:
+        async with asyncio.timeout(_LONGEST_CHECK_S):
+            return [*await check.examine(patient)]
+    except asyncpg.InsufficientPrivilegeError as error:
+        role, schema = quoted(patient.role), quoted(patient.schema.schema)
+        grant = f"GRANT pg_monitor TO {role}; GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}"
+        return [Line(Verdict.UNKNOWN, f"role {patient.role} may not look: {error}", grant)]
+    except _NOT_THERE as error:
+        return [Line(Verdict.UNKNOWN, f"{error}", patient.schema.way_out or None)]
+    except DatabaseUnavailable as error:  # a further connection, of a check that needs some
+        return [Line(Verdict.UNKNOWN, error.message, error.help_text)]
+    except _TOO_SLOW as error:
+        if patient.connection.is_closed():
+            raise
+        return [Line(Verdict.UNKNOWN, f"no answer in time: {mask(str(error)) or 'given up'}")]
