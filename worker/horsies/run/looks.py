@@ -44,10 +44,10 @@ class Looks:
         in_flight: InFlightTasks,
         outputs: OutputRings,
         *,
-        is_notified: bool,
+        polls: bool,
     ) -> None:
         self.wake = Wake()
-        self.interval_s = _LISTENING_S if is_notified else _POLL_S
+        self.interval_s = _POLL_S if polls else _LISTENING_S
         self.lane = lane
         self._worker_id = identity.worker_id
         self._in_flight = in_flight

@@ -273,8 +273,7 @@ class Worker:
             on_expired=self.advancer.ended,
         )
         self.orders = Orders(self.identity, upkeep, self.claimer, self.starter, self.in_flight, events)
-        notified = not self.behind_pooler
-        self.looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, is_notified=notified)
+        self.looks = Looks(config, self.identity, upkeep, self.in_flight, self.outputs, polls=self.behind_pooler)
         self.duties = duties(config.recovery, events, self.identity, upkeep, self._lane)
         self._supervisor.outage.watch(self.finisher.has_ended_before, self.beats.look, self._room)
 
