@@ -25,6 +25,8 @@ FOUND: Final = "story--found"
 
 _EVEN: Final = re.compile("[ -~\u2500-\u259f\u2800-\u28ff]*")
 """ASCII, rules, blocks and braille dots: characters that take one place on every terminal."""
+_APART: Final = 8
+"""Places between two differing parts of a line, from which on it is shorter to send each alone."""
 
 
 class Piece(NamedTuple):
@@ -109,7 +111,7 @@ def blank_line(width: int) -> Line:
 def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
     """The differing parts of two lines of the same width, as x and width; adjacent ones are joined."""
     if [piece.width for piece in before] != [piece.width for piece in after]:
-        yield _changed_as_a_whole(before, after)
+        yield from _changed_as_a_whole(before, after)
         return
     x = start = end = 0
     for old, new in zip(before, after, strict=True):
@@ -125,14 +127,18 @@ def changed_spans(before: Line, after: Line) -> Iterator[tuple[int, int]]:
         yield start, end - start
 
 
-def _changed_as_a_whole(before: Line, after: Line) -> tuple[int, int]:
-    """One differing part of lines with different pieces: a chart that moves on leaves the text beside it."""
+def _changed_as_a_whole(before: Line, after: Line) -> Iterator[tuple[int, int]]:
+    """The differing parts of lines with different pieces: a chart that moves on leaves what is beside it."""
     old, new = ([(char, piece.classes) for piece in line for char in piece.text] for line in (before, after))
-    width = sum(piece.width for piece in after)
     places = [x for x, (one, other) in enumerate(zip(old, new, strict=False)) if one != other]
     if len(old) != len(new) or not places or not all(_EVEN.fullmatch(piece.text) for piece in (*before, *after)):
-        return 0, width
-    return places[0], places[-1] + 1 - places[0]
+        yield 0, sum(piece.width for piece in after)
+        return
+    first = places[0]
+    for here, following in pairwise((*places, len(new) + _APART)):
+        if following - here > _APART:
+            yield first, here + 1 - first
+            first = following
 
 
 def _changed_places(old: Piece, new: Piece) -> tuple[int, int]:

@@ -29,6 +29,8 @@ class Tone(StrEnum):
 
 TONES: Final[frozenset[str]] = frozenset(Tone)
 """For COMPONENT_CLASSES of a widget that uses tones."""
+AREA: Final = {tone: f"area--{tone.partition('--')[2]}" for tone in Tone}
+"""The classes of what lies below a curve of this tone; for COMPONENT_CLASSES of a widget that draws curves."""
 
 
 def state_tone(state: str) -> Tone | None:
@@ -74,6 +76,16 @@ _COLOURS: Final = {
     Tone.WARNING: "$warning",
     Tone.BAD: "$error",
 }
+
+_AREA_SHARE: Final = 50
+"""Per cent of the curve's colour, the rest is the ground."""
+
+
+def area_css(widget: str) -> str:
+    """The rules for DEFAULT_CSS of a widget type with COMPONENT_CLASSES of AREA."""
+    rules = [f"{widget} > .{AREA[tone]} {{ color: {colour} {_AREA_SHARE}%; }}" for tone, colour in _COLOURS.items()]
+    rules += [f"{widget}:ansi > .{AREA[tone]} {{ color: {_COLOURS[tone]}; text-style: dim; }}" for tone in Tone]
+    return "\n".join(rules)
 
 
 def tone_css(widget: str) -> str:
