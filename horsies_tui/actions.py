@@ -247,7 +247,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("app.contexts", ("at",), "context", "Go to another database of the config file."),
     Action("app.errors", ("exclamation_mark",), "errors", "The last errors."),
     Action("app.utc", ("u",), "UTC/local", "Show times in UTC, or in this machine's zone."),
-    Action("app.theme", ("ctrl+t",), "theme", "Next theme: dark, light, the terminal's colours."),
+    Action("app.theme", ("ctrl+t",), "theme", "Choose a theme: ours, the terminal's, Textual's."),
     Action("app.suspend", ("ctrl+z",), "suspend", "Back to the shell; `fg` returns.", run="suspend_process"),
     Action("app.back", ("escape",), "back", "One level back; never quits.", palette=False),
     Action("app.leave", ("q",), "quit", "Back, or quit from a tab."),

@@ -54,6 +54,8 @@ class Cell:
     text: str
     tone: Tone | None = None
     brief: str | None = None
+    parts: tuple[tuple[str, Tone], ...] = ()
+    """The same text in several tones, for a column that is as wide as the text."""
 
 
 EMPTY: Final = Cell("")
@@ -109,6 +111,8 @@ class ColumnSet(Generic[RowT]):
     """The columns of a list in their order. Which of them are shown depends on the table's width only."""
 
     columns: tuple[Column[RowT], ...]
+    recedes: Callable[[RowT], bool] | None = None
+    """Which rows need no look: they are drawn in grey, so that the others stand out."""
     hidden: frozenset[str] = frozenset()
     """Keys that the operator has hidden; the other columns get their room, and no column takes their place."""
 

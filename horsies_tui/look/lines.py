@@ -73,17 +73,30 @@ def beside(parts: Iterable[Sequence[Line]], width: int, gap: int = 2) -> list[Li
 
 
 def row_line(
-    row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int, *, cursor: bool, marked: bool, struck: bool
+    row: RowT,
+    columns: Sequence[Placed[RowT]],
+    look: Look,
+    width: int,
+    *,
+    cursor: bool,
+    marked: bool,
+    struck: bool,
+    recedes: bool = False,
 ) -> Line:
-    """A row, `width` places wide."""
+    """A row, `width` places wide; one that recedes is grey."""
     here = (CURSOR,) if cursor else ()
     over = ((STRUCK,) if struck else ()) + here
     signs = (look.glyphs.cursor if cursor else " ") + (look.glyphs.mark if marked else " ")
     pieces = [Piece(signs.ljust(GUTTER), GUTTER, (Tone.ACCENT, *here))]
     for placed in columns:
         cell = placed.column.cell(row, look)
+        if cell.parts and not recedes and placed.width == cell_len(cell.text):
+            pieces += [Piece(text, cell_len(text), (tone, *over)) for text, tone in cell.parts]
+            pieces.append(Piece(" " * GAP, GAP, over))
+            continue
         text = _cell_text(cell, placed, look.glyphs)
-        pieces.append(_piece(placed, text, width, (cell.tone, *over) if cell.tone else over))
+        tone = Tone.MUTED if recedes else cell.tone
+        pieces.append(_piece(placed, text, width, (tone, *over) if tone else over))
     line = filled(pieces, width, *over)
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 

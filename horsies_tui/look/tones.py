@@ -68,7 +68,7 @@ _COLOURS: Final = {
     Tone.CANCELLED: "$text-muted",
     Tone.EXPIRED: "$warning",
     Tone.RETRY: "$warning",
-    Tone.INTERRUPTED: "$accent",
+    Tone.INTERRUPTED: "$warning",
     Tone.MUTED: "$text-muted",
     Tone.STRONG: "$text",
     Tone.ACCENT: "$accent",
@@ -77,6 +77,8 @@ _COLOURS: Final = {
     Tone.BAD: "$error",
 }
 
+ORANGE: Final = {":dark": "#f08c3c", ":light": "#a13d00", ":ansi": "ansi_bright_red"}
+"""By the kind of theme, because no theme has a colour between a warning and an error: for what waits for a decision."""
 _AREA_SHARE: Final = 50
 """Per cent of the curve's colour, the rest is the ground."""
 
@@ -95,6 +97,7 @@ def tone_css(widget: str) -> str:
     """
     rules = [f"{widget} > .{tone} {{ color: {colour}; }}" for tone, colour in _COLOURS.items()]
     rules.append(f"{widget} > .{Tone.STRONG} {{ text-style: bold; }}")
+    rules += [f"{widget}{ground} > .{Tone.INTERRUPTED} {{ color: {colour}; }}" for ground, colour in ORANGE.items()]
     # Sixteen colours have no grey that is readable on both black and white.
     rules += [f"{widget}:ansi > .{tone} {{ text-style: dim; }}" for tone in (Tone.MUTED, Tone.CANCELLED)]
     return "\n".join(rules)

@@ -372,7 +372,9 @@ class RowTable(LineView, Generic[RowT], can_focus=True):
 
     def _row_line(self, row: RowT, columns: Sequence[Placed[RowT]], look: Look, width: int) -> Line:
         marked, struck = row.id in self._marks, row.id in self._struck
-        return row_line(row, columns, look, width, cursor=self._is_here(row), marked=marked, struck=struck)
+        recedes = self._columns.recedes is not None and self._columns.recedes(row)
+        here = self._is_here(row)
+        return row_line(row, columns, look, width, cursor=here, marked=marked, struck=struck, recedes=recedes)
 
     def _is_here(self, row: RowT) -> bool:
         """Whether the cursor is shown on this row."""

@@ -50,7 +50,7 @@ _STORY, _HELD = 10, 8
 _LIST_STEP: Final = 4
 """The list's height grows by this many lines at a time: a layout sends the whole screen again."""
 _LEAST_LIST: Final = 8
-_MOST_HELD: Final = 1 / 3
+_MOST_HELD: Final = 1 / 4
 """The largest share of the screen of the tasks that a worker holds."""
 PLACEHOLDER: Final = f"filter, as in {WORKERS.example}"
 

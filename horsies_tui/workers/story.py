@@ -221,7 +221,7 @@ def charts(points: Sequence[WorkerPoint], span: str) -> tuple[Chart, ...]:
         Chart(
             "memory",
             (
-                Curve("", whole, Tone.COMPLETED, _now(whole, megabytes), Fill.BAND),
+                Curve("", whole, Tone.CLAIMED, _now(whole, megabytes), Fill.BAND),
                 Curve("its own", own, Tone.MUTED, _now(own, megabytes)),
             ),
             megabytes,
