@@ -101,15 +101,21 @@ def row_line(
     return tuple(piece for whole in line for piece in _stroke(whole)) if struck else line
 
 
-def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int) -> Line:
-    """The line above the rows."""
+def title_line(columns: Sequence[Placed[RowT]], glyphs: Glyphs, width: int, at_end: str = "") -> Line:
+    """The line above the rows; `at_end` is written at its end if the titles leave room, at least without its blanks."""
     pieces = [Piece(" " * GUTTER, GUTTER, (TITLE,))]
     for placed in columns:
         column = placed.column
         title = column.brief if column.brief and cell_len(column.title) > placed.width else column.title
         text = fit(glyphs.text(title), placed.width, glyphs, right=column.right)
         pieces.append(_piece(placed, text, width, (TITLE,)))
-    return filled(pieces, width, TITLE)
+    line = filled(pieces, width, TITLE)
+    said = sum(piece.width for piece in line) - len(line[-1].text) + len(line[-1].text.rstrip())
+    for words in (at_end, at_end.replace(" ", "")):
+        if words and line[-1].width > cell_len(words) and said + 2 + cell_len(words) < width:
+            room = line[-1].width - cell_len(words) - 1
+            return (*line[:-1], line[-1]._replace(text=line[-1].text[:room], width=room), piece(f"{words} ", TITLE))
+    return line
 
 
 def words_line(words: str, glyphs: Glyphs, width: int) -> Line:
